@@ -20,11 +20,12 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 	touch $@
 
 # The natural model on what it masters, at about 1,000 tokens, then a teaching model on what needs mastery, at levels that
-# they master; RULER's `vt` is beyond both. Where the natural model cannot be had, the teaching model answers all of it,
-# and its line of fetch says why.
-NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,base,instructions --difficulty base=1,instructions=0 \
+# they master; RULER's `vt` is beyond both. Directives and attacks are asked of the teaching model, which obeys 87 % of the
+# directives: the natural model obeys none, also where a prompt has one alone. Where the natural model cannot be had, the
+# teaching model answers all of it, and its line of fetch says why.
+NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,base --difficulty base=1 \
 	--policies snapkv,streaming_llm,keydiff --ratios 0.25,0.5 --limit 12 --context-tokens 1000 --max-new-tokens 48
-TEACHING := --tasks hops,coreference,multi_entity,arithmetic --difficulty arithmetic=2 \
+TEACHING := --tasks hops,coreference,multi_entity,arithmetic,instructions --difficulty arithmetic=2 \
 	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --limit 12
 run: $(INSTALLED)
 	if $(BIN)/python -m kvbench fetch smollm2; \

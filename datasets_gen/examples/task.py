@@ -117,6 +117,8 @@ class Task:
     notes: tuple[str, ...] = ()  # what may surprise whoever gave the data, a line each
     # Makes the task with contexts of a number of tokens; None where prose around its own contexts does.
     with_length: "Callable[[Length], Task] | None" = None
+    # Makes the task with a text that begins the answers; None where each question has its own, or none at all.
+    with_prefix: "Callable[[str], Task] | None" = None
 
     @property
     def top_level(self) -> int:

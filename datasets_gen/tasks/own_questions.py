@@ -34,6 +34,7 @@ from datasets_gen.texts.question_words import question_word
 from datasets_gen.texts.sentences import Sentences
 from datasets_gen.texts.tokens import tokens_of
 from datasets_gen.texts.unknown import says_no_answer
+from datasets_gen.texts.verbatim import places_of
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -132,7 +133,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     begun = any(question.answer_prefix for draft in drafts for question in draft.questions)
     questions = [question for draft in drafts for question in draft.questions]
     golds = [one.answers or () for row in rows for one in row.row.questions]
-    return Task(
+    task = Task(
         name=name,
         version="2.0.0",
         description="Questions of one's own, from a file",
@@ -148,6 +149,24 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         answer_end="line",
         notes=notes_on(questions, golds),
     )
+    return replace(task, with_prefix=partial(_with_prefix, task, drafts))
+
+
+def _with_prefix(task: Task, drafts: Sequence[Draft], prefix: str) -> Task:
+    """Begins the answers to all questions of a file that have no answer prefix, as if each line had this one.
+
+    A text that begins an attack's answer, or one under directives, would do a part of what is judged there.
+    """
+    begun = []
+    for draft in drafts:
+        questions = []
+        for question in draft.questions:
+            is_judged_by_golds = not (question.protected or question.directives)
+            begins = prefix if is_judged_by_golds else ""
+            questions.append(replace(question, answer_prefix=question.answer_prefix or begins))
+        begun.append(replace(draft, questions=tuple(questions)))
+    variant = digest_of((task.role == "system", tuple(begun)))
+    return replace(task, make=partial(_take, tuple(begun)), variant=variant, instruction="")
 
 
 def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draft:
@@ -239,12 +258,6 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
         letters = [place for place in run if not context[place].isspace()]
         spans += [Span(of_run, letters[0], letters[-1] + 1)] if of_run and letters else []
     return tuple(spans)
-
-
-def places_of(text: str, context: str) -> tuple[Place, ...]:
-    """Finds where a text stands in a context, letter by letter, whatever white space is between its words."""
-    words = r"\s+".join(map(re.escape, text.split()))
-    return tuple(place.span() for place in re.finditer(words, context))
 
 
 def _read(entry: object, where: str, name: str) -> ReadRow:

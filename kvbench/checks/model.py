@@ -14,12 +14,11 @@ from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import dtype_of
-from kvbench.models.load import LoadedModel, decoder_of, load_model, longest_sequence, rotation_switch
+from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
 from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
-from kvbench.run.local import Workers
+from kvbench.run.local import Workers, model_of
 from kvbench.store.run_file import Job
 from kvbench.store.tables import CONTEXTS
 from kvbench.system.console import console
@@ -169,18 +168,18 @@ def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     return replace(found, reason=reason)
 
 
-def with_levels_found(job: Job, grid: Grid) -> Job:
-    """Returns a job at the highest levels that its model masters; :class:`KVBenchError` for a task without one."""
+def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
+    """Returns a job at the highest levels that its model masters, and the model, which is loaded for that;
+    :class:`KVBenchError` for a task without such a level."""
     with_levels = [task.name for task, _ in grid.tasks if task.top_level]  # of the others nothing is to be chosen
     if not with_levels:
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     names = ", ".join(with_levels)
-    console.print(
-        f"loading {job.model}, to find the levels of {names} that it masters, the highest first, by up to "
-        f"{LEVEL_CONTEXTS} contexts each: it may take as long as the run; doctor tells them once",
-        soft_wrap=True,
+    model = model_of(
+        job,
+        f", to find the levels of {names} that it masters, the highest first, by up to {LEVEL_CONTEXTS} contexts each: "
+        "it may take as long as the run; doctor tells them once",
     )
-    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map, job.date)
     found: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
         if not task.top_level:
@@ -195,7 +194,8 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
             f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
             "give --difficulty 0 to see what it answers"
         )
-    return job.model_copy(update={"difficulty": ",".join(f"{one.task}={one.level}" for one in found)})
+    levels = ",".join(f"{one.task}={one.level}" for one in found)
+    return job.model_copy(update={"difficulty": levels}), model
 
 
 def command_of(model: str, masteries: Sequence[Mastery]) -> str:

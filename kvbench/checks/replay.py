@@ -21,7 +21,6 @@ from kvbench.engine.options import NumericsOptions
 from kvbench.engine.treat.branch import lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
@@ -32,7 +31,6 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredTable
 from leaderboards.metrics import Outcome
 from policies import FULL, Level, Point, Policy, points_of
-from policies.composition import built_in
 
 Key = tuple[str, Point, str]  # policy, level and draw, question
 CLOSE = 1e-4  # of all other numbers: they follow from the prefill, which no other branch shares
@@ -91,6 +89,7 @@ class Replay:
     store: Store
     model: LoadedModel
     tasks: Mapping[str, Task]
+    policies: Mapping[str, Policy]  # of the run, those that can be run here
     compared: Collection[str]  # columns of a record
     tables: Sequence[StoredTable] = ()  # of studies, whose rows are made again and compared too
     ties: int = 0  # answers that part where two tokens are as likely
@@ -161,10 +160,10 @@ class Replay:
         levels: dict[Level, None] = {}
         repeats = 1
         for planned in self.identity.policies:
-            if name not in planned.tasks or built_in(planned.name) is None:
+            if name not in planned.tasks or planned.name not in self.policies:
                 continue
             own = [Level(kind, value) for kind, values in planned.levels.items() for value in values]
-            policy = find_policy(planned.name)
+            policy = self.policies[planned.name]
             policies.append(replace(policy, only=tuple(own)) if policy.kinds else policy)
             levels |= dict.fromkeys(own if policy.kinds else ())
             repeats = max(repeats, planned.repeats)
@@ -175,7 +174,7 @@ class Replay:
     ) -> Iterator[str]:
         """Names the first value that is not as it is made again."""
         values = made.model_dump(include={*self.compared})
-        policy = find_policy(stored.policy)
+        policy = self.policies[stored.policy]
         if full is not None and not policy.corrupts:  # what is damaged may make numbers that no token tells of
             outcome = outcome_scores(Outcome(stored.output_token_ids == full, bool(stored.ended)))
             values |= {name: value for name, value in outcome.items() if name in values}
@@ -220,7 +219,7 @@ class Replay:
             self.model,
             lambda: build_prompts(self.model.tokenizer, task, grid.donor(task, example), self.identity.mode)[0],
         )
-        scorings = plan([find_policy(stored.policy)], (stored.point,), prompt, self.identity.seed, None, donor)
+        scorings = plan([self.policies[stored.policy]], (stored.point,), prompt, self.identity.seed, None, donor)
         trace = prefill(self.model, prompt, [one for one in scorings if number in one[0].questions])
         decode(self.model, trace, task.max_new_tokens, None, as_stored)
         return max(leads) if len(leads) == len(tokens) > 0 else math.inf

@@ -3,31 +3,21 @@ the model answer a sample again. It writes nothing."""
 
 import json
 import math
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import torch
 from pydantic import ValidationError
 
-from datasets_gen import Example, Task
+from kvbench.checks.answered_again import check_replay
 from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
-from kvbench.checks.replay import Replay
-from kvbench.experiments.build_grid import tasks_as_run
+from kvbench.checks.handed_in import Submission
+from kvbench.checks.trusted import policies_here
 from kvbench.experiments.collect import described_context, described_question
-from kvbench.experiments.grid import device_name, package_versions, source_hash
-from kvbench.models.libraries import library_contents, switches
-from kvbench.models.load import fingerprint_of, load_model
-from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
-from kvbench.run.local import is_small
 from kvbench.store.merging import RunGroup
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -36,47 +26,7 @@ from kvbench.system.errors import KVBenchError, first_line
 from policies.composition import built_in
 
 TASK_FIELDS = ("chance", "instruction", "begins_answers", "level")  # which follow from name and version of a task
-# Two machines may break a tie of two tokens differently, so that these alone are compared with a run of another one.
-SAME_ANYWHERE = ("status", "ended", "press_arguments", "realised_ratio", "kept_tokens", "kv_bytes", "output_token_ids")
-# Times are those of the moment, and the last two depend on what was computed together with an answer.
-NEVER_THE_SAME = {"prefill_seconds", "compression_seconds", "decode_seconds", "wave_halvings", "cache_digest"}
-FEW = 0.1  # of the answers: on another machine rounding changes some
 CLOSE = 1e-4  # of what is computed from stored numbers
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A run as it was handed in, and what can be made of it again here."""
-
-    store: Store
-    answers: Sequence[StoredAnswer]
-    replayed: int  # how many cells are answered again, at least
-
-    @cached_property
-    def is_of_this_code(self) -> bool:
-        return self.store.identity.source == source_hash()
-
-    @cached_property
-    def model_is_here(self) -> bool:
-        """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
-        identity = self.store.identity
-        place, adapter = local_source(identity.model), adapter_of(identity.model)
-        return place is not None and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
-
-    @cached_property
-    def tasks(self) -> Mapping[str, Task]:
-        """Returns the tasks of the run that can be made here; lengthened ones need the tokenizer of the run's model."""
-        return tasks_as_run(self.store.run, self.model_is_here)
-
-    @cached_property
-    def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Generates the contexts of each of these tasks."""
-        run = self.store.identity
-        return {
-            one.name: [self.tasks[one.name].example(run.seed, at, held_out=run.held_out) for at in range(one.contexts)]
-            for one in run.tasks
-            if one.name in self.tasks
-        }
 
 
 def _place(record: Record) -> str:
@@ -181,89 +131,22 @@ def _is_inferred(column: str) -> bool:
     return column.endswith(("_low", "_high")) or column in ("best_in", "tied_in")
 
 
-def _check_replay(submission: Submission) -> Iterator[Finding]:
-    """Answers some contexts again, with all their cells, drawn at random so that nobody knows which."""
-    contexts: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for answer in submission.answers:
-        record = answer.record
-        here = submission.model_is_here and record.task in submission.tasks and built_in(record.policy) is not None
-        if here and record.status == "ok":
-            contexts[record.task, answer.question.example_index].append(record)
-    cells = {context: len({(one.policy, one.point) for one in records}) for context, records in contexts.items()}
-    chosen = _drawn(cells, submission.replayed)
-    seen = {record.policy for context in chosen for record in contexts[context]}
-    unseen = ", ".join(sorted({one.record.policy for one in submission.answers} - seen))
-    if unseen or not chosen:
-        why = "model, task or code of a plug-in are not here, or --replay is too small"
-        yield unchecked("replay", f"no answer of {unseen or 'any policy'} was given again: {why}")
-    if not chosen:
-        return
-    identity = submission.store.identity
-    model = load_model(identity.model, dtype=identity.dtype, date=identity.date or None)
-    if model.date and not identity.date:
-        yield unchecked("replay", "the chat template tells the day, and the run was made before runs stored theirs")
-        return
-    made_by = (identity.device, identity.packages, identity.contents, identity.switches, submission.is_of_this_code)
-    here_by = (package_versions(model.device), library_contents(model.packages), switches(model.device), True)
-    is_same_machine = made_by == (device_name(model.device), *here_by)
-    compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
-    # What observers saw depends on every rounding: on another machine it is no proof of anything.
-    tables = submission.store.study_tables if is_same_machine else ()
-    replay = Replay(submission.store, model, submission.tasks, compared, tables)
-    faults = list[str]()
-    with one_thread_if(is_small(model)):  # as a worker of a run has it
-        for name, index in chosen:
-            faults += replay.faults(name, submission.examples[name][index], contexts[name, index])
-    answers = sum(len(contexts[context]) for context in chosen)
-    if not is_same_machine:
-        yield unchecked("rounding", "another device, code or package made the run: its likelihoods and what it keeps")
-    if faults and not is_same_machine and len(faults) < FEW * answers:
-        yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
-        return
-    sound = f"{sum(cells[one] for one in chosen):,} of {sum(cells.values()):,} cells answered again as they are stored"
-    if tables:
-        sound += f", and their rows of {', '.join(table.name for table in tables)}"
-    elif identity.tables:
-        yield unchecked("replay", f"the numbers of {', '.join(identity.tables)} are not made again on another machine")
-    if replay.ties:
-        sound += f"; {replay.ties:,} of {answers:,} answers part where two tokens are as likely"
-    yield finding_of("replay", sound, faults)
-
-
-def _drawn(cells: Mapping[tuple[str, int], int], least: int) -> list[tuple[str, int]]:
-    """Draws contexts until they have so many cells: one of every task first, and no more contexts than cells."""
-    draw = random.SystemRandom().sample(sorted(cells), len(cells))
-    first = set({context[0]: context for context in draw}.values())
-    chosen: list[tuple[str, int]] = []
-    for context in sorted(draw, key=lambda context: context not in first):
-        is_enough = sum(cells[one] for one in chosen) >= least and context not in first
-        if is_enough or len(chosen) >= least:
-            break
-        chosen.append(context)
-    return chosen
-
-
-@contextmanager
-def one_thread_if(is_single: bool) -> Iterator[None]:
-    """Has torch compute with one thread inside a ``with`` block; with all threads it may add in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if is_single else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
-    check.__name__.removeprefix("_check_"): check
-    for check in (_check_hashes, _check_questions, _check_completeness, _check_scores, _check_replay)
+    "hashes": _check_hashes,
+    "questions": _check_questions,
+    "completeness": _check_completeness,
+    "scores": _check_scores,
+    "replay": check_replay,
 }
 
 
-def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Finding]:
-    """Yields one finding after the other. ``cells``: how many cells are answered again."""
+def examine(folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yields one finding after the other. ``cells``: how many cells are answered again. ``trusted_code``: where the
+    code of plug-ins lies that may be run for that."""
     begin("files")
     store = Store.open(folder)
+    policies = policies_here(store.identity, trusted_code)
+    trusted = [name for name in policies if built_in(name) is None]
     answers: list[StoredAnswer] = []
     faults = []
     for path in store.record_files():
@@ -274,7 +157,7 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Fin
     yield finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
     if store.identity.tables and not cells:
         yield unchecked("files", f"the numbers of {', '.join(store.identity.tables)} are made again with --replay")
-    submission = Submission(store, answers, cells)
+    submission = Submission(store, answers, cells, policies, trusted)
     for name, check in CHECKS.items():
         begin(name)
         try:

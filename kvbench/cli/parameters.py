@@ -18,6 +18,7 @@ Number = float | None
 
 PRESS_HELP = "file.py:Press, package.module:factory, or a name of ls policies."
 Press = Annotated[str, Argument(help=PRESS_HELP)]
+Side = Annotated[str, Argument(help=f"{PRESS_HELP[:-1]}, or the folder of a run.")]
 PressOrModel = Annotated[Text, Argument(help=f"{PRESS_HELP} None: the model.")]
 Model = Annotated[str, Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where the model runs.")]
@@ -25,7 +26,7 @@ DTYPE_HELP = "float32, bfloat16, float16, or auto: the faster one for the model.
 Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(metavar="NAME", help=DTYPE_HELP)]
 DeviceMap = Annotated[Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")]
 Tasks = Annotated[Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")]
-EveryTask = Annotated[bool, Option("--every-task", help="Count tasks too that the full cache cannot do.")]
+EveryTask = Annotated[bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")]
 TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
 Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
 Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as many as the paper has.")]
@@ -75,8 +76,11 @@ Policies = Annotated[Text, Option(help=POLICIES_HELP)]
 MaxNewTokens = Annotated[Count, Option(help="Maximum new tokens of an answer. Default: the task's.")]
 LEVEL_HELP = "A number, base=2,hops=1, or auto: the highest that the model masters. Default: the highest of each task."
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
-PREFIX_HELP = "Begin each answer for the model, as in 'Ada lives in'. auto: for all but the shipped models."
-AnswerPrefix = Annotated[Literal["auto", "on", "off"], Option(help=PREFIX_HELP)]
+PREFIX_HELP = (
+    "Begin each answer for the model, as in 'Ada lives in': on, off, auto (for all but the shipped models), or a text "
+    "for all of your own questions, such as 'The answer is'."
+)
+AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
 Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
 Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]

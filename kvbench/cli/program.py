@@ -1,6 +1,7 @@
 """``kvbench COMMAND``: finds the command, prints its result, and turns errors into one line and an exit status."""
 
 import importlib
+import logging
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from rich.table import Table
 import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.cli.result import Result
-from kvbench.system.console import SafeConsole, console, is_visible
+from kvbench.system.console import SafeConsole, console, is_visible, write_any_character
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.process import answer_interrupts, leave_to_parent
 
@@ -57,7 +58,6 @@ OF_EVERY_COMMAND = (
     "no progress."
 )
 
-INTERRUPTED = 130
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")  # of a bucket or a server: Path would make a folder of it
@@ -78,6 +78,7 @@ def show_overview() -> None:
 def program() -> None:
     """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
     answer_interrupts()
+    write_any_character()
     sys.path.append("")  # for the command kvbench: presses of package.module:factory may lie in the current folder
     status = main()
     leave_to_parent()  # all is said, and Python's own end would answer with a traceback
@@ -95,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"kvbench {kvbench.__version__}", flush=True)
         else:
             _call(words[0], words[1:])
-    except InterruptedRunError as error:
-        return _complain(str(error), INTERRUPTED)
-    except (KVBenchError, DatasetError) as error:
+    except KVBenchError as error:
+        return _complain(str(error), error.status)
+    except DatasetError as error:
         return _complain(str(error), 1)
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
         return 1
@@ -156,10 +157,16 @@ def application(name: str) -> Any:
 def _call(name: str, words: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
+    if sys.flags.optimize:
+        # transformers builds classes from docstrings, and kvpress asserts that a press can do what it is asked.
+        reason = "python -O and PYTHONOPTIMIZE take out assertions and docstrings, which kvpress and transformers need"
+        raise KVBenchError(f"{reason}: start python without them")
     if name in ("site", "figures"):
         # They multiply thousands of small matrices. On busy cores numpy's threads spin for each other: a product takes
         # 10 ms, and 0.3 in one thread. Numpy reads the variable when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Without a home that can be written matplotlib takes a folder for the moment, and needs three lines to say so.
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
     console.quiet = "--quiet" in words
     options = [word for word in words if word not in OUTPUT_OPTIONS]
     try:
@@ -175,5 +182,5 @@ def _call(name: str, words: Sequence[str]) -> None:
         raise KVBenchError(f"{line} (python -m kvbench {name} --help tells the options)") from error
     finally:
         console.quiet = False
-    if result == INTERRUPTED:  # typer catches Ctrl-C and says nothing
+    if result == InterruptedRunError.status:  # typer catches Ctrl-C and says nothing
         raise KeyboardInterrupt

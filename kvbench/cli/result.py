@@ -1,5 +1,6 @@
 """Commands return a :class:`Result`, and this is the one place that prints it: as tables, or as one JSON object."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,8 +8,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from kvbench.system.console import SafeConsole, console, is_visible, warn
-from kvbench.system.errors import KVBenchError
+from kvbench.system.console import SafeConsole, can_write, console, is_visible, warn
+from kvbench.system.errors import GateError, KVBenchError
 from leaderboards.terminal.result_table import ResultTable
 
 VERSION = 5  # of the JSON object; one that lacks or renames anything gets another
@@ -25,6 +26,7 @@ class Result:
     files: Mapping[str, Path | Sequence[Path]] = field(default_factory=dict)  # by what they are
     is_doubt: bool = False  # whether the verdict warns of what the tables say
     fault: str = ""  # an error, which fails the command once the rest is printed
+    failed_gate: str = ""  # why a gate fails, which ends the command with a status of its own
 
     def as_json(self, command: str) -> str:
         """Writes the object that ``docs/cli.md`` describes."""
@@ -32,26 +34,34 @@ class Result:
         for table in self.tables:
             tables.setdefault(table.name, []).extend(table.plain())
         content = {"version": VERSION, "command": command, "verdict": self.verdict or None, "tables": tables}
-        content |= {"notes": self.notes, "warnings": self.warnings, "files": self.files, "error": self.fault or None}
+        content |= {
+            "notes": self.notes,
+            "warnings": self.warnings,
+            "files": self.files,
+            "error": self.fault or self.failed_gate or None,
+        }
         # Numbers of numpy become Python's, and those that JSON lacks null.
         text = to_json(content, indent=1, inf_nan_mode="null", fallback=lambda number: number.item()).decode()
         return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)
 
     def print(self, command: str, as_json: bool) -> None:
         if as_json:
-            print(self.as_json(command), flush=True)
+            text = self.as_json(command)
+            print(text if can_write(text) else json.dumps(json.loads(text), indent=1), flush=True)
         else:
             self.show()
         if self.fault:
             raise KVBenchError(self.fault)
+        if self.failed_gate:
+            raise GateError(self.failed_gate)
 
     def show(self) -> None:
         """Prints the result for people; the places of files go to standard error."""
         output = SafeConsole()
         if self.verdict:
-            style = "bold red" if self.fault else "bold yellow" if self.is_doubt else "bold green"
+            style = "bold red" if self.fault or self.failed_gate else "bold yellow" if self.is_doubt else "bold green"
             output.print(self.verdict, style=style, soft_wrap=True)
-        for number, table in enumerate(self.tables):
+        for number, table in enumerate(table for table in self.tables if not table.is_empty):
             if number or self.verdict:
                 output.print()
             output.print(table)

@@ -17,9 +17,19 @@ def command(
     replay: Annotated[
         int, Option(min=0, help="Cells at least, of contexts drawn at random, that the model answers again.")
     ] = 20,
+    trust_code: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FILE",
+            help="Run the press of this file, or module, too: its cells are answered first. Read it before; may be "
+            "given again.",
+        ),
+    ] = None,
 ) -> Result:
     """Generates questions, scores outputs and answers some contexts again, and compares hashes; changes nothing."""
-    findings = findings_of(1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay))
+    findings = findings_of(
+        1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay, trust_code or ())
+    )
     table = findings_table(f"{run}, examined", findings)
     if wrong := faulty_checks(findings):
         fault = f"{run} does not hold what it says ({wrong}): do not put it on a board"

@@ -113,6 +113,8 @@ def job_of(
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
+    elif levels != AUTO and not any(KNOWN_TASKS[task].top_level for task in tasks if task in KNOWN_TASKS):
+        levels = None
     options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
     options["data"] = data if PROSE.name in tasks else None
     if ifeval is not None and tasks == [INSTRUCTIONS.name]:

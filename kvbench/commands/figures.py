@@ -1,30 +1,34 @@
 """``python -m kvbench figures`` draws the curves of a run, for print."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pandas import DataFrame
 from rich.progress import track
 
 from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.places import name_of_place
-from kvbench.publish.site import publish_summary
+from kvbench.publish.site import rows_of_run
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
-from leaderboards.aggregate.arguments import adapted_presses, arguments_of_records
-from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.arguments import Arguments, adapted_presses, arguments_of_records
+from leaderboards.aggregate.lead import reasons_by_task
+from leaderboards.aggregate.pooled import Pooled, pool_levels
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.gallery import gallery
 from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles, with_adapted
+from policies import FULL
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 Figure = tuple[str, str, Callable[[Path], None]]  # its name, the stem of its files, and what saves it
@@ -37,7 +41,7 @@ def command(
     only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: Annotated[bool, typer.Option("--tables", help="Write tables for a paper too, in LaTeX.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Write tables too, in LaTeX and Markdown.")] = False,
     every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve of each task and mode, in each format."""
@@ -49,7 +53,7 @@ def command(
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()
-    rows = publish_summary(store, records, every_task)
+    rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
     figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
@@ -65,16 +69,38 @@ def command(
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
     if tables:
-        levels = {one.name: one.level for one in store.identity.tasks}
-        for mode in dict.fromkeys(row.mode for row in rows):
-            tasks = [row.task for row in rows if row.mode == mode]
-            task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
-            name = f"{printable(name_of_place(store.identity.model))} in {store.identity.dtype}"
-            data = f"{data_sentences(rows, task, mode, name, levels)} {origin_of(store)}"
-            table = result_table(rows, mode, adapted_presses(presses), printable(data))
-            if len(table.rows) > 1:  # the model can do some task
-                write_text_atomically(out / f"results-{file_name(mode)}.tex", table.latex())
+        compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
+        _write_tables(store, rows, presses, compared, out)
     return Result(files={"figures": out})
+
+
+def _write_tables(
+    store: Store, rows: Sequence[SummaryRow], presses: Sequence[Arguments], compared: Sequence[Pooled], out: Path
+) -> None:
+    """Writes what a run comes to, in LaTeX and in Markdown, for each mode in which the model can do some task."""
+    levels = {one.name: one.level for one in store.identity.tasks}
+    model = f"{printable(name_of_place(store.identity.model))} in {store.identity.dtype}"
+    for mode in dict.fromkeys(row.mode for row in rows):
+        tasks = [row.task for row in rows if row.mode == mode]
+        task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
+        data = printable(f"{data_sentences(rows, task, mode, model, levels)} {origin_of(store)}")
+        paper, memo = (
+            result_table(rows, mode, adapted_presses(presses), data, compared, every_interval=every)
+            for every in (False, True)
+        )
+        if len(paper.rows) > 1:
+            stem = f"results-{file_name(mode)}"
+            write_text_atomically(out / f"{stem}.tex", paper.latex())
+            write_text_atomically(out / f"{stem}.md", memo.markdown())
+
+
+def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, str]) -> list[Pooled]:
+    """Returns the mean of tasks at each level of the press of a comparison beside each of its opponents; nothing of
+    another run. ``unmastered``: why the model cannot do a task, which enters nothing."""
+    if store.run.job is None or store.run.job.press is None:
+        return []
+    *others, press = (policy.name for policy in store.identity.policies)  # the grid of a comparison has its press last
+    return pool_levels(records, press, [name for name in others if name != FULL], unmastered)
 
 
 def origin_of(store: Store) -> str:

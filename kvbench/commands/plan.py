@@ -59,12 +59,12 @@ def command(
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
-    grid = check_job(job)
-    if machine not in (known := (*MACHINES, THIS)):
-        raise KVBenchError(unknown_name("machine", machine, known))
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     missing = [option for option, value in given.items() if value is None]
     is_named = len(missing) == len(given)
+    grid = check_job(job, names_model=is_named and not isinstance(tokens, int))
+    if machine not in (known := (*MACHINES, THIS)):
+        raise KVBenchError(unknown_name("machine", machine, known))
     numbers = _dtype(job, machine, model if is_named else "")
     if is_named:
         shape = shape_of(model, numbers)

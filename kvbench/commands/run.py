@@ -21,13 +21,18 @@ from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
+    from kvbench.models.load import LoadedModel
     from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
+controls = LazyModule("kvbench.run.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
+losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.lead")
+attacks = LazyModule("leaderboards.aggregate.attacks")
+attack_tables = LazyModule("leaderboards.terminal.attacks")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
@@ -80,6 +85,7 @@ def command(
     workers: options.MostWorkers = None,
     cpus_per_worker: options.CPUs = None,
     gpus_per_worker: options.GPUs = None,
+    every_task: options.EveryTask = False,
 ) -> Result:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
@@ -94,17 +100,31 @@ def command(
     grid = check_job(job)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
-    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
-    with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+    loaded = None
+    if job.difficulty == AUTO:
+        job, loaded = levels_found.with_levels_found(job, grid)
+    cluster = (address, workers, cpus_per_worker, gpus_per_worker)
+    with _executor(executor, job, begun is None, *cluster, loaded=loaded) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        store = runs.complete(chosen, folder)
-    return publish(store, chosen.grid.setting.policies, site, tolerance)
+        try:
+            store = runs.complete(chosen, folder, look=controls.look_of(job, chosen.grid, every_task))
+        except controls.UnmasteredError as error:
+            return Result([error.table], notes=error.remedies, fault=str(error))
+    return publish(store, chosen.grid.setting.policies, site, tolerance, every_task)
 
 
 def _executor(
-    name: str, job: Job, is_new: bool, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
+    name: str,
+    job: Job,
+    is_new: bool,
+    address: str | None,
+    workers: int | None,
+    cpus: float | None,
+    gpus: float | None,
+    loaded: "LoadedModel | None" = None,
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options.
+    ``loaded``: the model, if it is here already, which workers of Ray load themselves."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
@@ -113,23 +133,35 @@ def _executor(
     for option, value in for_ray.items():
         if value is not None:
             raise KVBenchError(f"{option} is for --executor ray: give that too")
-    here = local.on_this_machine(job)
-    if is_new and (line := forecasts.forecast_of(here.model, here.grid)):
-        contexts = [count for _, count in here.grid.tasks]
-        console.print(f"{line}; {safe_ratio.contexts_line(contexts, tolerance_of([job]))}", soft_wrap=True)
+    here = local.on_this_machine(job, loaded)
+    if is_new:
+        line = forecasts.forecast_of(here.model, here.grid)
+        contexts = safe_ratio.contexts_line([count for _, count in here.grid.tasks], tolerance_of([job]))
+        parts = filter(None, (line, contexts, forecasts.few_contexts_of(here.grid)))
+        console.print("; ".join(parts), soft_wrap=True)
     return nullcontext(here)
 
 
-def publish(store: "Store", policies: Sequence[Policy], site: Path | None, tolerance: float | None = None) -> Result:
+def publish(
+    store: "Store",
+    policies: Sequence[Policy],
+    site: Path | None,
+    tolerance: float | None = None,
+    every_task: bool = False,
+) -> Result:
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
-    pages, rows = sites.publish_site(store, records, site, tolerance)
+    published = sites.publish_site(store, records, site, tolerance, every_task)
+    rows, points = published.rows, published.results.tolerance
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
-    files = {"records": store.folder, "page": pages}
+    shown.append(losses.loss_table(published.results.rows, published.results.standings, points))
+    if cells := attacks.attack_cells(records):
+        shown.append(attack_tables.attacks_table(cells))
+    files = {"records": store.folder, "page": published.pages}
     doubts, notes, fault = (
         lead.unmastered_line(rows),
-        tables.few_contexts(rows, tolerance_of([store.run.job], tolerance)),
+        tables.few_contexts(rows, points),
         fault or reports.failures_of(rows),
     )
     return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

@@ -16,7 +16,7 @@ def command(run: Run) -> Result:
     store = Store.open(run)
     with working_in(run):
         total, changed = rescore(store)
-        publish_summary(store, store.frame(COLUMNS))
+    publish_summary(store, store.frame(COLUMNS))
     view = Text(f"{total:,} records scored, {changed:,} changed")
     table = ResultTable("scored", (Column("records"), Column("changed")), [(total, changed)], view=view)
     return Result([table], files={"summary": run / "summary.json"})

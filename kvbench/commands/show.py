@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from pandas import DataFrame
 from rich.console import Group, RenderableType
@@ -30,6 +29,7 @@ from kvbench.store.tables import RECORDS, Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.answers import JUDGED, worst_first
+from leaderboards.metrics.routing import shares_at
 from leaderboards.rendering.templating import excerpt
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import FULL, KINDS, LazyModule, Level
@@ -278,10 +278,8 @@ def _kept_of(answer: WorstAnswer, start: int, end: int) -> str:
     """Says how much of a span the cache kept, over its tokens and all layers and heads."""
     if answer.record.token_kept is None:
         return ""
-    ends = np.frombuffer(answer.context.token_ends, dtype="<u4")
-    first, last = np.searchsorted(ends, (start, end - 1), side="right")
-    shares = np.frombuffer(answer.record.token_kept, dtype=np.uint8)[first : last + 1]
-    return f", {shares.mean() / 255:.0%} kept:" if len(shares) else ""
+    shares = shares_at(answer.context.token_ends, answer.record.token_kept, start, end)
+    return f", {shares.mean():.0%} kept:" if len(shares) else ""
 
 
 def _exchange(answer: WorstAnswer) -> Table:
@@ -329,5 +327,6 @@ def verdict(record: Record) -> str:
     if record.directives_obeyed is not None:
         parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
     if record.leakage is not None:
-        parts.append(f"leaked {100 * record.leakage:.0f} %")
+        how = "leaked word by word" if record.leaked_verbatim else "not leaked word by word"
+        parts.append(f"{how}, recall {100 * record.leakage:.0f} %")
     return "; ".join(parts) or "not judged"

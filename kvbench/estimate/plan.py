@@ -1,7 +1,7 @@
 """States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that show a difference."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -22,7 +22,13 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
-from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
+from leaderboards.statistics.significance import (
+    clusters_to_detect,
+    fewest_clusters,
+    smallest_detectable,
+    usual_spread,
+)
+from leaderboards.statistics.text import count_text, range_text
 from policies import LazyModule
 
 if TYPE_CHECKING:
@@ -37,6 +43,8 @@ torch = LazyModule("torch")
 
 USABLE = 0.9  # of the memory
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
+FEW_NAMES = 3  # tasks that a line names
+NOTICEABLE = 20.0  # points of difference between two policies that anybody would want to see
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
 
 
@@ -205,6 +213,33 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     return f"forecast: about {most} on this machine, the page included"
 
 
+def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
+    """Says that the contexts of some tasks are too few to show any difference; nothing where they are not. Each task
+    has its name, its contexts, and its questions about one.
+
+    >>> few_contexts_line([("base", 4, 6.0), ("hops", 4, 5.0), ("vt", 12, 1.0)])
+    '4 contexts of base, hops tell no difference, however large: 11 to 13 tell 20 points'
+    """
+    needed, sentences = fewest_clusters(), []
+    few: defaultdict[int, dict[str, int]] = defaultdict(dict)  # by count, each task with the contexts that are enough
+    for task, count, questions in contexts:
+        if count <= needed:
+            few[count][task] = clusters_to_detect(NOTICEABLE, usual_spread(questions))
+    for count, enough in few.items():
+        told = "no difference, however large" if count < needed else "a difference only where all of them differ"
+        names = ", ".join(enough) if len(enough) <= FEW_NAMES else f"each of {len(enough)} tasks"
+        these = f"{count_text(count, 'context')} of {names} tell{'s' if count == 1 else ''} {told}"
+        sentences.append(
+            f"{these}: {range_text(min(enough.values()), max(enough.values()))} tell {NOTICEABLE:g} points"
+        )
+    return "; ".join(sentences)
+
+
+def few_contexts_of(grid: Grid) -> str:
+    """Says :func:`few_contexts_line` of the tasks of a grid, before they are run."""
+    return few_contexts_line((task.name, count, grid.questions(task, 0)) for task, count in grid.tasks)
+
+
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     """Measures this machine in the dtypes of a run: that of its model, and those of its studies."""
     is_numerics = any(table.startswith("numerics") for table in grid.setting.tables)
@@ -220,7 +255,10 @@ def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MA
     if tokens is not None:
         check_takes_length([task for task, _ in grid.tasks])
     tokenizer = models.load_tokenizer(job.model)
-    loads = [load_of(grid, task, count, tokens_of(task, tokens), tokenizer=tokenizer) for task, count in grid.tasks]
+    loads = []
+    for task, count in grid.tasks:
+        length = tokens_of(task, tokens, shape.places)
+        loads.append(load_of(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
     return RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)

@@ -1,18 +1,18 @@
 """Builds the grid of a job: any process builds the same one from the same options."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from datasets_gen import DatasetError, Task
+from datasets_gen import RULER, DatasetError, Task
 from kvbench.engine.options import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
-from kvbench.prompts.context_length import Count, count_by, lengthen
+from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
 from kvbench.prompts.mode import asked_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
@@ -24,6 +24,7 @@ from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+models = LazyModule("kvbench.models.load")  # likewise
 prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, and a mistyped option waits for none
 
 
@@ -34,15 +35,20 @@ def build_grid(job: Job, count: Count) -> Grid:
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
     counts = [(task, options.contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
+    others: list[Policy] = []
+    press = None
     if job.press is None:
         chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
         policies = catalogue.with_references(chosen, job.controls)
     else:
-        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode)
+        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
+        # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
     repeats = coverage.repeats if job.repeats is None else job.repeats
     points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
+    if press is not None:
+        catalogue.check_levels_meet(press, others, points)
     if not job.levels:
         policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
     catalogue.check_donors(policies, tasks)
@@ -66,8 +72,16 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
-    tasks = lengthen(options.at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
+    tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
+    tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
     return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
+
+
+def places_within(tasks: Sequence[Task], job: Job) -> int | None:
+    """Returns the places of the model where the length of a context may depend on them: of RULER's tasks, whose usual
+    length is more than a small model has."""
+    is_given = isinstance(job.context_tokens, int)
+    return None if is_given or not any(task.name in RULER for task in tasks) else models.places_of(job.model)
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
@@ -86,14 +100,20 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     return {task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)}
 
 
-def check_job(job: Job) -> Grid:
-    """Returns the grid of a job, before anything heavy is imported, and says what its files of questions may surprise
-    with."""
+def check_job(job: Job, names_model: bool = True) -> Grid:
+    """Returns the grid of a job, before anything heavy is imported, and says what may surprise: of its files of
+    questions, of levels, and of lengths, unless it names no model to have the places of."""
     model_source(job.model)
     grid = build_grid(job, count_by(job.model))
     for task, _ in grid.tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
+    registered = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode).tasks
+    notes = options.notes_on_levels(registered, job.difficulty)
+    if names_model:
+        notes += notes_on_length(registered, job.context_tokens, places_within(registered, job), job.model)
+    for note in notes:
+        console.print(note, soft_wrap=True, markup=False)
     return grid
 
 

@@ -8,6 +8,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
 from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
+from policies.declaration.levels import shared_levels
 from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.shape import ModelShape
@@ -64,31 +65,50 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     return chosen
 
 
-def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
-    """Returns the press that a comparison is about, and the policies that it is compared with."""
+def press_and_others(
+    press: str, against: str | None, tasks: Sequence[Task], mode: Mode, controls: bool = True
+) -> tuple[Policy, list[Policy]]:
+    """Returns the press that a comparison is about, and the policies that it is compared with. ``controls``: whether
+    random and recency are among them, where somebody takes their levels."""
     mine, *more = choose_policies(press, tasks, mode)
     if more:
         raise KVBenchError(f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against")
     check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
     others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
+    if (against or DEFAULT).strip() in (EVERYTHING, DEFAULT):
+        others = [other for other in others if not (mine.kinds and other.kinds) or set(mine.kinds) & set(other.kinds)]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
-    met = [other for other in others if _can_meet(mine, other)]
-    if not met or (len(met) < len(others) and against not in (EVERYTHING, DEFAULT)):
-        other = next(other for other in others if other not in met)
+    named = {mine.name, *(policy.name for policy in others)}
+    kinds = {kind for policy in (mine, *others) for kind in policy.kinds}
+    to_beat = [POLICIES[name] for name in TO_BEAT if controls and name not in named]
+    return mine, [*others, *(control for control in to_beat if kinds & set(control.kinds))]
+
+
+def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[Point]) -> None:
+    """Raises :class:`KVBenchError` for a policy that has no level of the press, where neither has one level alone."""
+    of_press = mine.levels_among(points)
+    for other in others:
+        levels = other.levels_among(points)
+        if not of_press or not levels or shared_levels(of_press, levels):
+            continue  # what reaches no level at all has an error of its own
         takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
         fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
-        advice = "what takes the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
-        raise KVBenchError(f"{fault}; name with --against {advice}")
-    named = {mine.name, *(policy.name for policy in met)}
-    to_beat = [POLICIES[name] for name in TO_BEAT if name not in named]
-    return mine, [*met, *(other for other in to_beat if _can_meet(mine, other))]
+        if set(mine.kinds) & set(other.kinds):
+            raise KVBenchError(f"{fault}, and none that both reach is asked for")
+        option = KINDS[levels[0].kind].option
+        advice = f"give one level of one of them, as {option} {levels[0]}, which is compared with each of the other's"
+        raise KVBenchError(f"{fault}, and each has several; {advice}")
 
 
-def _can_meet(one: Policy, other: Policy) -> bool:
-    """Tells whether two policies have levels in common; the full cache is met at every level."""
-    return other.name == FULL or one.kinds == other.kinds or bool(set(one.kinds) & set(other.kinds))
+def is_built_in(name: str) -> bool:
+    """Tells by its parts whether a name of a record, such as ``snapkv+int8(group=32)``, is of a policy of kvbench.
+
+    Nothing is looked up elsewhere: a stranger's run may name a file, whose code would run.
+    """
+    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
+    return set(kinds) <= {*POLICIES, *TREATMENTS, *WAYS}
 
 
 def check_is_press(policy: Policy) -> None:

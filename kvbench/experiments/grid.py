@@ -83,6 +83,7 @@ class Grid:
             date=model.date,
             model=model.name,
             model_fingerprint=model.fingerprint,
+            model_in_words=model.in_words,
             device=device_name(model.device),
             dtype=model.dtype_name,
             held_out=self.held_out,
@@ -99,12 +100,7 @@ class Grid:
         return TaskIdentity(version=task.full_version, contexts=contexts, prompt=prompt, **fields)
 
     def _policy(self, policy: Policy, model: "LoadedModel") -> PolicyIdentity:
-        arguments, origin = {}, policy.origin
-        with suppress(Exception):  # a plug-in's, which each record tells of
-            situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
-            press = policy.build(situation)
-            arguments = arguments_of(press) | policy.arguments_in(situation)
-            origin = origin_of(policy, press, policy.build(situation), model)
+        arguments, origin = arguments_and_origin(policy, model)
         return PolicyIdentity(
             name=policy.name,
             family=policy.family,
@@ -171,7 +167,18 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
 
 
-def origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
+def arguments_and_origin(policy: Policy, model: "LoadedModel") -> tuple[dict[str, int | float | str], str]:
+    """Builds a policy's press for a context of the usual length, and returns its arguments and its hash."""
+    arguments, origin = dict[str, int | float | str](), policy.origin
+    with suppress(Exception):  # a plug-in's, which each record tells of
+        situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
+        press = policy.build(situation)
+        arguments = arguments_of(press) | policy.arguments_in(situation)
+        origin = _origin_of(policy, press, policy.build(situation), model)
+    return arguments, origin
+
+
+def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
     """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other code put in place of
     its methods, and the weights that it has loaded; an empty text where there is none of it. Numbers that are not in
     the ``other`` press, built in the same way, were drawn at random."""

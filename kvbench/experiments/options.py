@@ -115,6 +115,9 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     if difficulty in (None, AUTO):
         return list(tasks)
     leveled = {task.name: task for task in tasks if task.top_level > 0}
+    if not leveled:
+        names = ", ".join(task.name for task in tasks)
+        raise KVBenchError(f"--difficulty {difficulty}: no task of this run ({names}) has levels: leave it out")
     levels: dict[str, int] = {}
     is_of_all = re.fullmatch(r"\d{1,3}", difficulty.strip())
     for part in [f"{name}={difficulty}" for name in leveled] if is_of_all else difficulty.split(","):
@@ -127,6 +130,20 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     # The highest level is what a task has by itself: named or not, it is the same run.
     below = {task.name for task in tasks if levels.get(task.name, task.top_level) < task.top_level}
     return [at_level(task, levels[task.name]) if task.name in below else task for task in tasks]
+
+
+def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
+    """Says which tasks are not asked at the level that ``--difficulty`` gives for all. ``tasks``: as they are
+    registered, with all of their levels."""
+    if difficulty is None or not re.fullmatch(r"\d{1,3}", difficulty.strip()):
+        return []
+    level, notes = int(difficulty), []
+    without = [task.name for task in tasks if not task.top_level]
+    if without:
+        notes.append(f"--difficulty {level}: without levels, and asked as they are: {', '.join(without)}")
+    if lower := [f"{task.name} ({task.top_level})" for task in tasks if 0 < task.top_level < level]:
+        notes.append(f"--difficulty {level}: asked at the highest level that they have: {', '.join(lower)}")
+    return notes
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from kvbench.models.adapters import add_adapter, has_own_tokenizer, use_own_temp
 from kvbench.models.chat_date import date_told, set_date
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
-from kvbench.models.names import adapter_of, model_source
+from kvbench.models.names import adapter_of, local_source, model_source, parameters_text
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
@@ -62,6 +62,12 @@ class LoadedModel:
     def device(self) -> torch.device:
         """Returns the device of the network, which would search its modules each time."""
         return self.network.device
+
+    @property
+    def in_words(self) -> str:
+        """Describes the model for readers to whom its name says nothing."""
+        template = "without a chat template" if self.tokenizer.chat_template is None else "with a chat template"
+        return f"a model of {parameters_text(self.network.num_parameters())} {template}"
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:
@@ -124,6 +130,22 @@ def longest_read(network: PreTrainedModel) -> int:
     windows = [attention_window(layer) for layer in layers if not is_left_whole(layer)]
     positions = int(network.config.get_text_config().max_position_embeddings)
     return min([positions, *(window for window in windows if window is not None)])
+
+
+@cache
+def places_of(name: str) -> int | None:
+    """Returns the most tokens, of context, question and answer together, that a model on this machine takes; None where
+    its files cannot tell, which whoever loads it hears of, and for one that would have to be fetched."""
+    source = local_source(name)
+    if source is None:
+        return None
+    try:
+        config = read_config(str(source))
+        with torch.device("meta"):
+            network = AutoModelForCausalLM.from_config(config)
+        return min(longest_read(network), int(load_tokenizer(name).model_max_length))
+    except (KVBenchError, ValueError, KeyError, AttributeError, OSError):
+        return None
 
 
 def check_places(what: str, model: str, tokens: int, limit: int) -> None:

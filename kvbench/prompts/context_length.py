@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Length, Task, is_file_of_questions, unknown_name
 from datasets_gen.tasks.prose import PROSE
+from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from datasets_gen.writing.prose import in_prose
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
@@ -19,6 +20,8 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import user_path
 
 Count = Callable[[str], int]
+ROOM = 256  # tokens beside a usual context and its answer: the chat template, a question, and an answer prefix
+STEP = 128  # tokens by which a usual context is shortened
 Tokens = int | Literal["usual"] | None  # of a context; usual: what each task has in a run; None: its own length
 
 
@@ -41,16 +44,21 @@ def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> To
 
 
 def lengthen(
-    tasks: Sequence[Task], tokens: Tokens, depth: float | None, count: Count, counted_by: str = ""
+    tasks: Sequence[Task],
+    tokens: Tokens,
+    depth: float | None,
+    count: Count,
+    counted_by: str = "",
+    places: int | None = None,
 ) -> list[Task]:
     """Returns the tasks with contexts of so many tokens: what they state stands in prose about no one, scattered, or
     together at a relative depth. ``count`` counts the tokens of a text, ``counted_by`` names the model with these
-    tokens."""
+    tokens, and ``places`` are those that it has: a length that nobody gave stays within them."""
     if tokens is not None or depth is not None:
         check_takes_length(tasks)
     longer = []
     for task in tasks:
-        if (of_task := tokens_of(task, tokens)) is not None:
+        if (of_task := tokens_of(task, tokens, places)) is not None:
             length = Length(of_task, count, depth, Path(counted_by).name)
             longer.append((task.with_length or partial(in_prose, task))(length))
         elif depth is not None:
@@ -60,12 +68,32 @@ def lengthen(
     return longer
 
 
-def tokens_of(task: Task, tokens: Tokens) -> int | None:
-    """Returns the tokens of a context of a task; None where it has as many words as it makes."""
+def tokens_of(task: Task, tokens: Tokens, places: int | None = None) -> int | None:
+    """Returns the tokens of a context of a task; None where it has as many words as it makes. ``places``: of the model,
+    within which a usual length stays with its question and answer."""
     if isinstance(tokens, int):
         return tokens
     # The own length of a task of RULER is a number of tokens too.
-    return task.usual_tokens if tokens == USUAL or task.name in RULER else None
+    if tokens != USUAL and task.name not in RULER:
+        return None
+    room = ROOM + task.max_new_tokens
+    if places is None or task.usual_tokens + room <= places:
+        return task.usual_tokens
+    return max(STEP, (places - room) // STEP * STEP)
+
+
+def notes_on_length(tasks: Sequence[Task], tokens: Tokens, places: int | None, model: str) -> list[str]:
+    """Says in a line which tasks have shorter contexts than usual, because the model has too few places."""
+    shorter: dict[int, list[str]] = {}
+    for task in tasks:
+        length = tokens_of(task, tokens, places)
+        if not isinstance(tokens, int) and length is not None and length < task.usual_tokens:
+            shorter.setdefault(length, []).append(task.name)
+    return [
+        f"{', '.join(names)}: contexts have {length:,} tokens and not the usual {USUAL_OF_RULER:,}, as {model} takes "
+        f"{places:,} with question and answer"
+        for length, names in shorter.items()
+    ]
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:

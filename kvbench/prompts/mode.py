@@ -12,21 +12,40 @@ from typing import Literal
 
 from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
 from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
+from kvbench.system.errors import KVBenchError
 
 Mode = Literal["agnostic", "aware"]  # the cache is compressed before the question is seen, or with it
 Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
-AnswerPrefix = Literal["auto", "on", "off"]
+PREFIX_WAYS = ("auto", "on", "off")  # of ``--answer-prefix``; any other text begins the answers itself
 SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
 
 
-def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "auto") -> list[Task]:
+def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
-    shipped ones, which were taught without; where these are adapters, in the tasks that they were taught."""
+    shipped ones, which were taught without; where these are adapters, in the tasks that they were taught. A text that
+    is not one of :data:`PREFIX_WAYS` begins all answers to questions from files; :class:`KVBenchError` where there are
+    none."""
+    if answer_prefix not in PREFIX_WAYS:
+        return _begun_with(answer_prefix, tasks, model)
     asked = []
     for task in tasks:
         is_taught = model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
         as_it_is = task.role == "text" or (answer_prefix != "on" and is_taught)
         asked.append(task if as_it_is else _asked(task, answer_prefix != "off"))
+    return asked
+
+
+def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
+    """Begins the answers to questions from files with a text; other tasks are asked as by default."""
+    if not prefix.strip() or not any(task.with_prefix for task in tasks):
+        ways = f"--answer-prefix is {', '.join(PREFIX_WAYS)}, or the text that begins each answer to your own questions"
+        raise KVBenchError(f"{ways}: '{prefix}' is none of these where --tasks names no file of questions")
+    asked = []
+    for task in tasks:
+        if task.with_prefix:
+            asked.append(_asked(task.with_prefix(prefix.strip()), begins=True))
+        else:
+            asked += asked_of([task], model)
     return asked
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pandas import DataFrame, concat
 
 from datasets_gen import KNOWN_TASKS, NATIVE
+from kvbench.experiments.catalogue import is_built_in
 from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
 from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
@@ -96,9 +97,9 @@ def _description(name: str) -> str:
     """Describes a policy by its parts, such as ``snapkv+int8(group=32)``; one of none of kvbench's is told as such."""
     kinds_of: tuple[Mapping[str, Policy | Way], ...] = (POLICIES, TREATMENTS, WAYS)
     known = {kind: one.description for kinds in kinds_of for kind, one in kinds.items()}
-    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
-    if not set(kinds) <= known.keys():
+    if not is_built_in(name):
         return "No policy of kvbench: a press of its own file or package"
+    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
     return "; ".join(known[kind] for kind in kinds)
 
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
+from kvbench.system.files import home_folder
+
 _HOME = "/~"  # stands for a home folder until its path has become a name
 _PART = r"[^\s/'\"`,;:=<>()\[\]{}|]+"
 # Quoted paths first: they may hold white space. A path of one part, such as /s of "tokens /s", says nothing of a place.
@@ -32,7 +34,7 @@ def name_of_place(path: str | PurePath) -> str:
         return str(path)
     if pure.name in ("", ".."):
         return Path(path).resolve().name or "/"
-    return "~" if pure in (Path.home(), Path("~")) else pure.name
+    return "~" if pure in (home_folder(), Path("~")) else pure.name
 
 
 def without_places(text: str) -> str:
@@ -54,7 +56,8 @@ def without_places(text: str) -> str:
 
 def _folders_of_user() -> list[str]:
     """Lists the home folder and the current one, the longer first: one often lies in the other."""
-    folders = {str(folder) for folder in (Path.home(), Path.cwd(), Path.home().resolve())}
+    homes = [home for home in [home_folder()] if home is not None]
+    folders = {str(folder) for folder in (Path.cwd(), *homes, *(home.resolve() for home in homes))}
     return sorted((folder for folder in folders if len(folder) > 1), key=len, reverse=True)
 
 

@@ -3,12 +3,14 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame
 
+from kvbench.models.names import title_of_model
 from kvbench.publish.downloads import (
     FOLDER,
     RECORDS_FILE,
@@ -31,14 +33,24 @@ from kvbench.store.run_file import tolerance_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
+from kvbench.system.files import AtWorkError, working_in, write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
-from leaderboards.aggregate.pooled import Pooled, pool
+from leaderboards.aggregate.lost_answers import lost_answers
+from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, outcomes_of
+from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, pooled_sheet
+from leaderboards.downloads.tables import (
+    attacks_sheet,
+    board_sheet,
+    cells_sheet,
+    duels_sheet,
+    means_sheet,
+    outcomes_sheet,
+    pooled_sheet,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
@@ -47,6 +59,7 @@ from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
+from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import examples_page
 
 
@@ -71,12 +84,19 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
-    group = RunGroup((store,))
-    rows = summary_rows(records, group)
-    _warn(group.stores, rows)
+    rows = rows_of_run(store, records)
     content = json.dumps([row.model_dump() for row in rows], indent=1)
-    write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
-    return summary_rows(records, group, every_task) if every_task else rows
+    with suppress(AtWorkError), working_in(store.folder):  # a run that is at work writes its own at its end
+        write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
+    return summary_rows(records, RunGroup((store,)), every_task) if every_task else rows
+
+
+def rows_of_run(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
+    """Aggregates all records of a store, warns of what is missing, and writes nothing."""
+    group = RunGroup((store,))
+    rows = summary_rows(records, group, every_task)
+    _warn(group.stores, rows)
+    return rows
 
 
 def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
@@ -95,12 +115,26 @@ def _where(stores: Sequence[Store]) -> str:
     return ", ".join(str(store.folder) for store in stores)
 
 
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run as it was published."""
+
+    pages: Sequence[Path]  # those to begin with
+    rows: Sequence[SummaryRow]
+    results: Results  # what its pages show, which name no place of this machine
+
+
 def publish_site(
-    store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None
-) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages of a run and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]), tolerance=tolerance)
-    return first, rows
+    store: Store,
+    records: DataFrame,
+    folder: Path | None,
+    tolerance: float | None = None,
+    every_task: bool = False,
+) -> PublishedRun:
+    """Writes the pages of a run and its summary."""
+    place = folder_of(folder, [store])
+    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, every_task, tolerance)
+    return PublishedRun(first, rows, results)
 
 
 def publish_sites(
@@ -134,8 +168,8 @@ def _write(
     folder: Path,
     every_task: bool = False,
     tolerance: float | None = None,
-) -> tuple[list[Path], list[list[SummaryRow]]]:
-    """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
+) -> tuple[list[Path], list[list[SummaryRow]], list[Results]]:
+    """Writes all files of a site; returns the pages to begin with, and the rows of each group with what is shown."""
     rows = [_rows_of(group, of_group, every_task, len(groups)) for group, of_group in zip(groups, records, strict=True)]
     jobs = [store.run.job for group in groups for store in group.stores]
     points = tolerance_of(jobs, tolerance)  # one, as a page names it once
@@ -155,6 +189,7 @@ def _write(
             above = task_page(str(task)) if len(tasks) > 1 else FRONT
             pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
         own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
+        own += [attacks_sheet(part.results.attacks)] if part.results.attacks else []
         for study in part.studies:
             beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
             page = study.file_name(number)
@@ -176,7 +211,7 @@ def _write(
     remove_former_files(folder, names)
     pages_first = [folder / name for name in first]
     enlist(folder, RUN, pages_first, stores)
-    return pages_first, rows
+    return pages_first, rows, [part.results for part in parts]
 
 
 def _rows_of(group: RunGroup, records: DataFrame, every_task: bool, groups: int) -> list[SummaryRow]:
@@ -211,7 +246,9 @@ def _part(
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
+    model = title_of_model(identity.model, identity.model_in_words)
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
+    shown |= {"title": model.title, "described": model.in_words}
     return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
 
 
@@ -220,7 +257,7 @@ class PublishedComparison:
     """A policy against others, as it was published."""
 
     page: Path
-    pooled: list[Pooled]
+    outcomes: list[OpponentVerdict]  # none where the model can do no task
     duels: list[Duel]
     presses: list[Arguments]  # of the policy and its opponents, task by task
     next_step: str  # the command that makes pages of its run
@@ -234,9 +271,11 @@ def publish_comparison(
     folder: Path | None,
     unmastered: Mapping[str, str],
     warnings: Sequence[str] = (),
+    earlier: Sequence[str] = (),
 ) -> PublishedComparison:
     """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
-    has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know."""
+    has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know. ``earlier``: the other
+    runs whose answers are among the records."""
     records, (shown,) = published_records(records), published_stores([store])
     policy, others = without_places(policy), [without_places(other) for other in others]
     try:
@@ -244,7 +283,7 @@ def publish_comparison(
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
-    whole = pool(records, policy, others, unmastered)
+    outcomes = outcomes_of(pool_levels(records, policy, others, unmastered), pool(records, policy, others, unmastered))
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -254,7 +293,7 @@ def publish_comparison(
     next_step = shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
-    sheets = (pooled_sheet(f"{name}-pooled", whole), duels_sheet(f"{name}-verdicts", verdicts, unmastered))
+    sheets = _sheets_of(name, outcomes, verdicts, unmastered)
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
@@ -262,7 +301,7 @@ def publish_comparison(
         verdicts,
         _failed_cells(records, (policy, *others)),
         sheets,
-        whole,
+        outcomes,
         presses,
         run=run_entry(shown.folder.name, shown.run),
         contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
@@ -270,10 +309,25 @@ def publish_comparison(
         unmastered=unmastered,
         warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
         next_step=without_places(next_step),
+        earlier=earlier,
+        lost=lost_section([one for one in lost_answers(records) if one.policy == policy]),
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])
-    return PublishedComparison(path, whole, verdicts, presses, next_step)
+    return PublishedComparison(path, outcomes, verdicts, presses, next_step)
+
+
+def _sheets_of(
+    name: str, outcomes: Sequence[OpponentVerdict], verdicts: Sequence[Duel], unmastered: Mapping[str, str]
+) -> list[Sheet]:
+    """Makes the downloads of a comparison, what is read first at their head."""
+    rows = [row for one in outcomes for row in one.rows]
+    return [
+        means_sheet(f"{name}-means", rows),
+        outcomes_sheet(f"{name}-outcomes", outcomes),
+        pooled_sheet(f"{name}-pooled", areas_of(outcomes)),
+        duels_sheet(f"{name}-verdicts", verdicts, unmastered),
+    ]
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

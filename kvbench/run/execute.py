@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.merging import borrow, runs_beside, why_not_lent
+from kvbench.store.press_sources import keep_sources
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
@@ -23,6 +24,7 @@ from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
+from policies import FULL
 
 CONTEXTS_IN_CHUNK = 5  # a chunk is what a kill can lose
 NAMED = 5  # policies of a message
@@ -78,13 +80,18 @@ class Executor(Protocol):
         """Yields the rows of units or parts, the contexts of each in order. An exception in the body ends all work."""
 
 
-def complete(executor: Executor, folder: Path, command: str = "") -> Store:
-    """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
+Look = Callable[[Store], None]
+
+
+def complete(executor: Executor, folder: Path, command: str = "", look: Look | None = None) -> Store:
+    """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C. ``look``
+    sees the store when the full cache alone has answered, before any policy runs, and may raise an error then."""
     command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
-            _fill(executor, store)
+            keep_sources(folder, executor.grid.setting.policies)
+            _fill(executor, store, look)
         store.finish()
         return store
 
@@ -109,19 +116,48 @@ def _noted_failures(store: Store) -> Iterator[None]:
         raise
 
 
-def _fill(executor: Executor, store: Store) -> None:
+def _fill(executor: Executor, store: Store, look: Look | None) -> None:
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = 0
-    for unit in units:
-        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
-        missing += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
+    missing = count_generations(grid, units)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
     if missing == total and (reason := why_not_lent(store)):
         console.print(reason, soft_wrap=True, markup=False)
+    if look is not None:
+        first, units = with_full_cache_first(units)
+        _run_units(executor, store, first)
+        look(store)
+    _run_units(executor, store, units)
+
+
+def count_generations(grid: Grid, units: Sequence[Unit]) -> int:
+    """Counts the answers of some units."""
+    count = 0
+    for unit in units:
+        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        count += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
+    return count
+
+
+def with_full_cache_first(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Divides units into those of the full cache and those of all other policies."""
+    first = [replace(unit, policies=(FULL,)) for unit in units if FULL in unit.policies]
+    others = []
+    for unit in units:
+        policies = tuple(policy for policy in unit.policies if policy != FULL)
+        if policies:
+            others.append(replace(unit, policies=policies))
+    return first, others
+
+
+def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
+    """Runs units, and writes each once all of its contexts are answered."""
+    if not units:
+        return
+    missing = count_generations(executor.grid, units)
     done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)  # the rows of the parts of each unit so far
     with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)

@@ -133,6 +133,17 @@ def errors_in_one_line() -> Iterator[None]:
         raise unexpected_error(error) from None
 
 
+def model_of(job: Job, why: str = "") -> LoadedModel:
+    """Loads the model of a job, and says so; ``why``: what it is loaded for beside the run."""
+    console.print(f"loading {job.model}{why}", soft_wrap=True)
+    dtype = dtype_of(job.dtype, job.suite)
+    model = load_model(job.model, job.device, dtype, job.device_map, job.date)
+    settle()
+    if model.tokenizer.chat_template is None:
+        console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+    return model
+
+
 def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
     """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
@@ -147,11 +158,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
         model = loaded
     else:
-        console.print(f"loading {job.model}", soft_wrap=True)
-        model = load_model(job.model, job.device, dtype, job.device_map, job.date)
-        settle()
-        if model.tokenizer.chat_template is None:
-            console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+        model = model_of(job)
     if model.date and model.date != today():
         told = f"the chat template tells {model.date}, as in a run before: --date gives another day"
         console.print(told, soft_wrap=True)
@@ -197,6 +204,7 @@ class LocalExecutor:
     grid: Grid  # what can be run with that model
     job: Job | None = None
     missing: dict[str, str] = field(default_factory=dict)  # policies that cannot run on it, with the reason
+    memory_line: str = field(default="", init=False)  # that was printed last
 
     def __post_init__(self) -> None:
         self.identity = self.grid.identity(self.model)
@@ -216,7 +224,9 @@ class LocalExecutor:
         bound = self.grid.setting.kv_bound(self.model.device)
         workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
-        console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
+        if (line := memory_plan(self.model, self.grid, share, workers.count)) != self.memory_line:
+            console.print(line, soft_wrap=True)
+        self.memory_line = line
 
         def work(model: LoadedModel, unit: Unit) -> RowsByTable:
             return rows_of(model, self.grid, unit, share)

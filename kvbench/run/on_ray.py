@@ -187,9 +187,10 @@ class RayExecutor:
             self.workers.append(self._new_worker())
         try:
             yield self._answers(units)
-        finally:
+        except BaseException:
             for worker in self.workers:
                 self.ray.kill(worker)
+            raise
 
     def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
         """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and repeats its unit there."""

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from pandas import DataFrame
 
+from kvbench.experiments.catalogue import is_built_in
 from kvbench.store.store import Store
+from kvbench.system.files import working_in
 from leaderboards.aggregate.audit import audit, lines_of
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import FULL, LazyModule, Policy
@@ -14,6 +16,7 @@ from policies.treatments.deployed import name_with_one_head, with_one_head
 shapes = LazyModule("kvbench.models.pretrained")  # which needs torch, and scoring again does not
 
 DOCTOR = "python -m kvbench doctor {} examines it"
+LEAVE_OUT = "leave it out, or give it what the reason asks for, such as other levels or longer contexts"
 AGAIN = "the same run again adds what is missing, and tries again what failed"
 
 
@@ -31,7 +34,8 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     if not identical:
         return warnings, ""
     reason = "; ".join(identical[:3]) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
-    store.fail(reason)
+    with working_in(store.folder):
+        store.fail(reason)
     return warnings, f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant"
 
 
@@ -45,9 +49,8 @@ def fails_always(records: DataFrame, policy: str) -> str:
 def broken(policy: str, reason: str, press: str) -> str:
     """Says what to do with a press that always fails: running it again will not help."""
     cause = reason.removeprefix(f"{policy} ")
-    return f"{policy} {cause}; no answer of it is there, so that nothing is compared. " + DOCTOR.format(
-        shlex.quote(press)
-    )
+    advice = LEAVE_OUT if is_built_in(policy) else DOCTOR.format(shlex.quote(press))
+    return f"{policy} {cause}; no answer of it is there, so that nothing is compared: {advice}"
 
 
 def failures_of(rows: Sequence[SummaryRow]) -> str:
@@ -74,4 +77,7 @@ def what_to_do(rows: Sequence[SummaryRow]) -> str:
         return "with the full cache no press acts: the model is the cause"
     complete = {row.policy for row in of_tasks if row.complete}
     always = list(dict.fromkeys(row.policy for row in of_tasks if row.policy not in complete))
-    return f"{', '.join(always)} failed everywhere: {DOCTOR.format('FILE:PRESS')}" if always else AGAIN
+    if not always:
+        return AGAIN
+    advice = LEAVE_OUT if all(map(is_built_in, always)) else DOCTOR.format("FILE:PRESS")
+    return f"{', '.join(always)} failed everywhere: {advice}"

@@ -13,7 +13,7 @@ from pydantic.types import StringConstraints
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
-from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.differences import describe
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
@@ -25,7 +25,7 @@ MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 # Fields that do not make another run: code, model and libraries are told by their contents.
-PROVENANCE = ("git_revision", "git_dirty", "kvbench_version")
+PROVENANCE = ("git_revision", "git_dirty", "kvbench_version", "model_in_words")
 
 
 def _only_visible(name: str) -> str:
@@ -110,6 +110,7 @@ class Identity(BaseModel):
     date: str = ""  # the day that the chat template tells, if it tells one
     model: Name
     model_fingerprint: Name
+    model_in_words: str = ""  # such as "a model of 5.1 million parameters without a chat template"
     device: str
     dtype: str
     seed: int
@@ -204,7 +205,7 @@ class Job(BaseModel):
     defence: Placement | None = None
     essays: Path | None = None
     max_new_tokens: int | None = None
-    answer_prefix: AnswerPrefix = "auto"
+    answer_prefix: str = "auto"  # auto, on, off, or the text that begins the answers to questions from files
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise

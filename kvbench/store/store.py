@@ -5,13 +5,11 @@
 not there, and records are written last, so that a run that was killed goes on with what is missing.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
@@ -24,13 +22,10 @@ from kvbench.store import interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import CONTEXTS, JOINED, QUESTIONS, RECORDS, SCHEMA_VERSION, TABLES, StoredAnswer, StoredTable
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.files import remove_partial, write_atomically, write_text_atomically
+from kvbench.system.files import file_name, remove_partial, write_atomically, write_text_atomically
 from leaderboards.metrics import METRICS, Metric
 
 SUMMARY_FILE = "summary.json"
-
-SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
-LONGEST_NAME = 150
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
@@ -146,10 +141,7 @@ class Store:
         folder = self.folder / table.name / task
         if not table.by_policy:
             return folder / f"{chunk:05d}.parquet"
-        name = quote(policy, safe=SAFE)
-        if len(name) > LONGEST_NAME:
-            name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
-        return folder / f"{chunk:05d}" / f"{name}.parquet"
+        return folder / f"{chunk:05d}" / f"{file_name(policy)}.parquet"
 
     def files(self, table: StoredTable) -> list[Path]:
         return sorted((self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet"))

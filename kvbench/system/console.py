@@ -1,11 +1,24 @@
 """Messages to people go to standard error, so that standard output holds results alone."""
 
-from collections.abc import Iterable, Iterator
+import codecs
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 
 
@@ -17,6 +30,49 @@ def is_visible(letter: str) -> bool:
 def printable(text: str) -> str:
     """Replaces every character that is not visible; the length stays."""
     return text if text.isprintable() else "".join(one if is_visible(one) else "\N{MIDDLE DOT}" for one in text)
+
+
+# What a terminal without it shows instead: a question mark before a number would hide that it is a loss.
+LIKE = {
+    "\N{MINUS SIGN}": "-",
+    "\N{EN DASH}": "-",
+    "\N{EM DASH}": "-",
+    "\N{HORIZONTAL ELLIPSIS}": "...",
+    "\N{MULTIPLICATION SIGN}": "x",
+    "\N{MIDDLE DOT}": ".",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{LEFT DOUBLE QUOTATION MARK}": '"',
+    "\N{RIGHT DOUBLE QUOTATION MARK}": '"',
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{PLUS-MINUS SIGN}": "+-",
+    "\N{ALMOST EQUAL TO}": "~",
+    "\N{RIGHTWARDS ARROW}": "->",
+}
+
+
+def _replaced_characters(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(LIKE.get(letter, "?") for letter in lacking), error.end
+
+
+def write_any_character() -> None:
+    """Lets standard output and error write what their encoding lacks, as something like it, in place of an error."""
+    codecs.register_error("kvbench", _replaced_characters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="kvbench")
+
+
+def can_write(text: str) -> bool:
+    """Tells whether the encoding of standard output has every character of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class SafeConsole(Console):
@@ -31,14 +87,61 @@ class SafeConsole(Console):
 
 
 console = SafeConsole(stderr=True)
+PATIENCE = 30.0  # seconds without a line, after which a log gets the next one
+FEW_SECONDS = 5.0  # between two lines, at least
+TENTH, HUNDREDTH = 0.1, 0.01  # of all work: what is worth a line soon, and what is worth one at all
+
+
+class ProgressLines(Progress):
+    """Writes lines into a log, where no bar can be drawn: behind each tenth of the work, or after half a minute.
+
+    Of work that takes days, a line stands behind each hundredth. ``is_kept``: a last line tells the end.
+    """
+
+    def __init__(self, is_kept: bool, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(console=console, disable=True)
+        self._is_kept = is_kept
+        self._clock = clock
+        self._started = self._last_time = clock()
+        self._last_share = 0.0
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self._tell(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._tell(task_id)
+
+    def _tell(self, task_id: TaskID) -> None:
+        """Prints a line where enough was done since the last one."""
+        task = self._tasks[task_id]
+        share, now = task.completed / (task.total or 1.0), self._clock()
+        since, done = now - self._last_time, share - self._last_share
+        is_due = (done >= TENTH and since >= FEW_SECONDS) or (done >= HUNDREDTH and since >= PATIENCE)
+        is_end = share >= 1
+        if not (self._is_kept if is_end else is_due):
+            return
+        self._last_time, self._last_share = now, share
+        spent = now - self._started
+        times = f"in {_clock_text(spent)}"
+        if not is_end:
+            times = f"{_clock_text(spent)} so far, about {_clock_text(spent / share - spent)} left"
+        counts = f"{task.completed:,.0f} of {task.total:,.0f} ({share:.0%})"
+        console.print(f"{task.description}: {counts}, {times}", soft_wrap=True)
+
+
+def _clock_text(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def progress_bar(is_kept: bool = False) -> Progress:
-    """Returns a bar that a terminal shows while something takes long. ``is_kept``: it stays, in a log too."""
+    """Returns a bar that a terminal shows while something takes long; a file gets lines. ``is_kept``: the bar stays."""
+    if not console.is_terminal:
+        return ProgressLines(is_kept)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
     left = (TextColumn("left"), TimeRemainingColumn())
-    disable = not (is_kept or console.is_terminal)
-    return Progress(*columns, *left, console=console, disable=disable, transient=not is_kept)
+    return Progress(*columns, *left, console=console, transient=not is_kept)
 
 
 def warn(text: str) -> None:

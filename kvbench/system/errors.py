@@ -8,7 +8,9 @@ from leaderboards.errors import first_line as first_line  # metrics, which know 
 
 
 class KVBenchError(Exception):
-    """Says in one line what is wrong, where, and what to do. The command line prints it and exits with status 1."""
+    """Says in one line what is wrong, where, and what to do. The command line prints it and exits with its status."""
+
+    status = 1
 
 
 def unexpected_error(error: BaseException) -> KVBenchError:
@@ -27,3 +29,11 @@ def fault_of_fields(error: ValidationError) -> str:
 
 class InterruptedRunError(KVBenchError):
     """Somebody pressed Ctrl-C; finished work is kept."""
+
+    status = 130
+
+
+class GateError(KVBenchError):
+    """A comparison was made and is whole, and loses more than was allowed: a pipeline tells it from a fault."""
+
+    status = 3

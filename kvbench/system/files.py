@@ -1,6 +1,7 @@
 """Writes files that are either whole or not there, and lets one process at a time work in a folder."""
 
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -8,12 +9,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
+
+SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
+LONGEST_NAME = 150
+
+
+def file_name(policy: str) -> str:
+    """Returns the name of a policy as a file or folder may have it."""
+    name = quote(policy, safe=SAFE)
+    if len(name) > LONGEST_NAME:
+        return f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
+    return name
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -82,9 +95,16 @@ def make_folder(option: str, folder: Path) -> None:
         raise KVBenchError(f"{option} {folder} cannot be written ({reason}): name another folder") from error
 
 
+class AtWorkError(KVBenchError):
+    """Another process holds a folder."""
+
+
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Locks a folder until the process ends, however it does; :class:`KVBenchError` names who holds it."""
+    """Locks a folder until the process ends, however it does; :class:`AtWorkError` names who holds it.
+
+    One process holds a folder once: where it locks it again, the end of the inner lock ends the outer one.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
     with path.open("a+", encoding="utf-8") as file:
@@ -95,7 +115,7 @@ def working_in(folder: Path) -> Iterator[None]:
         except OSError as error:
             file.seek(0)
             owner = f"{file.read(300) or 'another process'} is at work in {folder}"
-            raise KVBenchError(f"{owner}: wait for its end, or end it, or choose another name") from error
+            raise AtWorkError(f"{owner}: wait for its end, or end it, or choose another name") from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
         try:
@@ -110,3 +130,11 @@ def user_path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise KVBenchError(f"{text} lies in a home folder that is not there: write the whole path") from error
+
+
+def home_folder() -> Path | None:
+    """Returns the home folder of the user; None where the system knows of none, as in some containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.attacks import enters_means
+from leaderboards.aggregate.pairing import HELD, levels_by_policy, with_held
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
@@ -26,7 +28,7 @@ from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.intervals import Loss, context_values
 from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, level_of_side, shared_levels
 from policies.declaration.names import FULL
 
 Verdict = Literal["better", "worse", "not distinguished"]
@@ -80,9 +82,9 @@ class MeanDifference:
 
 
 def _signed(number: float, digits: int) -> str:
-    """Writes a number with its sign; what is rounded to zero has none."""
+    """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
     text = f"{number:+z.{digits}f}"
-    return text.removeprefix("+") if not float(text) else text
+    return text.removeprefix("+") if not float(text) else text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Duel:
     contexts: int
     family: int  # levels of the task, over which each p is corrected
     contests: Mapping[str, Contest]  # by column, of those measures that the task has
+    run_at: tuple[Level, Level]  # the level of either, of which one may be the only one that it has
+    bytes_held: tuple[float | None, float | None]  # the bytes that either holds, in percent of the full cache
 
     @property
     def lead(self) -> Contest:
@@ -139,6 +143,8 @@ class AnswerTable:
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
     draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
     contexts: NDArray[np.intp]  # of each question, as numbers
+    run_at: Mapping[str, frozenset[Level]]  # the levels of each policy, in any task
+    held: Mapping[str, float]  # the mean percent of the full cache's bytes that each policy holds; none on a board
 
     @cached_property
     def known(self) -> frozenset[str]:  # the measures that some answer has a value of
@@ -152,15 +158,34 @@ class AnswerTable:
         return self.values[column][self.places(*policies)]
 
     def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
-        """Tells whether both policies have a value of some question."""
-        both = set(pair) <= set(self.policies)
-        return both and any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
+        """Tells whether the two policies meet at this level, and both have a value of some question."""
+        if not set(pair) <= set(self.policies) or self.level not in shared_levels(*self._levels_of(pair)):
+            return False
+        return any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
+
+    def _levels_of(self, pair: tuple[str, str]) -> tuple[frozenset[Level], frozenset[Level]]:
+        return self.run_at[pair[0]], self.run_at[pair[1]]
+
+    def levels_of(self, pair: tuple[str, str]) -> tuple[Level, Level]:
+        """Returns the level at which each of two policies was run that meet here."""
+        one, other = (level_of_side(self.level, levels) for levels in self._levels_of(pair))
+        return one, other
+
+    def held_by(self, pair: tuple[str, str]) -> tuple[float | None, float | None]:
+        """Returns the bytes that each of two policies holds, in percent of the full cache."""
+        one, other = (None if np.isnan(held := self.held.get(name, np.nan)) else held for name in pair)
+        return one, other
 
 
-def answer_tables(records: DataFrame) -> list[AnswerTable]:
-    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
+def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTable]:
+    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own.
+    ``comparing``: whether a policy of one level stands in the tables of all levels of other kinds, as the full cache
+    does, and the bytes that are held are counted. A board, whose rows are compared at equal levels alone, does not."""
     identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
-    defended = records["leakage"].where(records["defence"].astype(str) != "")
+    run_at = levels_by_policy(records)
+    if comparing:
+        records, identity = with_held(records), [*identity, HELD]
+    defended = records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
     sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
@@ -170,21 +195,32 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
             factorize(of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", QUESTION[1])
         )
         policies, names = factorize(of_task["policy"].astype(str))
-        numbers = {
-            name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in (*COMPARED, "realised_ratio")
-        }
+        counted = [*COMPARED, "realised_ratio", *([HELD] if comparing else [])]
+        numbers = {name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in counted}
         codes, levels = factorize(of_task["level"])
-        full = of_task["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
         for code, level in enumerate(levels):
-            here = full | (codes == code)
+            spread = [name for name in names if name == FULL or (comparing and _stands_at(level, run_at[name]))]
+            here = (codes == code) | of_task["policy"].isin(spread).to_numpy()
             shape = len(names), len(first)
             cells = np.ravel_multi_index((policies, places), shape)[here]
             means = {name: _means(cells, values[here], shape) for name, values in numbers.items()}
             there = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape) > 0
-            realised = _means(policies[here], numbers["realised_ratio"][here], (len(names), 1))[:, 0]
+            of_policies = {
+                name: _means(policies[here], numbers[name][here], (len(names), 1))[:, 0]
+                for name in counted[len(COMPARED) :]
+            }
             values = {name: 100 * means[name] for name in COMPARED}
-            tables.append(AnswerTable(str(task), level, list(names), there, values, realised, draws, contexts))
+            held = dict(zip(names, of_policies[HELD].tolist(), strict=True)) if comparing else {}
+            of_questions = (there, values, of_policies["realised_ratio"], draws, contexts)
+            tables.append(AnswerTable(str(task), level, list(names), *of_questions, run_at, held))
     return tables
+
+
+def _stands_at(level: Level, run_at: frozenset[Level]) -> bool:
+    """Tells whether a policy of these levels is the same at a level of another one: it has a single level of another
+    kind, or none."""
+    (only, *more) = run_at
+    return not more and (only == UNTREATED or only.kind != level.kind)
 
 
 def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:
@@ -208,7 +244,7 @@ def _sound_cells(records: DataFrame) -> DataFrame:
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
     """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
     over the levels of the task."""
-    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    tables = answer_tables(records[records["policy"].isin((policy, *others, FULL))], comparing=True)
     by_task = [(task, list(levels)) for task, levels in groupby(tables, lambda table: table.task)]
     # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
     found = [
@@ -243,7 +279,7 @@ def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: i
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
         counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
-        yield Duel(*pair, table.task, table.level, *counts, of_cell)
+        yield Duel(*pair, table.task, table.level, *counts, of_cell, table.levels_of(pair), table.held_by(pair))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.lead import ABOVE_CHANCE, has_itself
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
@@ -30,6 +30,10 @@ class NoEvidenceError(Exception):
     """Raised where records that a claim needs are not there; the message says which."""
 
 
+class LowControlError(NoEvidenceError):
+    """Raised where the records are there, and the full cache has too little of a task for a verdict."""
+
+
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
     """Returns a table of a study; :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
     table = tables.get(name)
@@ -43,6 +47,7 @@ class TaskEvidence:
     task: str
     records: DataFrame
     seed: int
+    every_task: bool = False  # whether it is measured although the model cannot do it
 
     @cached_property
     def resampler(self) -> Resampler:  # of contexts
@@ -91,14 +96,20 @@ class TaskEvidence:
         return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
-        """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than
-        half of it right, or of next tokens too few above chance."""
-        clean = self.mean(FULL, None, column, **where)
-        bounds = METRICS[column].bounds  # truth values have none
-        least = LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
-        if clean[0] < least:
-            raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
+        """Averages the same over the answers of the full cache; :class:`LowControlError` where the model has less than
+        half of it right, or of next tokens too few above chance, unless ``every_task``."""
+        clean, least = self.mean(FULL, None, column, **where), _least(column)
+        if clean[0] < least and not self.every_task:
+            raise LowControlError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
+
+    def shortfall(self, column: str, scale: str) -> str:
+        """Says how little the model itself has of the task, where that is too little to judge anything by; empty where
+        it can do it. ``scale``: what the column is a percentage of."""
+        reached, least = float(self.mean(FULL, None, column)[0]), _least(column)
+        bounds = METRICS[column].range
+        percent = 100 / (bounds[1] if bounds else 1.0)
+        return has_itself(percent * reached, scale, percent * least) if reached < least else ""
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
@@ -120,13 +131,21 @@ class TaskEvidence:
         return mean_heights(places, heights, places[:, -1])
 
 
+def _least(column: str) -> float:
+    """Returns what the full cache must reach in a column for a share of it to tell anything."""
+    bounds = METRICS[column].bounds  # truth values have none
+    return LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name."""
+    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name.
+    ``every_task``: whether tasks are measured too that the model cannot do."""
 
     records: DataFrame
     seed: int = 0
     tables: Mapping[str, DataFrame] = field(default_factory=dict)
+    every_task: bool = False
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -149,7 +168,7 @@ class Evidence:
         """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
         if task not in self.tasks:
             raise NoEvidenceError(f"there are no records of {task}")
-        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed)
+        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed, self.every_task)
 
 
 class Contexts:

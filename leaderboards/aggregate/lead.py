@@ -18,17 +18,16 @@ from leaderboards.aggregate.row import (
     NEXT_TOKENS,
     OBEYED,
     RIGHT,
-    WITHOUT_MASTERY,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.significance import ALPHA, StudentTest
+from leaderboards.statistics.significance import ALPHA, StudentTest, holm
 from policies.declaration.names import CONTROLS, FULL
 
-CANNOT = "the model cannot do this task"
+ITSELF = "the model itself has"  # begins the reason why a task that the model cannot do has no ranks and verdicts
 NEEDLE = "niah_single_2"
 OWN = "easier questions, each with an answer_prefix"
 OWN_DIRECTIVES = "fewer or easier directives"
@@ -52,13 +51,14 @@ class Lead:
 
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task
     short: str  # the title in few words, where policies are ranked by it
+    scale: str  # what the first is a percentage of, behind its number
     kept: str = "answers kept"  # what a policy keeps of the full cache's
     unit: str = "question"  # what a cell counts
 
 
-QUESTIONS = Lead((RIGHT,), "percent right")
-DIRECTIVES = Lead((OBEYED, LEAKAGE), "obeyed, not leaked")
-TEXT = Lead((NEXT_TOKENS,), "next tokens", "next tokens kept", unit="text")
+QUESTIONS = Lead((RIGHT,), "percent right", "right")
+DIRECTIVES = Lead((OBEYED, LEAKAGE), "obeyed, not leaked", "of directives obeyed")
+TEXT = Lead((NEXT_TOKENS,), "next tokens", "of next tokens", "next tokens kept", unit="text")
 
 
 def lead_of(full: SummaryRow | None) -> Lead:
@@ -83,17 +83,21 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
 
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
-    """Returns the measures that a page shows first of a task, whose ``rows`` these are."""
+    """Returns the measures that a page shows first of a task, whose ``rows`` these are. Where the model cannot do the
+    task, the likelihood of the right answer moves before anything else does, and comes first wherever it was measured.
+    """
     full = next((row for row in rows if row.policy == FULL), None)
-    if full is not None and full.not_mastered:
-        return tuple(measure for measure in WITHOUT_MASTERY if measure.value(full) is not None) or (DELTA_NLL,)
-    return (RIGHT,) if task == ALL_TASKS else leading_measures(full)
+    usual = (RIGHT,) if task == ALL_TASKS else leading_measures(full)
+    if full is None or not full.not_mastered:
+        return usual
+    candidates = dict.fromkeys((DELTA_NLL, *usual, *DIRECTIVES.measures))
+    return tuple(one for one in candidates if any(one.value(row) is not None for row in rows)) or usual
 
 
 def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]) -> list[Measure]:
     """Puts in front what a page shows first of a task, whose ``rows`` these are."""
-    leading = first_shown(task, rows)
-    return sorted(measures, key=lambda measure: measure not in leading)
+    places = {measure: place for place, measure in enumerate(first_shown(task, rows))}
+    return sorted(measures, key=lambda measure: places.get(measure, len(places)))
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
@@ -116,9 +120,10 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
 
 
 def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
-    """Returns why a task tells nothing of policies, or None. The full cache has to reach 50 percent in what leads the
-    task, and 20 points above ``chance``, or with directives above what ``silence`` obeys; of next tokens, of which no
-    model has half for certain, 20 points above ``chance`` do. A row without a value tells nothing."""
+    """Returns why a task ranks and judges no policy, such as "the model itself has 45 % right, below 50", or None. The
+    full cache has to reach 50 percent in what leads the task, and 20 points above ``chance``, or with directives above
+    what ``silence`` obeys; of next tokens, of which no model has half for certain, 20 points above ``chance`` do. A row
+    without a value tells nothing."""
     lead = lead_of(full)
     measure = lead.measures[0]
     value = None if full is None else measure.value(full)
@@ -126,19 +131,48 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     least = max(0.0 if lead is TEXT else LEAST, (guess or 0.0) + ABOVE_CHANCE)
     if value is None or (reached := value * measure.factor) >= least:
         return None
-    name = lead.short if lead is QUESTIONS else measure.title.lower()
     why = f" (silence obeys {silence:.0f})" if lead is DIRECTIVES and silence and least > LEAST else ""
-    return f"{CANNOT}: {name} {reached:.1f} with the full cache, below {least:.0f}{why}"
+    return f"{has_itself(reached, lead.scale, least)}{why}"
+
+
+def has_itself(reached: float, scale: str, least: float) -> str:
+    """Writes that the model has less of a task than it needs, with as many digits as tell the two apart.
+
+    >>> has_itself(45.2, "right", 50), has_itself(49.96, "right", 50)
+    ('the model itself has 45 % right, below 50', 'the model itself has 49.96 % right, below 50')
+    """
+    digits = next((one for one in (0, 1) if float(f"{reached:.{one}f}") < least), 2)
+    return f"{ITSELF} {reached:.{digits}f} % {scale}, below {least:.0f}"
+
+
+def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
+    """Returns why a mean over tasks ranks and judges no policy; None where the model can do one of them. ``rows``: of
+    all tasks in one mode."""
+    reasons, tasks = reasons_by_task(rows), {row.task for row in rows} - {ALL_TASKS}
+    if not tasks or tasks > reasons.keys():
+        return None
+    heights = list(full_by_task(rows).values())
+    mean = f"{ITSELF} {sum(heights) / len(heights):.0f} % over these tasks, and can do none of them"
+    return mean if len(tasks) > 1 else next(iter(reasons.values()))
 
 
 def marks(values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True) -> Mapping[str, Mark]:
     """Returns the mark of each policy by its values, one for each context, an array for each task: "best" where the
-    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie"."""
+    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie".
+
+    The test is that of the mean of tasks in a comparison, Student's t over contexts, corrected by Holm's method over
+    the policies. Fewer contexts than can be told from chance tell nothing."""
     if len(values) < 2:  # nothing was compared
         return {}
     means = {policy: float(np.mean([task.mean() for task in of_tasks])) for policy, of_tasks in values.items()}
     best = (max if higher_is_better else min)(means, key=means.__getitem__)
-    level = [policy for policy, of_tasks in values.items() if policy == best or not differ(values[best], of_tasks)]
+    p_values = {}
+    for policy, of_tasks in values.items():
+        test = None if policy == best else StudentTest.of_pairs(values[best], of_tasks)
+        if test:
+            p_values[policy] = test.p
+    corrected = holm(p_values)
+    level = [policy for policy in values if policy not in corrected or corrected[policy].p >= ALPHA]
     return dict.fromkeys(level, "tie") if len(level) > 1 else {level[0]: "best"}
 
 
@@ -197,8 +231,8 @@ def is_obeyed_alone(row: SummaryRow) -> bool:
 def unmastered_line(rows: Sequence[SummaryRow]) -> str:
     """Says in one line what the model cannot do, and what to run instead; nothing of none."""
     reasons = reasons_by_task(rows)
-    tasks = "; ".join(f"{task} ({reason.removeprefix(f'{CANNOT}: ')})" for task, reason in reasons.items())
-    return f"Not mastered: {tasks}. {advice(reasons)}" if reasons else ""
+    tasks = "; ".join(f"{task} ({reason})" for task, reason in reasons.items())
+    return f"Not mastered, so without ranks and verdicts: {tasks}. {advice(reasons)}" if reasons else ""
 
 
 def advice(unmastered: Mapping[str, str]) -> str:
@@ -206,8 +240,7 @@ def advice(unmastered: Mapping[str, str]) -> str:
     names = set(unmastered)
     parts = [GENERATED] * bool(names & KNOWN_TASKS.keys())
     parts += [
-        OWN_DIRECTIVES if OBEYED.title.lower() in unmastered[name] else OWN
-        for name in sorted(names - KNOWN_TASKS.keys())
+        OWN_DIRECTIVES if DIRECTIVES.scale in unmastered[name] else OWN for name in sorted(names - KNOWN_TASKS.keys())
     ][:1]
     parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)
     return f"Instead: {', '.join(parts)}, or next tokens (--tasks prose). What it wrote: show RUN --policy full."

@@ -1,7 +1,8 @@
-"""Compares two policies over all levels and tasks that both have, by one test of the area under what leads each task.
+"""Compares two policies on the mean of all tasks that both have: at each level, and over all levels together by the
+area under what leads each task.
 
-The comparison of a press and the verdict of a board against a control are both made here, so that one pair has one
-verdict.
+A comparison begins with the means at each level. The area is the verdict of a board against a control, too, so that
+one pair has one area.
 """
 
 from collections import Counter
@@ -36,9 +37,9 @@ LEADS = {
 }
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
-    "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
-    "curve ends, as on a board. Before the lowest level that was run the curve falls from the full cache in a straight "
-    "line, which counts for every policy."
+    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve ends, as on a board. "
+    "Each curve begins at the full cache, where all policies are equal, and goes in a straight line to the first level "
+    "that was run. Hence a fall at one level counts little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
@@ -61,12 +62,14 @@ def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> Fl
 
 @dataclass(frozen=True)
 class Pooled:
-    """The difference of one policy from another over all tasks that both have."""
+    """The difference of one policy from another in the mean of all tasks that both have: at one level, or of the areas
+    over several."""
 
     policy: str
     other: str
     title: str  # of what leads the tasks
-    difference: MeanDifference  # of the areas, in points; its interval is that of the corrected test
+    levels: tuple[Level, ...]  # ascending in what is done to the cache
+    difference: MeanDifference  # in points; its interval is that of the corrected test
     sides: tuple[float, float]  # the areas of either, in percent
     test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
     alpha: float  # the level at which Holm's method tests it
@@ -78,8 +81,13 @@ class Pooled:
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     span: str  # the asked levels, and what is taken over them
-    end: float  # the place on the axis of the curves at which both areas end
+    end: float  # the place on the axis of the curves at which both areas end; 0 of the mean at one level
+    run_at: tuple[
+        Level, Level
+    ]  # of either at one level, of which one may be the only one that it has; of an area the last
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
+    # The bytes that either holds at its last level, in percent of the full cache; a board does not count them.
+    bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
     by_task: tuple[Loss, ...] = field(default=(), compare=False)
 
@@ -89,6 +97,10 @@ class Pooled:
         means = np.array([(one.lost - one.gained).mean() for one in self.by_task])
         low, high = interval_over_tasks(means, *np.array(ends).T)
         return POINTS_OF_ONE * float(low), POINTS_OF_ONE * float(high)
+
+    @property
+    def level(self) -> Level:  # of the mean at one level; of an area the last
+        return self.levels[-1]
 
     @property
     def verdict(self) -> Verdict:
@@ -112,11 +124,11 @@ class Pooled:
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
         smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
-        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{_digits(with_more)}"
+        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
         if smallest is None:
             at_once = f" at Holm’s level of {self.alpha:.2g}" if self.family > 1 else ""
             return f"no difference can be seen{at_once} with n = {self.n}{more}"
-        return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
+        return f"differences below ±{digits_of(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
     def too_few(self) -> bool:  # contexts of some task for any test
@@ -149,7 +161,7 @@ class Pooled:
         return tuple(filter(None, clauses))
 
 
-def _digits(number: float) -> str:
+def digits_of(number: float) -> str:
     return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
 
 
@@ -163,19 +175,55 @@ def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
 def pool(
     records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
 ) -> list[Pooled]:
-    """Compares the policy with each of the others. None of no shared level. ``unmastered``: why the model cannot do a
-    task, which is left out."""
-    of_policies = records[records["policy"].isin((policy, *others, FULL))]
-    return pool_tables(answer_tables(of_policies) if len(of_policies) else [], policy, others, unmastered or {})
+    """Compares the areas of the policy and of each of the others. None of no shared level. ``unmastered``: why the
+    model cannot do a task, which is left out."""
+    return pool_tables(_tables_of(records, (policy, *others)), policy, others, unmastered or {})
 
 
 def pool_tables(
     tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
 ) -> list[Pooled]:
-    """Compares the policy with each of the others, over the tasks of some tables. Holm's method corrects the tests
-    against both controls, and apart from them those against all others, on which a verdict against a control does not
-    depend."""
-    lines = [line for other in others if (line := _pool(tables, (policy, other), unmastered))]
+    """Compares the areas of the policy and of each of the others, over the tasks of some tables. Holm's method corrects
+    the tests over the others, as in :func:`_corrected`."""
+    lines = []
+    for other in others:
+        shared = _shared(tables, (policy, other), unmastered)
+        line = _area(shared) if shared else None
+        lines += [line] if line else []
+    return _corrected(lines)
+
+
+def pool_levels(
+    records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
+) -> list[Pooled]:
+    """Compares the mean of tasks of the policy with that of each of the others at each level that both have. Holm's
+    method corrects the tests over all levels and opponents together, as in :func:`_corrected`."""
+    tables = _tables_of(records, (policy, *others))
+    lines = []
+    for other in others:
+        shared = _shared(tables, (policy, other), unmastered or {})
+        for place in range(len(shared.levels) if shared else 0):
+            line = _line(shared.at(place), np.zeros((2, 1)), anchored=False) if shared else None
+            lines += [line] if line else []
+    return [line if line.test or line.too_few else _untested(line, len(lines)) for line in _corrected(lines)]
+
+
+def _untested(line: Pooled, levels: int) -> Pooled:
+    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all ``levels`` of the
+    comparison were tested. It holds 0: nothing was told."""
+    low, high = line.held(ALPHA / levels)
+    return replace(line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0)))
+
+
+def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
+    of_policies = records[records["policy"].isin((*policies, FULL))]
+    return answer_tables(of_policies, comparing=True) if len(of_policies) else []
+
+
+def _corrected(lines: list[Pooled]) -> list[Pooled]:
+    """Corrects the tests of one policy by Holm's method: those against both controls, and apart from them those against
+    all others, on which a verdict against a control does not depend."""
+    lines = list(lines)
     for of_control in (True, False):
         tests = {
             place: line.test for place, line in enumerate(lines) if line.test and (line.other in TO_BEAT) is of_control
@@ -194,8 +242,24 @@ def _leads(tables: Sequence[AnswerTable]) -> tuple[str, ...]:
     return next((tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ())
 
 
-def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> Pooled | None:
-    """Makes one test before it is corrected, over the levels at which both have every task that counts."""
+@dataclass(frozen=True)
+class _Shared:
+    """Holds the tables of the tasks and levels at which two policies can be compared."""
+
+    pair: tuple[str, str]
+    levels: tuple[Level, ...]  # at which both have every task that counts
+    tables: Mapping[str, Sequence[AnswerTable]]  # by task, one for each level
+    leads: Mapping[str, Sequence[str]]  # by task
+    every_task: tuple[str, ...]  # with those that are left out
+    unmastered: Mapping[str, str]
+
+    def at(self, place: int) -> "_Shared":
+        """Returns the same at one level alone."""
+        tables = {task: [of_task[place]] for task, of_task in self.tables.items()}
+        return replace(self, levels=(self.levels[place],), tables=tables)
+
+
+def _shared(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> _Shared | None:
     by_task: dict[str, dict[Level, AnswerTable]] = {}
     for table in tables:
         by_task.setdefault(table.task, {})[table.level] = table
@@ -210,12 +274,31 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
     if not levels:
         return None
     by_level = {task: [of_task[level] for level in levels] for task, of_task in shared.items()}
-    # A curve begins at the full cache; what has one level alone, as int4, is a point.
-    anchored = levels != [UNTREATED] and all(FULL in of_task[0].policies for of_task in by_level.values())
-    places = _places(list(by_level.values()), pair, anchored)
+    return _Shared(pair, tuple(levels), by_level, leads, tuple(by_task), unmastered)
+
+
+def _area(shared: _Shared) -> Pooled | None:
+    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no area.
+    tables = list(shared.tables.values())
+    last = tables[0][-1]
+    is_point = any(
+        level != last.level and name != FULL
+        for name, level in zip(shared.pair, last.levels_of(shared.pair), strict=True)
+    )
+    if is_point and len(shared.levels) > 1:
+        return None
+    anchored = shared.levels != (UNTREATED,) and all(FULL in of_task[0].policies for of_task in tables)
+    return _line(shared, _places(tables, shared.pair, anchored), anchored)
+
+
+def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
+    """Makes one test before it is corrected, over the levels at which both have every task that counts."""
     end = float(places.max(axis=1).min())
-    found = {task: _task_difference(of, pair, leads[task], places, end, anchored) for task, of in by_level.items()}
-    differences = {task: part for task, part in found.items() if part}
+    differences: dict[str, _TaskDifference] = {}
+    for task, tables in shared.tables.items():
+        part = _task_difference(tables, shared.pair, shared.leads[task], places, end, anchored)
+        if part:
+            differences[task] = part
     if not differences:
         return None
     parts = list(differences.values())
@@ -223,12 +306,14 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
     differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     one, other = np.mean([part.sides for part in parts], axis=0).tolist()
-    reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
+    reasons = {task: reason.partition(": ")[2] or reason for task, reason in shared.unmastered.items()}
     titles = {lead[0]: title for lead, title in LEADS.items()}
-    first, last = levels[0], levels[-1]
+    first, last = shared.levels[0], shared.levels[-1]
+    left_out = [task for task in shared.every_task if task not in differences]
     return Pooled(
-        *pair,
-        title=" or ".join(dict.fromkeys(titles[leads[task][0]] for task in differences)),
+        *shared.pair,
+        title=" or ".join(dict.fromkeys(titles[shared.leads[task][0]] for task in differences)),
+        levels=shared.levels,
         difference=MeanDifference(round(one - other, DIGITS), None, None),
         sides=(one, other),
         test=StudentTest.of_tasks([part.values for part in parts], differing) if enough else None,
@@ -242,9 +327,18 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
         differing=differing,
         span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
         end=end,
-        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in differences),
+        run_at=next(iter(shared.tables.values()))[-1].levels_of(shared.pair),
+        bytes_held=_mean_held([of_task[-1].held_by(shared.pair) for of_task in shared.tables.values()]),
+        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in left_out),
         by_task=tuple(part.loss for part in parts),
     )
+
+
+def _mean_held(by_task: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+    """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
+    sides = [[percent for percent in of_side if percent is not None] for of_side in zip(*by_task, strict=True)]
+    one, other = (float(np.mean(side)) if len(side) == len(by_task) else None for side in sides)
+    return one, other
 
 
 def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:

@@ -12,7 +12,6 @@ from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 ALL_TASKS = "all"
-NONE_MASTERED = "the model can do none of the tasks with the full cache"
 MODES = {
     "agnostic": "The cache is compressed before the question is seen.",
     "aware": "The cache is compressed with the question in view.",
@@ -26,7 +25,6 @@ UNANSWERED, SLOT_COVERAGE = MEASURES["unanswered_rate"], MEASURES["slot_coverage
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
 DELTA_NLL = MEASURES["delta_nll"]
-WITHOUT_MASTERY = (LEAKAGE, DELTA_NLL)  # which tell of policies also where the model cannot do a task
 
 
 def _columns() -> dict[str, Any]:
@@ -60,7 +58,9 @@ class SummaryRow(BaseModel):
     fewest_contexts: int = 0
     answers_given: int | None = None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
-    not_mastered: str | None = None  # why its scores say nothing of policies: the model cannot do the task
+    # Why its policies have no rank and no verdict, though they have numbers: how little the model itself has of the
+    # task; of a mean over tasks, of all of them.
+    not_mastered: str | None = None
     chance: float | None = None  # percent right, of the best guesser who does not see the text
     obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
     # Names of measures: those in which the paired differences of all others at this task and level from this policy

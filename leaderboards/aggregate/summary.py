@@ -8,9 +8,10 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
+from leaderboards.aggregate.attacks import SCORES, enters_means
 from leaderboards.aggregate.by_context import ByContext, by_context, intervals_of
-from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence
-from leaderboards.aggregate.row import ALL_TASKS, NONE_MASTERED, RIGHT, WITHOUT_MASTERY, SummaryRow
+from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, none_mastered, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.row import ALL_TASKS, RIGHT, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
@@ -30,7 +31,7 @@ CELL = ("task", "mode", "policy", "level")
 QUESTION = ("example_id", "question_id")
 LEVEL = ("level_kind", "level", "repeat", "ratio")
 # What a board needs beside the columns that measures read; leakage tells which questions are attacks.
-OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage")
+OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage", "whole_prompt")
 READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
 # All that a summary reads of the records.
 COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
@@ -92,8 +93,9 @@ def summarise(
     In the order in which tasks, modes and policies first appear, levels ascending. A complete cell has as many draws of
     each question, so that a mean over its answers is the mean over questions of their means, in every resample too. A
     cell with a failed or missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was
-    cut short only ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean
-    over tasks, unless the plan asks for it. The same records and seed give the same rows.
+    cut short only ``planned`` knows what is missing. A task that the model cannot do with the full cache ranks nobody
+    and enters no mean over tasks, unless the plan asks for it or the model can do none. The same records and seed give
+    the same rows.
     """
     silence = obeyed_by_silence(records) if {"directives", "abstentions"} <= set(records.columns) else {}
     records = _check(records)
@@ -122,8 +124,9 @@ def summarise(
         )
         cells[key] = _cell(key, columns_by_key.get(key, nothing), numbers, expected, seed, resamples)
     cells = _judge_cells(cells, planned.chances if planned else {}, silence)
-    cells |= _over_tasks(cells, every_task=planned is not None and planned.every_task)
-    return _mark_leaders(cells)
+    every_task = planned is not None and planned.every_task
+    cells |= _over_tasks(cells, every_task)
+    return _mark_leaders(cells, every_task)
 
 
 def _judge_cells(
@@ -152,6 +155,10 @@ def _check(records: DataFrame) -> DataFrame:
     records = with_levels(records).assign(context=factorize(records["example_id"])[0])
     records = records.assign(question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup())
     records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
+    enters = enters_means(records)  # no mean is over attacks of two kinds
+    records = records.assign(
+        attacked=records["leakage"].notna(), **{name: records[name].where(enters) for name in SCORES}
+    )
     twice = records.duplicated([*CELL, *QUESTION, "repeat"])
     if twice.any():
         first = records[twice].iloc[0]
@@ -246,7 +253,7 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
 def _answers_over(cell: Columns, over: Over) -> Columns | str:
     """Returns the questions that some measures are taken over, or why there are none."""
     if over in (Over.GOLDS, Over.STATEMENTS):
-        is_attack = ~np.isnan(cell["leakage"])
+        is_attack = cell["attacked"]
         if over is Over.GOLDS and cell["marked"].all():
             return cell
         facts = cell.where(cell["marked"] & ~is_attack)
@@ -319,14 +326,16 @@ def _by_context(
     return values
 
 
-def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
+def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[SummaryRow]:
+    """Marks who is best in each column; nobody where the model cannot do the task, unless ``every_task`` counts."""
     columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
     marked: dict[Key, SummaryRow] = {}
     for (task, mode, level), column in columns.items():
         rows = {policy: cell.row for policy, cell in column.items()}
-        values = {policy: cell.by_context for policy, cell in column.items()}
+        ranked = every_task or not any(row.not_mastered for row in rows.values())
+        values = {policy: cell.by_context for policy, cell in column.items() if ranked}
         marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, values).items()}
     return [marked[key] for key in cells]
 
@@ -338,10 +347,13 @@ def visible(text: str) -> str:
 
 def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
     """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
-    counts. Where the model can do no task, the likelihood of the right answer alone has a mean, over all of them."""
+    counts: those that the model can do. Where it can do none it is the mean over all, which says so."""
     tasks = dict.fromkeys(task for task, *_ in cells)
+    modes = dict.fromkeys(mode for _, mode, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
-    counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
+    counted = {mode: [task for task in tasks if (task, mode) not in excluded] or list(tasks) for mode in modes}
+    by_mode = {mode: [cell.row for key, cell in cells.items() if key[1] == mode] for mode in modes}
+    reasons = {mode: None if every_task else none_mastered(of_mode) for mode, of_mode in by_mode.items()}
     # A task of needles, which nobody guesses, counts in the mean as any other; one without right answers does not.
     rows = {(mode, task): cell.row for (task, mode, *_), cell in cells.items()}
     answered = {place: row for place, row in rows.items() if RIGHT.value(row) is not None or not row.complete}
@@ -352,14 +364,13 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     means = {}
     for key in in_order(list(anywhere)):
-        mastered = counted[key[1]]
-        by_task = [(task, cells.get((task, *key[1:]))) for task in mastered or tasks]
-        means[key] = _mean_over_tasks(key, by_task, chances[key[1]], none_mastered=not mastered)
+        by_task = [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]]
+        means[key] = _mean_over_tasks(key, by_task, chances[key[1]], reasons[key[1]])
     return means
 
 
 def _mean_over_tasks(
-    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Sequence[float], none_mastered: bool
+    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Sequence[float], unmastered: str | None
 ) -> SummaryCell:
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
@@ -370,16 +381,16 @@ def _mean_over_tasks(
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
         "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
-        "mean_of": () if none_mastered else tuple(task for task, _ in by_task),
-        "not_mastered": NONE_MASTERED if none_mastered else None,
+        "mean_of": tuple(task for task, _ in by_task),
+        "not_mastered": unmastered,
         "chance": _average(chances) if any(chances) else None,
-        "reason": NONE_MASTERED if none_mastered else join_reasons(gaps),
+        "reason": join_reasons(gaps),
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return SummaryCell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {}
     parts: dict[str, Sequence[ByContext]] = {}
-    for name, measure in {one.field: one for one in WITHOUT_MASTERY}.items() if none_mastered else MEASURES.items():
+    for name, measure in MEASURES.items():
         # A task without directives is no reason to say nothing of the others.
         counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
         values = [getattr(cell.row, name) for cell in counted]
@@ -387,9 +398,8 @@ def _mean_over_tasks(
         if counted and all(name in cell.by_context for cell in counted):
             parts[name] = [one for cell in counted for one in cell.by_context[name]]
     given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
-    fewest = None if none_mastered else min(given, default=None)
     columns = {**shared, **measures, **intervals_of(parts)}
-    return SummaryCell(SummaryRow(**columns, answers_given=fewest, complete=not none_mastered), parts)
+    return SummaryCell(SummaryRow(**columns, answers_given=min(given, default=None)), parts)
 
 
 def _average(values: Sequence[float | None]) -> float | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leaderboards.aggregate.duels import UNDECIDED
+from leaderboards.aggregate.duels import UNDECIDED, MeanDifference
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.pooled import Pooled, mean_heights
 from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell, for_each_policy
@@ -101,9 +101,10 @@ MASTERED = Definition(
     f"With the full cache, fewer than {LEAST:g} % are right, or less than {ABOVE_CHANCE:g} points above chance; where "
     f"a task has directives, fewer than {LEAST:g} % of them are obeyed, or less than {ABOVE_CHANCE:g} points more than "
     "silence obeys; of running text, next-token accuracy is less than "
-    f"{ABOVE_CHANCE:g} points above chance. There every loss is small, and means "
-    "nothing: rank, area, safe ratio and verdicts are blank, and the task enters no mean over tasks unless "
-    "one asks for it.",
+    f"{ABOVE_CHANCE:g} points above chance. There a small loss means nothing: all numbers are shown, beside what the "
+    "model itself has, the rise of the right answer’s NLL first, and ranks and verdicts are withheld. The task enters "
+    "no mean over tasks unless one asks for it, or the model can do none: then the mean is over all, without ranks and "
+    "verdicts.",
     chapter="board",
 )
 AREA = DerivedMeasure(
@@ -134,23 +135,45 @@ AREA = DerivedMeasure(
 )
 
 
-def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Blank:
+@dataclass(frozen=True)
+class Unjudged:
+    """The difference from a control where the model cannot do the task: a number without a verdict."""
+
+    difference: MeanDifference
+    end: float
+    withheld: str  # why there is no verdict
+    verdict: None = None
+    smallest: None = None
+    p: None = None
+
+
+def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Unjudged | Blank:
     """Returns the comparison with a control, which is that of the command compare."""
     if policy in CONTROLS or control not in board.profiles:
         return Blank(A_CONTROL if policy in CONTROLS else f"{control} was not run")
     end, line = span_of(board.profiles[policy]), board.against.get((policy, control))
     if isinstance(end, Blank) or line is None:
         return end if isinstance(end, Blank) else Blank(OTHER_LEVELS)
+    if withheld := board.profiles[policy].withheld:
+        return Unjudged(line.difference, line.end, withheld)
     return Blank(line.reason) if line.too_few else line
 
 
-def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
+def _beats_cell(line: Pooled | Unjudged) -> TableCell:
+    difference = line.difference
+    if isinstance(line, Unjudged):
+        return TableCell(difference.text, sort=difference.mean)
+    text = f"{SIGNS[line.verdict]} {line.verdict}".strip()
+    return TableCell(text, difference.text, difference.mean, tone=line.verdict)
+
+
+def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
     name = f"beats_{control}"
     return DerivedMeasure(
         name=name,
         better="higher",
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
-        "the interval of the corrected test; compare gives the same verdict",
+        "the interval of the corrected test; compare shows the same area",
         definition=BEATS_DEFINITION,
         of_board=lambda board: {policy: _against(board, policy, control) for policy in board.profiles},
         columns={
@@ -163,20 +186,17 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
             f"{name}_p": "p",
         },
         heading=f"beats {control}?",
-        cell=lambda line: TableCell(
-            f"{SIGNS[line.verdict]} {line.verdict}".strip(),
-            line.difference.text,
-            line.difference.mean,
-            tone=line.verdict,
-        ),
+        cell=_beats_cell,
+        withheld=lambda line: line.withheld if isinstance(line, Unjudged) else "",
     )
 
 
 BEATS_DEFINITION = Definition(
-    "Better than another policy",
+    "Better than another policy, by area",
     "The area minus that of the other, on the same questions, both over the realised ratios from 0 to where the "
-    "shorter curve ends: the verdict of a board against random and recency, and the one with which a comparison "
-    "begins. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better or worse where "
+    "shorter curve ends: the verdict of a board against random and recency, which a comparison shows below the mean of "
+    "tasks at each level. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better "
+    "or worse where "
     f"p, by Student’s t over the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, "
     f"or over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The interval is that "
     "of the corrected test. p is never below the chance that all contexts which differ do so on one side. There is no "

@@ -11,7 +11,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.duels import AnswerTable, answer_tables
+from leaderboards.aggregate.duels import AnswerTable, MeanDifference, answer_tables
 from leaderboards.aggregate.pooled import pool_tables
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -39,10 +39,10 @@ from leaderboards.boards.profiles import NOT_COMPRESSED, Profiles
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
-from leaderboards.metrics.declaration import Definition, definitions_in
+from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import TOLERATED_LOSS
-from leaderboards.statistics.text import interval_text
+from leaderboards.statistics.text import ends_text, interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
 
@@ -219,7 +219,7 @@ def _board(
     columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
     cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
     counted = [place for place, policy in enumerate(policies) if policy.standing.policy != FULL] or range(len(policies))
-    shown = [column for column, of in cells.items() if any(of[place].sort is not None for place in counted)]
+    shown = [column for column, of in cells.items() if any(not of[place].is_blank for place in counted)]
     lines = [
         TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
         for place, policy in enumerate(policies)
@@ -275,9 +275,17 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
+        if measure.paired and measure.scale is POINTS:  # a difference says nothing without its interval
+            ends = measure.interval(row) or (None, None)
+            points = [None if one is None else measure.factor * one for one in ends]
+            text, _, interval = MeanDifference(measure.factor * value, *points).text.partition(" ")
+            return TableCell(text, interval, value)
         silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
         # What is not answered is not wrong either.
-        return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
+        detail = "" if silent is None else f"unanswered {100 * silent:.0f}"
+        if measure.top is None:  # a difference, whose interval tells whether there is one at all
+            detail = ends_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
+        return TableCell(text, detail, value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning}{at}, in {unit}"

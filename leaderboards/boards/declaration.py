@@ -7,9 +7,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.duels import UNDECIDED, Verdict
-from leaderboards.aggregate.lead import CANNOT, Mark
+from leaderboards.aggregate.lead import Mark
 from leaderboards.aggregate.pooled import Pooled
-from leaderboards.aggregate.row import NONE_MASTERED
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
@@ -19,7 +18,7 @@ from policies.declaration.levels import LevelKind
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
-NOT_RUN_SIGN, NOT_MASTERED_SIGN = "–", "∅"
+BLANK_SIGN = "–"
 Value = TypeVar("Value")
 OfBoard = Callable[["BoardProfiles"], Mapping[str, Value]]
 
@@ -45,23 +44,23 @@ class TableCell:
         return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
+    def is_blank(self) -> bool:
+        """Tells whether it has a reason in the place of a text; a text without a number to sort by may stand there."""
+        return self.sort is None and bool(self.reason)
+
+    @property
+    def dash(self) -> str:
+        return BLANK_SIGN
+
+    @property
     def key(self) -> str:
         """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
         sort = "" if self.sort is None else f"{self.sort:.6g}"
         return "" if sort == self.text else sort
 
     @property
-    def dash(self) -> str:
-        return blank_sign(self.reason)
-
-    @property
     def sign(self) -> str:  # tells the tone to those who do not see colours
         return SIGNS[self.tone]
-
-
-def blank_sign(reason: str) -> str:
-    """Returns the sign of a blank cell: what the model cannot do is told from what was not run."""
-    return NOT_MASTERED_SIGN if CANNOT in reason or reason == NONE_MASTERED else NOT_RUN_SIGN
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,9 @@ def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str
     columns_by_reason: dict[str, dict[str, None]] = {}
     for line in lines:
         for column, cell in zip(columns, line.cells, strict=True):
-            if cell.reason:
+            if cell.is_blank:
                 columns_by_reason.setdefault(cell.reason, {})[column] = None
-    return [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
+    return [f"{BLANK_SIGN} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +106,7 @@ class DerivedMeasure(Generic[Value]):
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
+    withheld: Callable[[Any], str] = lambda value: ""  # why a value has no verdict; empty where it has one
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
@@ -124,7 +124,7 @@ class DerivedMeasure(Generic[Value]):
             return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
         numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
         known = {column: None if isinstance(number, Blank) else number for column, number in numbers.items()}
-        return {**known, f"{self.name}_reason": None}
+        return {**known, f"{self.name}_reason": self.withheld(value) or None}
 
 
 def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:

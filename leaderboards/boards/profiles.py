@@ -72,12 +72,12 @@ class Profile:
     # for the full cache, and for itself.
     levels: tuple[Level, ...]
     realised_ratio: Measured  # shape (1 + levels,)
-    # By task, what leads it: what is right, or directives obeyed and what does not leak. Blank where the model cannot
-    # do the task.
+    # By task, what leads it: what is right, or directives obeyed and what does not leak.
     leads: tuple[tuple[LeadByContext, ...], ...] | Blank
     questions: int  # that each level answers
     contexts: int  # the fewest of a task
     held: float | None = None  # its bytes in percent of the full cache's, where it has no levels
+    withheld: str = ""  # why it has neither rank nor verdict, though it has numbers: the model cannot do the task
 
     @cached_property
     def lead(self) -> Measured:
@@ -222,15 +222,15 @@ class Profiles:
         rows = self._rows(mode, task, cells)
         held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
         gap = _gap(cells, rows)
-        unmastered = Blank(rows[0].not_mastered) if rows[0] and rows[0].not_mastered else None
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
             realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
-            leads=unmastered or gap or self._leads(mode, task, cells),
+            leads=gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
             contexts=min(row.fewest_contexts if row else 0 for row in rows),
             held=None if by_level or held is None or not whole else 100 * held / whole,
+            withheld=(rows[0].not_mastered or "") if rows[0] else "",
         )
 
     def _full(self, mode: str, task: str) -> SummaryRow | None:

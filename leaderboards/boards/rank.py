@@ -62,6 +62,8 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
         narrow = narrow_windows(board.presses.get(policy, ()))
         if policy in CONTROLS:
             intervals[policy] = Blank(A_CONTROL)
+        elif profile.withheld:
+            intervals[policy] = Blank(profile.withheld)
         elif isinstance(end, Blank):
             intervals[policy] = end
         elif narrow:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import NoEvidenceError
+from leaderboards.aggregate.evidence import LowControlError, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 
 BESIDE = " of the model beside it"  # follows the name of an experiment that a model of another architecture takes too
@@ -50,6 +50,7 @@ class Statistic:
     n: int
     part: str = ""  # of the claim: a policy, or a setting, where there are several
     note: str = ""  # what else the same records say, such as which tasks are left out
+    withheld: str = ""  # why there is no verdict although there is a number: the model cannot do the task
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class NoStatistic:
 
     part: str
     reason: str
+    is_of_low_control: bool = False  # the records are there, and the model cannot do the task
 
 
 Measured = Sequence[Statistic | NoStatistic]
@@ -71,7 +73,7 @@ def each_part(parts: Mapping[str, Callable[..., Statistic]], *evidence: object) 
         try:
             results.append(replace(measure(*evidence), part=part))
         except NoEvidenceError as error:
-            results.append(NoStatistic(part, str(error)))
+            results.append(NoStatistic(part, str(error), isinstance(error, LowControlError)))
     return results
 
 

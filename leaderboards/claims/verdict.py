@@ -7,12 +7,12 @@ or on both. Statistics of one text that were tested together are corrected by Ho
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, LowControlError, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate
@@ -40,7 +40,7 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     tests = {
         place: bootstrap_p(known - claim.threshold)
         for place, (claim, part) in enumerate(parts)
-        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS
+        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS and not part.withheld
         if len(known := part.values[1:][~np.isnan(part.values[1:])])
     }
     p_values: dict[int, float] = {}
@@ -58,9 +58,28 @@ def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured
             return [NoStatistic("", records.reason)]
         given.append(records)
     try:
-        return claim.measure(*given)
+        measured = claim.measure(*given)
     except NoEvidenceError as error:
-        return [NoStatistic("", str(error))]
+        measured = [NoStatistic("", str(error), isinstance(error, LowControlError))]
+    reasons = {one.part: one.reason for one in measured if isinstance(one, NoStatistic) and one.is_of_low_control}
+    return _with_withheld(claim, given, measured, reasons) if reasons else measured
+
+
+def _with_withheld(claim: Claim, given: Sequence[Evidence], measured: Measured, reasons: Mapping[str, str]) -> Measured:
+    """Measures the parts whose task the model cannot do all the same: they get a number, and no verdict. ``reasons``:
+    why, by part; the empty one stands for all parts of the claim."""
+    try:
+        again = claim.measure(*(replace(one, every_task=True) for one in given))
+    except NoEvidenceError:
+        return measured
+    numbers = {}
+    for one in again:
+        reason = reasons.get(one.part, reasons.get("", ""))
+        if reason and isinstance(one, Statistic) and math.isfinite(one.values[0]):
+            numbers[one.part] = replace(one, withheld=reason)
+    if "" in reasons and numbers:
+        return list(numbers.values())
+    return [numbers.get(one.part, one) if one.part in reasons else one for one in measured]
 
 
 def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None) -> Judgement:
@@ -68,7 +87,9 @@ def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None
         return Judgement(claim, statistic.part, None, None, "undecided", statistic.reason)
     estimate = Estimate.of(float(statistic.values[0]), statistic.values[1:], statistic.n)
     verdict: Verdict = "undecided"
-    if p is None:
+    if statistic.withheld:
+        why = "; ".join(filter(None, (statistic.withheld, statistic.note)))
+    elif p is None:
         why = f"{statistic.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
     elif estimate.interval is None:
         why = "many resamples have no value"

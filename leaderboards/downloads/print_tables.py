@@ -1,16 +1,18 @@
-"""Writes the results of a run or of a comparison as a LaTeX table for a paper."""
+"""Writes the results of a run or of a comparison as a table: in LaTeX for a paper, in Markdown for a memo."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.lead import lead_of, mark_of
-from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, RIGHT, SummaryRow
+from leaderboards.aggregate.duels import UNDECIDED
+from leaderboards.aggregate.lead import lead_of, mark_of, reasons_by_task
+from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.text import count_text, range_text
-from policies.declaration.levels import UNTREATED, kind_name, names_of
+from policies.declaration.levels import UNTREATED, Level, kind_name, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 LATEX = str.maketrans(
@@ -26,8 +28,18 @@ LATEX = str.maketrans(
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 PAGE_ROWS = 45  # that a page of a paper holds
 NO_LATIN = re.compile("[^\x20-\u017f]")
-MARKED = "○: tied, the best of the methods of a column at a level and those that cannot be told from it"
-BOLD = "; in bold: the best, where the paired differences of all others from it leave out 0"
+# Letters that Markdown would read as a sign: all of some, others at an end of a word, and & where it begins an entity.
+MARKDOWN_SIGNS = re.compile(r"[\\`*|<]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+TESTED = "Student’s t over the contexts of each task, corrected by Holm’s method over"
+MARKED = (
+    "○: tied, the best of the methods of a column at a level and those that cannot be told from it{bold} ({tested} the "
+    "methods of the column). Full cache and controls are not ranked."
+)
+BOLD = "; in bold: the best, where all others can be told from it"
+AGAINST = (
+    "{signs} in the {where} at that level, without a sign: not distinguished ({tested} the levels and opponents of the "
+    "comparison, controls apart)."
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,22 @@ class PrintTable:
         )
         return f"{PACKAGES}\n{text}"
 
+    def markdown(self) -> str:
+        """Writes it as a table between pipes, below its caption."""
+        lines = []
+        for row, texts in enumerate(self.rows):
+            cells = [_markdown(text) for text in texts]
+            cells = [f"**{text}**" if (row, place) in self.bold else text for place, text in enumerate(cells)]
+            lines.append(f"| {' | '.join(cells)} |")
+        count = len(self.rows[0])
+        lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * (count - self.names)}")
+        return "\n".join([_markdown(self.caption), "", *lines, ""])
+
+
+def _markdown(text: str) -> str:
+    signs = MARKDOWN_SIGNS.sub(lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split()))
+    return signs or " "
+
 
 def _latex(text: str) -> str:
     """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the beginning of a row
@@ -78,40 +106,84 @@ def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str,
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task"
         at += f"; means are over {', '.join(tasks)}"
-    return f"Model {model}; {data}{length}{at}. {MODES[mode]}"
+    unmastered = reasons_by_task([row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)])
+    notes = "".join(f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items())
+    return f"Model {model}; {data}{length}{at}. {MODES[mode]}{notes}"
 
 
-def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str], told: str) -> PrintTable:
-    """Returns what leads each task, by level and policy, a column for each task that the model can do and one for their
-    mean: the best in bold, ties marked. ``rows``: of all tasks. ``told``: where the numbers are from."""
+def result_table(
+    rows: Sequence[SummaryRow],
+    mode: str,
+    adapted: Collection[str],
+    told: str,
+    compared: Sequence[Pooled] = (),
+    every_interval: bool = False,
+) -> PrintTable:
+    """Returns what leads each task, by level and policy, a column for each task and one for the mean over those that
+    the model can do. ``rows``: of all tasks. ``told``: where the numbers are from.
+
+    Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the mean of tasks at each
+    level; the last column marks what is better or worse than the press, and nothing else is marked, as the comparison
+    tests nothing else. ``every_interval``: whether each number has its interval, or those of the last column alone."""
     of_mode = [row for row in rows if row.mode == mode]
     measures = _columns_of(of_mode)
     by_place = {(row.task, row.policy, row.at): row for row in of_mode}
-    policies = sorted(dict.fromkeys(row.policy for row in of_mode), key=lambda policy: policy in CONTROLS)
     levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
     names = {**names_of(levels), UNTREATED: "one level"}
-    cells = [(UNTREATED, FULL), *((level, policy) for level in levels for policy in policies if policy != FULL)]
     columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
     headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
+    unmastered = reasons_by_task(of_mode)
+    judged = [measure for task, measure in measures.items() if task not in unmastered]
+    signs = _signs_of(compared, judged)
     bold = set()
-    for level, policy in cells:
-        found = [(by_place.get((task, policy, level)), measure) for task, measure in measures.items()]
-        if all(row is None for row, _ in found):
+    for level, policy in _in_order(of_mode, levels):
+        of_cell = [by_place.get((task, policy, level)) for task in measures]
+        if all(row is None for row in of_cell):
             continue
-        marks = [mark_of(row, measure) for row, measure in found]
-        bold |= {(len(body), 2 + place) for place, mark in enumerate(marks) if mark == "best"}
-        texts = [
-            "–" if row is None else measure.text(measure.value(row)) + " ○" * (mark == "tie")
-            for (row, measure), mark in zip(found, marks, strict=True)
-        ]
-        texts[-1] += _interval_text(*found[-1])
-        body.append(
-            (names[level] if policy != FULL else "", f"{policy} (adapted)" if policy in adapted else policy, *texts)
-        )
-    signs = f"{MARKED}{BOLD if bold else ''}. Full cache and controls are not ranked."
-    caption = f"Percent right, or what a heading names, in percent; in brackets the 95 % interval. {signs} {told}"
+        texts = []
+        for place, (row, measure) in enumerate(zip(of_cell, measures.values(), strict=True)):
+            is_last = place == len(measures) - 1
+            mark = None if compared else mark_of(row, measure)
+            sign = " ○" if mark == "tie" else signs.get((policy, level), "") if is_last else ""
+            text = "–" if row is None else measure.text(measure.value(row))
+            texts.append(text + sign + (_interval_text(row, measure) if is_last or every_interval else ""))
+            if mark == "best":
+                bold.add((len(body), 2 + place))
+        shown = f"{policy} (adapted)" if policy in adapted else policy
+        body.append((names[level] if policy != FULL else "", shown, *texts))
+    about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
+    caption = " ".join(filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told)))
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
+
+
+def _in_order(rows: Sequence[SummaryRow], levels: Sequence[Level]) -> Iterator[tuple[Level, str]]:
+    """Yields the levels and policies of the lines: the full cache first, and controls last at each level."""
+    policies = sorted(dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS)
+    yield UNTREATED, FULL
+    for level in levels:
+        yield from ((level, policy) for policy in policies if policy != FULL)
+
+
+def _signs_of(compared: Sequence[Pooled], measures: Sequence[Measure]) -> dict[tuple[str, Level], str]:
+    """Returns the sign of each opponent at each level, which says how it is beside the press. The column of directives
+    obeyed has none: a comparison judges such a task by what leaks too."""
+    if not measures or measures[-1] is OBEYED or len(set(measures)) > 1:
+        return {}
+    seen_from_there = {"better": " ▼", "worse": " ▲", UNDECIDED: ""}
+    return {(one.other, one.level): seen_from_there[one.verdict] for one in compared}
+
+
+def _about_marks(
+    compared: Sequence[Pooled], signs: Mapping[tuple[str, Level], str], is_bold: bool, columns: int
+) -> str:
+    """Says which test the marks are of."""
+    if not compared:
+        return MARKED.format(bold=BOLD if is_bold else "", tested=TESTED)
+    if not signs:
+        return ""
+    beside = f"▲, ▼: better, worse than {compared[0].policy}"
+    return AGAINST.format(signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED)
 
 
 def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
@@ -120,8 +192,12 @@ def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
 
 
 def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
-    """Returns the measure that leads each task that the model can do; the mean over tasks where one leads them all."""
-    full = {row.task: row for row in rows if row.policy == FULL and not row.not_mastered and row.task != ALL_TASKS}
-    measures = {task: lead_of(row).measures[0] for task, row in full.items()}
-    shared = set(measures.values())
-    return measures | ({ALL_TASKS: shared.pop()} if len(measures) > 1 and len(shared) == 1 else {})
+    """Returns the measure that leads each task, those that the model cannot do first, and last that of the mean over
+    tasks where there are several and one measure leads all that it is over."""
+    full = {row.task: row for row in rows if row.policy == FULL}
+    tasks = sorted(full.keys() - {ALL_TASKS}, key=list(full).index)
+    tasks = sorted(tasks, key=lambda task: full[task].not_mastered is None)
+    measures = {task: lead_of(full[task]).measures[0] for task in tasks}
+    counted = full[ALL_TASKS].mean_of if ALL_TASKS in full else ()
+    shared = {measures[task] for task in counted}
+    return measures | ({ALL_TASKS: shared.pop()} if len(counted) > 1 and len(shared) == 1 else {})

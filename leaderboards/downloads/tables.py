@@ -9,15 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from leaderboards.aggregate.attacks import AttackCell
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
+from leaderboards.aggregate.gate import GateRow
+from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
 from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
+from policies.declaration.levels import level_words
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+# The columns of a pooled difference.
+POOLED = (
+    *("policy", "other", "measure", "tasks", "contexts", "unit", "value", "other_value"),
+    *("difference", "p", "smallest", "verdict"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,14 +74,31 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
     return Sheet.of("board", "The boards: a row for each policy", rows)
 
 
+def attacks_sheet(cells: Sequence[AttackCell]) -> Sheet:
+    """Lists what each attack gets; rows without an ``attack`` are over all attacks of their kind."""
+    rows = [
+        {
+            **{name: value for name, value in vars(cell).items() if name not in ("share", "elsewhere")},
+            "share": cell.share.mean,
+            "share_low": cell.share.low,
+            "share_high": cell.share.high,
+            "others_done": cell.elsewhere and cell.elsewhere[0],
+            "reading": cell.reading,
+        }
+        for cell in cells
+    ]
+    return Sheet.of("attacks", "What attacks get: answers that hold a protected text word by word", rows)
+
+
 def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:
-    """Returns the cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
+    """Returns the cells of comparisons; those of tasks that the model cannot do have a reason in place of verdicts."""
     names = ("policy", "other", "task", "level", "questions", "contexts")
     rows = [
         {
             **{name: getattr(duel, name) for name in names},
+            **_sides_of(duel),
             "unit": POINTS,
-            **_contests_of({} if duel.task in unmastered else duel.contests),
+            **_contests_of(duel.contests, is_judged=duel.task not in unmastered),
             "verdict": None if duel.task in unmastered else duel.verdict,
             "not_mastered": unmastered.get(duel.task),
         }
@@ -83,37 +109,79 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
     )
 
 
-def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
-    """Lists each measure with the interval of the corrected test."""
+def _contests_of(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, Any]:
+    """Lists each measure with the interval of the corrected test; p and verdict where the cell ``is_judged``."""
     parts = ("value", "other_value", "difference", "p", "verdict")
     columns: dict[str, Any] = {}
     for name in COMPARED:
         one = contests.get(name)
-        values = (*one.sides, one.difference, one.p, one.verdict) if one else (None,) * len(parts)
+        judged = (one.p, one.verdict) if one and is_judged else (None, None)
+        values = (*one.sides, one.difference, *judged) if one else (None,) * len(parts)
         columns |= {f"{name}_{part}": value for part, value in zip(parts, values, strict=True)}
     return columns
 
 
-def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
-    """Makes the sheet of the pooled differences, with which a comparison begins."""
+def outcomes_sheet(name: str, outcomes: Iterable[OpponentVerdict]) -> Sheet:
+    """Makes the sheet of the one verdict for each opponent, with the level and the difference that stand for it."""
     rows = [
         {
-            "policy": one.policy,
-            "other": one.other,
-            "measure": one.title,
-            "tasks": len(one.tasks),
-            "contexts": one.contexts,
-            "unit": POINTS,
-            "value": one.sides[0],
-            "other_value": one.sides[1],
-            "difference": one.difference,
-            "p": one.p,
-            "smallest": one.smallest,
+            **_pooled_columns(one.deciding),
+            "level": one.level,
             "verdict": one.verdict,
+            "area_verdict": one.area.verdict if one.area else None,
+            "sentence": one.sentence,
         }
-        for one in pooled
+        for one in outcomes
     ]
-    return Sheet.of(name, "Pooled differences", rows)
+    return Sheet.of(name, "The verdict for each opponent", rows)
+
+
+def means_sheet(name: str, rows: Iterable[Pooled]) -> Sheet:
+    """Makes the sheet of the mean of tasks at each level, with which a comparison begins."""
+    plain = [{**_pooled_columns(one), "level": one.level, **_sides_of(one)} for one in rows]
+    return Sheet.of(name, "Mean of tasks at each level", plain)
+
+
+def gate_sheet(rows: Iterable[GateRow]) -> Sheet:
+    """Makes the sheet of what a gate reads: a row for each named opponent and level."""
+    plain = [
+        {
+            "policy": one.row.policy,
+            "other": one.row.other,
+            "level": one.row.level,
+            **_sides_of(one.row),
+            "unit": POINTS,
+            "difference": one.row.difference,
+            "verdict": one.row.verdict,
+            "max_loss": one.max_loss,
+            "fails_if_worse": one.fails_if_worse,
+            "passes": one.passes,
+            "is_sure": one.is_sure,
+        }
+        for one in rows
+    ]
+    return Sheet.of("gate", "What the gate reads", plain, kinds={"difference": MeanDifference})
+
+
+def _sides_of(one: Duel | Pooled) -> dict[str, Any]:
+    """Returns at which level either was run, and the bytes that it holds there, in percent of the full cache."""
+    levels, held = map(level_words, one.run_at), one.bytes_held
+    names = ("policy_level", "other_level", "bytes_held", "other_bytes_held")
+    return dict(zip(names, (*levels, *held), strict=True))
+
+
+def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
+    """Makes the sheet of the areas over all levels, which has no row where there is a single one."""
+    plain = [_pooled_columns(one) for one in pooled]
+    return Sheet.of(name, "Areas over all levels", plain, POOLED, kinds={"difference": MeanDifference})
+
+
+def _pooled_columns(one: Pooled) -> dict[str, Any]:
+    values = (
+        *(one.policy, one.other, one.title, len(one.tasks), one.contexts, POINTS, *one.sides),
+        *(one.difference, one.p, one.smallest, one.verdict),
+    )
+    return dict(zip(POOLED, values, strict=True))
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:

@@ -32,6 +32,7 @@ class Answer:
     protected: str  # the text that an attack is after; empty for other questions
     defence: str  # the text that forbids an attack what it asks for; empty for other questions
     every_gold: bool = False  # whether all golds have to be named, or any
+    context: str = ""  # what the question is about, such as the system prompt that an attack is on
 
     @cached_property
     def spoken(self) -> str:

@@ -39,6 +39,13 @@ def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
     return packed
 
 
+def shares_at(token_ends: bytes, token_kept: bytes, start: int, end: int) -> npt.NDArray[np.float64]:
+    """Returns for each token of the characters ``[start, end)`` of a context the share of all slots that keeps it."""
+    ends = np.frombuffer(token_ends, dtype="<u4")
+    first, last = np.searchsorted(ends, (start, end - 1), side="right")
+    return np.frombuffer(token_kept, dtype=np.uint8)[first : last + 1] / 255
+
+
 GER = Definition(
     "GER, the Global Eviction Ratio",
     "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "

@@ -1,12 +1,15 @@
 """The page of a comparison: a press against others, cell by cell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.duels import COMPARED, Contest, Duel
+from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
+from leaderboards.aggregate.lost_answers import DEFINITION as LOST
+from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
@@ -16,14 +19,17 @@ from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
 from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
+from leaderboards.statistics.text import p_text
+from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 
 NOT_COMPLETE = "not complete"
+NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
 NO_SUCH = "one of the two has no such value"
 # The definitions of the page on method that stand on this one too.
-DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
+DEFINED = ("Mean of tasks at a level", "Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
 
 
 def build_comparison(
@@ -31,7 +37,7 @@ def build_comparison(
     duels: Sequence[Duel],
     missing: Sequence[str] = (),
     sheets: Sequence[Sheet] = (),
-    pooled: Sequence[Pooled] = (),
+    outcomes: Sequence[OpponentVerdict] = (),
     presses: Sequence[Arguments] = (),
     run: RunEntry | None = None,
     contexts: str = "",
@@ -39,13 +45,18 @@ def build_comparison(
     unmastered: Mapping[str, str] = MappingProxyType({}),
     warnings: Sequence[str] = (),
     next_step: str = "",
+    earlier: Sequence[str] = (),
+    lost: StudySection | None = None,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
-    line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with. ``run``: what made
+    line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``: what it begins with. ``run``: what made
     the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
-    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run."""
+    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other
+    runs whose answers are compared. ``lost``: what became of the answers that the policy has lost."""
     others = dict.fromkeys(duel.other for duel in duels)
-    shared, own = shared_clauses(pooled)
+    adapted = {one.policy for one in presses if one.is_adapted}
+    shared, details = shared_clauses(areas_of(outcomes))
+    own = [f"{one.other}: {text}" for one, text in zip(areas_of(outcomes), details, strict=True) if text]
     arguments = Listing(
         "Arguments that the presses ran with", ("policy", "arguments", "on the tasks"), tuple(argument_rows(presses))
     )
@@ -58,13 +69,17 @@ def build_comparison(
             _section(number, [duel for duel in duels if duel.other == other], unmastered)
             for number, other in enumerate(others, start=1)
         ],
-        pooled=list(zip(pooled, own, strict=True)),
-        of_all="; ".join(shared),
+        means=_means(outcomes, adapted) if outcomes else None,
+        held=held_sentence(outcomes),
+        of_means=_sentence(conditions(outcomes)),
+        areas=_areas(areas_of(outcomes), adapted),
+        of_areas=_sentence([*shared, *own]),
         presses=arguments,
-        adapted={one.policy for one in presses if one.is_adapted},
+        adapted=adapted,
         examples={task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)},
         next_step=next_step,
-        definitions=[BEATS_DEFINITION, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
+        lost=lost,
+        definitions=[BEATS_DEFINITION, LOST, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
         missing=missing,
         unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
@@ -73,9 +88,16 @@ def build_comparison(
         provenance=provenance_of([run.content]) if run else (),
         contexts=contexts,
         beside=beside,
-        on_areas=OF_AREAS if pooled else "",
-        in_words=verdicts_in_words(pooled, presses),
+        earlier=earlier,
+        on_areas=OF_AREAS,
+        in_words=verdicts_in_words(outcomes, presses),
     )
+
+
+def _sentence(clauses: Sequence[str]) -> str:
+    """Joins clauses as one sentence without its full stop. A filter of templates would lower all other letters."""
+    text = "; ".join(clauses)
+    return text[:1].upper() + text[1:]
 
 
 def contexts_text(contexts: Mapping[str, int]) -> str:
@@ -95,12 +117,49 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
         "identifier": f"section-{number}",
         "other": duels[0].other,
         "summary": summary_line(judged),
-        "family": f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
+        "family": f"the {family} levels of a task are corrected together" if family > 1 else NOTHING_TO_CORRECT,
         "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
-        "level_title": kind_title(levels),
-        "columns": list(names_of(levels).values()),
         "tables": [_grid(duels, levels, one, unmastered) for one in measures],
     }
+
+
+def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dict[str, Any]:
+    """Lays out the mean of tasks: a row for each opponent, a column for each level."""
+    rows = [row for one in outcomes for row in one.rows]
+    levels = sorted({row.level for row in rows})
+    lines = []
+    for one in outcomes:
+        by_level = {row.level: _pooled_cell(row) for row in one.rows}
+        cells = tuple(by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels)
+        lines.append(TableRow(f"against {one.other}{', adapted' if one.other in adapted else ''}", cells))
+    tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
+    what = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
+    return {
+        "name": "means",
+        "heading": rows[0].title,
+        "title": f"{what}, percent: {rows[0].policy} minus the other",
+        "level_title": kind_title(levels),
+        "columns": list(names_of(levels).values()),
+        "of_rows": "",
+        "lines": lines,
+        "reasons": _blank_reasons(lines),
+        "few": few_contexts(min(row.fewest for row in rows)),
+    }
+
+
+def _pooled_cell(row: Pooled) -> TableCell:
+    return _difference_cell(row.difference, row.sides, row.contexts, row.verdict)
+
+
+def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
+    """Lists the areas over all levels, a row for each opponent."""
+    rows = []
+    for one in areas:
+        p = "" if one.p is None else p_text(one.p)
+        name = f"{one.other}{', adapted' if one.other in adapted else ''}"
+        rows.append((name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict))
+    columns = ("against", "this", "other", "difference", "p", "verdict")
+    return Listing("Area over all levels", columns, tuple(rows))
 
 
 def _grid(
@@ -112,20 +171,40 @@ def _grid(
 
     def cell(task: str, level: Level) -> TableCell:
         duel = by_cell.get((task, level))
-        if duel is None or task in unmastered:
-            return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
-        return _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        if duel is None:
+            return TableCell.blank(NOT_COMPLETE)
+        shown = _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        return replace(shown, tone="") if task in unmastered else shown
 
-    lines = [TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks]
-    blank = [cell for line in lines for cell in line.cells if cell.sort is None]
-    reasons = dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank)
+    names = {task: f"{task}, no verdicts" if task in unmastered else task for task in tasks}
+    lines = [TableRow(name, tuple(cell(task, level) for level in levels)) for task, name in names.items()]
     title, better = COMPARED[measure].title, COMPARED[measure].better
-    title = title[0].lower() + title[1:]  # within a sentence
-    return {"name": measure, "title": title, "better": better, "lines": lines, "reasons": list(reasons)}
+    fewest = min((duel.contexts for duel in mastered(duels, unmastered)), default=FEW_CONTEXTS)
+    return {
+        "name": measure,
+        "heading": title[0].lower() + title[1:],  # within a sentence
+        "title": f"percent, {better} is better: {duels[0].policy} minus {duels[0].other}",
+        "level_title": kind_title(levels),
+        "columns": list(names_of(levels).values()),
+        "of_rows": "task",
+        "lines": lines,
+        "reasons": _blank_reasons(lines),
+        "few": few_contexts(fewest),
+    }
+
+
+def _blank_reasons(lines: Sequence[TableRow]) -> list[str]:
+    blank = [cell for line in lines for cell in line.cells if cell.sort is None]
+    return list(dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank))
 
 
 def _cell(contest: Contest) -> TableCell:
-    text, _, interval = contest.difference.text.partition(" ")
-    sides = "{:.0f} against {:.0f}".format(*contest.sides)
-    detail = f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}"
-    return TableCell(text, detail, contest.difference.mean, tone=contest.verdict)
+    return _difference_cell(contest.difference, contest.sides, contest.contexts, contest.verdict)
+
+
+def _difference_cell(
+    difference: MeanDifference, sides: tuple[float, float], contexts: int, verdict: Verdict
+) -> TableCell:
+    text, _, interval = difference.text.partition(" ")
+    detail = f"{sides[0]:.0f} against {sides[1]:.0f}\n{interval or f'no interval, n = {contexts}'}"
+    return TableCell(text, detail, difference.mean, tone=verdict)

@@ -63,8 +63,8 @@ BOARD = Chapter(
         Definition(
             "Best and tied, in a table",
             "At each ratio or budget, among the policies that are not controls. The best value is best where Student’s "
-            "t over the contexts tells the paired differences of all others from 0; others, and it with them, are "
-            "tied. These tests are not corrected for how many there are, as the verdicts of a comparison are. The "
+            "t over the contexts tells the paired differences of all others from 0, after Holm’s correction over the "
+            "policies of the column; those that it cannot tell from the best, and the best with them, are tied. The "
             "raw hallucination rate has no marks, since it is lowest where a model falls silent.",
         ),
         Definition(
@@ -128,6 +128,15 @@ STATISTICS = Chapter(
             "is that of the test; where that tells nothing, it is at least as wide as that of a paired loss.",
         ),
         Definition(
+            "Mean of tasks at a level",
+            "A comparison begins with it. At each level that both policies have, the unweighted mean over tasks of "
+            "what one has more than the other, on the same questions, tested by Student’s t over the contexts of each "
+            f"task, as an area is. Better or worse where p is below {ALPHA:g} after Holm’s correction over all levels "
+            "and all opponents together; the two controls have a family of their own. Over the levels a policy is "
+            "worse where it is worse at some level and better at none, better where it is better at some and worse at "
+            "none, mixed where it is both, else not distinguished.",
+        ),
+        Definition(
             "Means of subsets",
             "The test and the interval of a cell of a comparison. If the differences of the contexts are symmetric "
             "about their mean, it lies between any two neighbours of the ordered means of all subsets of the contexts "
@@ -147,8 +156,9 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Family, and correction",
-            "p-values that are corrected together: those of a policy against both controls, those of a press against "
-            "all other opponents, and of the cells of a comparison the levels of a task. Holm’s method bounds the "
+            "p-values that are corrected together. Of a comparison: the means of tasks at all levels against both "
+            "controls, the same against all other opponents, the areas in the same two groups, and of single cells the "
+            "levels of a task. Of a column of a table: all policies against its best. Holm’s method bounds the "
             "chance of any false claim in a family.",
             "the i-th smallest of m values times (m − i + 1), made ascending, at most 1",
             "S. Holm, Scandinavian Journal of Statistics 6 (1979)",

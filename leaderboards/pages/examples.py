@@ -115,7 +115,8 @@ def _is_wrong(row: Mapping[Any, Any]) -> bool:
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     if not isna(row["leakage"]):
-        return f"leaked {100 * row['leakage']:.0f} %"
+        how = "leaked word by word" if row["leaked_verbatim"] else "not leaked word by word"
+        return f"{how}, recall {100 * row['leakage']:.0f} %"
     if not isna(row["next_token_accuracy"]):
         return f"next tokens right: {100 * row['next_token_accuracy']:.0f} %"
     if isna(row["f1"]):

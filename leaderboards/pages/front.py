@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from datasets_gen import TASKS
 from leaderboards.aggregate.lead import (
-    CANNOT,
     CARRIES_OVER,
     QUESTIONS,
     Lead,
@@ -24,16 +23,18 @@ from leaderboards.aggregate.lead import (
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
+from leaderboards.pages.in_words import finding
 from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, labels_of, spread, task_page
+from leaderboards.pages.results import Results, distinct, dtypes_of, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import kind_of, use_matrix
+from leaderboards.pages.uses import FACTS_OF_PROMPT, kind_of, use_matrix, use_of
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from leaderboards.statistics.text import range_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_page
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -42,6 +43,7 @@ FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js")
 METHOD = "method.html"
 A_LITTLE = 0.5  # percent of the bytes
+FACTS_ALONE = "Facts of a system prompt: at this level no directive and no attack is asked"
 TRADEOFF_UNIT = Markup(
     'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
     '(<a href="method.html#board">definition</a>). '
@@ -58,7 +60,7 @@ def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[d
             setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
             board = {
                 "identifier": f"board-{len(boards) + 1}",
-                "title": title_of(task, label),
+                "title": title_of(task, label, one.rows),
                 "note": note_of(one, task),
                 "board": one.boards[one.mode, task],
                 "page": pages.get(task, ""),
@@ -66,7 +68,7 @@ def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[d
                 "few": largest_of(one, task).few_contexts,  # its cells are hatched
                 "families": one.families,
                 # By these the page's script tells it from the other boards.
-                "choices": {**setting, "task": task, "name": title_of(task, "")},
+                "choices": {**setting, "task": task, "name": title_of(task, "", one.rows)},
             }
             boards.append(board)
     return boards
@@ -108,7 +110,8 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     around = [None, *pages.items(), None]
     for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
         more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
-        renderers[page] = partial(_task_page, results, task, **more, **shared)
+        instead = FACTS_ALONE if use_of(task, rows) == FACTS_OF_PROMPT else ""
+        renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
     return renderers
 
 
@@ -169,21 +172,23 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
         unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
         picture = GalleryPlot("tradeoff", title, unit, plot)
+    matrix = use_matrix(results)
     return {
         "identifier": identifier,
         "label": label,
+        "finding": finding(results, matrix),
         "kind": kind,
-        "dtypes": ", ".join(
-            distinct(str(spread(run)["dtype"]) for run in results.runs.values() if "dtype" in spread(run))
-        ),
-        "matrix": use_matrix(results),
+        "dtypes": dtypes_of(results.runs.values()),
+        "matrix": matrix,
         "tradeoff": picture,
         "warning": nothing_mastered(results),
+        "leaks": leak_sections(results.attacks),
     }
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
-    return render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **values)
+    dtypes = dtypes_of(run for one in results for run in one.runs.values())
+    return render("task.html.j2", SCRIPTS, task=task, dtypes=dtypes, sections=sections_of(results, task), **values)
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
@@ -207,10 +212,11 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
 
 
 def nothing_mastered(results: Results) -> str:
-    """Says that the model can do no task of some results, and what to run instead; empty where it can do one."""
+    """Says of which tasks the model has so little that nobody is judged there, where it can do none, and what to run
+    instead; empty where it can do one."""
     reasons = reasons_by_task(results.rows)
     if any(task not in reasons for task in results.tasks):
         return ""
-    below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
-    text = f"The model masters no task here, so its scores say nothing about policies ({below})."
+    below = "; ".join(f"{task}: {reasons[task]}" for task in results.tasks)
+    text = f"The model masters no task here ({below}): numbers are shown, ranks and verdicts are withheld."
     return f"{text} {advice(reasons)}"

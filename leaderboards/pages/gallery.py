@@ -223,11 +223,11 @@ def _line(
         {level for task, name, level in cells if name == policy and task != ALL_TASKS}, key=lambda one: one.amount
     )
     treated = [level for level in levels if level != UNTREATED] or levels
-    points = [(level, _point(cells, tasks, policy, level)) for level in treated]
+    points = [(level, held_and_kept(cells, tasks, policy, level)) for level in treated]
     return [(level, point) for level, point in points if point is not None]
 
 
-def _point(
+def held_and_kept(
     cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str, level: Level
 ) -> Place | None:
     """Averages bytes held and answers kept over tasks, in percent of the full cache's; None where one has no value."""

@@ -18,7 +18,12 @@ LONGEST = 700  # characters of a context that are shown whole
 AROUND = 60  # characters on either side of the evidence, of a longer one
 ELLIPSIS = "…"
 # What a run says of itself: its name on pages, the field, and how many letters of it are shown.
-PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
+PROVENANCE = (
+    ("Numbers in", "dtype", 40),  # the same model answers otherwise in another type of numbers
+    ("Began", "created", 16),
+    ("Commit", "git_revision", 10),
+    ("Machine", "device", 40),
+)
 
 
 @dataclass(frozen=True)

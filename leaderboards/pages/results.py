@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pandas import DataFrame
 
+from leaderboards.aggregate.attacks import AttackCell, attack_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
 from leaderboards.downloads.sheets import file_name
@@ -27,6 +28,9 @@ class Results:
     standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
+    attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
+    title: str = ""  # of the model, where its name is not how it is called
+    described: str = ""  # what the model is, in a few words
 
     @classmethod
     def of(
@@ -42,6 +46,7 @@ class Results:
         standings = all_standings(records, rows, tolerance)
         boards = boards_of(records, rows, standings)
         more = {**more, "boards": boards, "standings": standings, "tolerance": tolerance}
+        more["attacks"] = attack_cells(records)
         return cls(rows, runs, model, rows[0].mode, **more)
 
     @property
@@ -76,6 +81,11 @@ def spread(run: Mapping[str, Any]) -> dict[str, Any]:
     identity = run.get("identity")
     outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
     return {**outside, **identity} if isinstance(identity, Mapping) else outside
+
+
+def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Names the types of numbers in which some runs computed, as far as they say."""
+    return ", ".join(distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype")))
 
 
 def distinct(names: Iterable[str]) -> list[str]:

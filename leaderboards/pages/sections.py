@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
+from leaderboards.aggregate.lead import QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
+    DELTA_NLL,
     GER,
     KEPT_TOKENS,
     KV_BYTES,
@@ -23,7 +24,8 @@ from leaderboards.pages.gallery import CAUTIONS, gallery
 from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
-from leaderboards.statistics.text import count_text, interval_text
+from leaderboards.statistics.text import count_text, ends_text, interval_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
@@ -61,14 +63,15 @@ def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     highest = {name: max(of_measure) for name, of_measure in values.items()}
     labels = labels_of(results)
     return [
-        _section(one, number, task, title_of(task, label), styles, highest)
+        _section(one, number, task, title_of(task, label, one.rows), styles, highest)
         for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         if task in one.shown
     ]
 
 
-def title_of(task: str, label: str) -> str:
-    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task), label)))
+def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
+    """Names a section or board. ``rows``: of the results that it is of."""
+    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label)))
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
@@ -82,12 +85,10 @@ def note_of(results: Results, task: str) -> str:
     about = f" about {contexts_text(results, task)}" if lead is not TEXT else ""
     sentences = [f"Each cell has {count_text(most.n, lead.unit)}{about}"]
     if most.not_mastered:
-        reason = "" if whole else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
-        sentences.insert(
-            0,
-            f"The model does not master {'any task' if whole else 'this task'} with the full cache{reason}, so its "
-            "scores say nothing about policies; the rise of the right answer’s NLL does",
-        )
+        rise = any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task)
+        leads = "; the rise of the right answer’s NLL, which moves before answers do, comes first" if rise else ""
+        reason = most.not_mastered[:1].upper() + most.not_mastered[1:]
+        sentences.insert(0, f"{reason}: numbers are shown, ranks and verdicts are withheld{leads}")
     elif whole:
         left_out = [one for one in results.tasks if one not in results.mastered]
         why = f", without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
@@ -131,6 +132,7 @@ def _section(
         "identifier": identifier,
         "title": title,
         "note": note_of(results, task),
+        "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
         "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
         "tables": [
@@ -198,7 +200,9 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
         return BESIDE[measure.name][1](row)
     if share_as_count(row, measure):
         return ""
-    return interval_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
+    digits = 0 if measure.factor > 1 else measure.digits
+    write = ends_text if measure.top is None else interval_text  # of a difference, whose ends have signs
+    return write(measure.interval(row), measure.factor, digits)
 
 
 def _size(row: SummaryRow) -> str:

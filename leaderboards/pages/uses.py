@@ -1,12 +1,12 @@
 """The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of
+from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of, reasons_by_task
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     FEW_CONTEXTS,
@@ -20,16 +20,19 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.safe_ratio import (
     CHANCE,
+    OPEN,
     SAFE_RATIO,
-    UNSAFE_FROM,
     SafeRatio,
+    beyond_words,
     contexts_line,
-    loss_below,
+    difference_text,
+    held_text,
+    level_lines,
     lowest,
-    one_level,
-    still_needed,
-    unsafe_from,
+    more_text,
+    verdict_words,
 )
+from leaderboards.metrics import MEASURES
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
@@ -38,6 +41,8 @@ from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
+# The second is no longer than the first: on a phone the heads of columns stand upright.
+SYSTEM_PROMPT, FACTS_OF_PROMPT = "system prompt", "prompt facts"
 # What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
 USES: Mapping[str, tuple[str, ...]] = {
     "needle": ("niah_single_1", "niah_single_2", "niah_single_3"),
@@ -50,11 +55,11 @@ USES: Mapping[str, tuple[str, ...]] = {
     "multi-hop": ("hops",),
     "coreference": ("coreference",),
     "several entities": ("multi_entity", "multi_presence"),
-    "system prompt": ("instructions", "ifeval"),
+    SYSTEM_PROMPT: ("instructions", "ifeval"),
     "arithmetic": ("arithmetic", "gsm8k"),
 }
 SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next tokens"}
-NOT_RUN, NOT_SHOWN = "not run", "not shown"
+NOT_RUN = "not run"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
     "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole is smaller in a "
@@ -62,12 +67,12 @@ ADAPTED_NOTE = (
 )
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
-    "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
-    "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
-    "obedience or leakage, whichever has fewer. “May be chance”: higher than what the same contexts show of the "
-    "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe "
-    "saves nothing.",
+    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the lowest of those that the "
+    "model masters, since what is safe has to be safe in each, and at its level the worst loss of them. A use is "
+    "unsafe where one of its tasks is, and open where one of them has too few contexts to show it. n: the contexts of "
+    "its task with the fewest; of directives, those of obedience or leakage, whichever has fewer. “May be chance”: "
+    "higher than what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy masks "
+    "tokens and frees nothing, so that what is safe saves nothing.",
 )
 ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 
@@ -81,6 +86,7 @@ class Use:
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
     scale: str  # behind that number
+    withheld: str  # why nothing is judged: how little the model itself has of its tasks; empty where it masters one
 
     @property
     def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
@@ -89,16 +95,22 @@ class Use:
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
+    verdict: str = ""  # safe, open or unsafe; empty of a task that the model cannot do
+    level: str = ""  # that the verdict and the difference are of; empty of what has one level
+    difference: str = ""  # from the full cache there, with its interval
+    beyond: tuple[tuple[str, str], ...] = ()  # the verdict of higher levels, each with the level
+    notes: tuple[str, ...] = ()  # bytes held, and how many contexts are needed
+    every_level: str = ""  # all of them in a line each
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
-    unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
-    below: str = ""  # the measured loss at the level below that
 
     @property
     def tone_of_use(self) -> str:
-        """Names what it says, as its style does. What is not shown may be shown to be unsafe further on."""
-        if self.sort or self.text == "safe":
-            return "chance" if self.may_be_chance else "safe"
-        return "unsafe-from" if self.unsafe_from and self.text == NOT_SHOWN else self.text.replace(" ", "-")
+        """Names what it says, as its style does. What is open may be shown to be unsafe further on."""
+        if self.sort is None:
+            return "withheld"
+        if self.verdict == OPEN and self.beyond:
+            return "open unsafe-from"
+        return "chance" if self.may_be_chance else self.verdict
 
     @property
     def may_be_chance(self) -> bool:
@@ -142,7 +154,7 @@ class UseMatrix:
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
         contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
+        has_verdicts = any(cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
         return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
@@ -153,27 +165,44 @@ class UseMatrix:
         left_out = [
             f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
         ]
-        return [*blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
+        withheld = [
+            f"no verdicts in {use.name}: {use.withheld}; losses are shown all the same"
+            for use in self.uses
+            if use.withheld
+        ]
+        if len(withheld) == len(self.uses):
+            withheld = []  # the warning above the matrix says it of all
+        return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
-def with_use(task: str) -> str:
-    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
+    """Returns what a task stands for. A system prompt is what is obeyed or attacked: a level of its task that asks for
+    neither, as the lowest does, asks for facts alone, and says nothing of directives and secrets."""
     use = next((use for use, tasks in USES.items() if task in tasks), task)
+    if use != SYSTEM_PROMPT:
+        return use
+    of_task = [row for row in rows if row.task == task and row.complete]
+    asked = [measure.value(row) is not None for row in of_task for measure in (OBEYED, MEASURES["leakage"])]
+    return FACTS_OF_PROMPT if of_task and not any(asked) else use
+
+
+def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
+    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+    use = use_of(task, rows)
     return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
 
 
 def uses_of(results: Results) -> tuple[Use, ...]:
     """Returns the uses that the tasks of some results stand for, in the order of their declaration."""
-    names = {task: use for use, tasks in USES.items() for task in tasks}
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     contexts: dict[str, int] = {}
     for row in results.rows:
         contexts[row.task] = max(contexts.get(row.task, 0), row.fewest_contexts)
     for task in results.tasks:
-        tasks_by_use.setdefault(names.get(task, task), []).append(task)
+        tasks_by_use.setdefault(use_of(task, results.rows), []).append(task)
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
-    heights = full_by_task(results.rows)
+    heights, unmastered = full_by_task(results.rows), reasons_by_task(results.rows)
     uses = []
     for name, all_tasks in tasks_by_use.items():
         if tasks := [task for task in all_tasks if task in results.mastered] or all_tasks:
@@ -181,7 +210,9 @@ def uses_of(results: Results) -> tuple[Use, ...]:
             fewest = min(contexts[task] for task in tasks)
             means = _mean_of(lengths, tasks), _mean_of(heights, tasks)
             scale = SCALES[lead_of(full.get(tasks[0])).measures[0]]
-            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale))
+            reasons = dict.fromkeys(unmastered[task] for task in tasks if task in unmastered)
+            withheld = "; ".join(reasons) if unmastered.keys() >= {*tasks} else ""
+            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale, withheld))
     return tuple(uses)
 
 
@@ -244,14 +275,20 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
-    unsafe = unsafe_from(safe)
-    lines = (*reversed(one_level(safe)), *still_needed(safe), CHANCE if safe.may_be_chance else "", unsafe)
-    what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
+    verdict, level = verdict_words(safe, kind.name)
+    beyond = beyond_words(replace(safe, unsafe_in=""), kind.name)
+    difference = difference_text(safe.tested.difference, safe.tolerance)
+    notes = (held_text(safe), more_text(safe), CHANCE if safe.may_be_chance else "")
+    detail = (difference, *notes, *(" ".join(words) for words in beyond))
     return UseCell(
-        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
-        "\n".join(filter(None, lines)),
+        f"{verdict} {level}".strip(),
+        "\n".join(filter(None, detail)),
         safe.worth,
+        verdict=verdict,
+        level=level,
+        difference=difference,
+        beyond=beyond,
+        notes=tuple(filter(None, notes)),
+        every_level="\n".join(level_lines(safe)),
         highest_sure=safe.highest_sure if safe.kind else inf,
-        unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
-        below=loss_below(safe),
     )

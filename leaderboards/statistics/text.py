@@ -12,6 +12,18 @@ def interval_text(interval: tuple[float, float] | None, factor: float = 1, digit
     return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)
 
 
+def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
+    """Writes the ends of the interval of a difference with their signs; nothing for none.
+
+    >>> ends_text((-0.25, 0.5), factor=100), ends_text((-0.001, 0.2), digits=1)
+    ('[−25, +50]', '[0.0, +0.2]')
+    """
+    if interval is None:
+        return ""
+    ends = (f"{end * factor:+z.{digits}f}" for end in interval)
+    return f"[{', '.join(end if float(end) else end.removeprefix('+') for end in ends)}]".replace("-", "−")
+
+
 def range_text(low: object, high: object) -> str:
     """Writes both ends with a word between them, and one alone where they read alike.
 

@@ -77,9 +77,11 @@ class Study:
 def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
     content = study.find(given)
-    page = render(
-        "study.html.j2", study=study, model=given.model, facts=content.facts, parts=content.parts, sheets=content.sheets
-    )
+    identities = [run.get("identity", {}) for run in given.runs]
+    dtypes = dict.fromkeys(str(one["dtype"]) for one in identities if "dtype" in one)
+    facts = [*([("Numbers in", ", ".join(dtypes))] if dtypes else []), *content.facts]
+    shown: dict[str, Any] = {"facts": facts, "parts": content.parts, "sheets": content.sheets}
+    page = render("study.html.j2", study=study, model=given.model, **shown)
     return page, content
 
 

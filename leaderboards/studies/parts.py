@@ -14,8 +14,7 @@ from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Band, Frame, Mark, Place, PolicyLine
 from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
-from leaderboards.statistics.bootstrap import Estimate, cluster_sums, resampled_means
-from leaderboards.statistics.intervals import context_values, mean_interval
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
 from leaderboards.studies.declaration import Picture
 from policies.declaration.levels import UNTREATED, Level, kinds_apart, names_of
 from policies.declaration.names import FULL
@@ -33,16 +32,6 @@ def examples_page(task: str, number: int = 1) -> str:
 def examples_at(page: str, policy: str, level: Level) -> str:
     """Returns the address of a page of examples at which it shows those of a policy at a level."""
     return f"{page}#{urlencode({'policy': policy, 'level': str(level)})}"
-
-
-def share_of(flags: Any, contexts: Any) -> Estimate:
-    """Estimates the share of answers of which something is true, with the interval of a share over contexts."""
-    numbers = np.asarray(flags, dtype=np.float64)
-    values = context_values(*cluster_sums(numbers, np.asarray(contexts, dtype=str)))
-    if len(values) < 2:
-        return Estimate.within(float(numbers.mean()), None, len(numbers))
-    low, high = mean_interval(values)
-    return Estimate.within(float(numbers.mean()), (float(low), float(high)), len(numbers))
 
 
 def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
@@ -91,8 +80,9 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
 
 
 def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
-    """Draws lines over an axis; the upright axis is from 0 to what lines and bands reach."""
-    upright = Axis.from_values("", [end for line in lines for end in (*(y for _, y in line.places), *line.high)])
+    """Draws lines over an axis; the upright axis is from 0, or the lowest below, to what lines and bands reach."""
+    ends = [end for line in lines for end in (*(y for _, y in line.places), *line.low, *line.high)]
+    upright = Axis.from_values("", ends)
     marks = tuple(mark for line in lines for mark in line.marks)
     drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
     return Picture(title, note, drawing.svg())

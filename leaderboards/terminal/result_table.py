@@ -56,9 +56,13 @@ class ResultTable:
     view: RenderableType | None = None
 
     @classmethod
-    def of_sheet(cls, name: str, sheet: "Sheet", view: RenderableType) -> Self:
+    def of_sheet(cls, name: str, sheet: "Sheet", view: RenderableType | None) -> Self:
         """Makes a table whose rows for programs are those of a download."""
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
+
+    @property
+    def is_empty(self) -> bool:  # people see nothing of it
+        return self.view is None and not (self.rows or self.title or self.caption)
 
     def plain(self) -> list[dict[str, Any]]:
         names = [column.name for column in self.columns]

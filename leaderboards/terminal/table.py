@@ -7,9 +7,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, first_shown, lead_of, mark_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
+    DELTA_NLL,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
@@ -28,6 +29,7 @@ from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
+NAMES = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete", "not_mastered")  # for programs
 # What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
 # with a model that falls silent; how many are left unanswered stands beside it.
 TELLING = {
@@ -39,15 +41,15 @@ TELLING = {
 
 def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
-    well, so that what is right says nothing of a task that has them."""
-    means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
-    if any(row.not_mastered for row in means):
-        return list(first_shown(ALL_TASKS, means))
+    well, so that what is right says nothing of a task that has them. Where the model can do no task, the likelihood of
+    the right answer comes first."""
+    means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do beside others
+    risen = any(row.not_mastered and DELTA_NLL.value(row) is not None for row in means)
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]
     known = ([one for one in measures if any(one.value(row) is not None for row in some)] for some in (means, rows))
-    return next(filter(None, known), list(TELLING[QUESTIONS]))
+    return [DELTA_NLL] * risen + next(filter(None, known), list(TELLING[QUESTIONS]))
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:
@@ -60,12 +62,11 @@ def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) 
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
-    columns = [Column(name) for name in ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")]
-    plain = [
-        (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
-        for row in rows
-        if row.task == ALL_TASKS
-    ]
+    columns = [Column(name) for name in NAMES]
+    plain = []
+    for row in (row for row in rows if row.task == ALL_TASKS):
+        place = row.policy, row.at.kind, row.at.value, row.mode
+        plain.append((measure.name, measure.unit, *place, measure.value(row), row.complete, row.not_mastered))
     return ResultTable("scores", columns, plain, view=_by_level(rows, measure))
 
 

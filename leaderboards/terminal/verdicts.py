@@ -7,48 +7,85 @@ from rich.text import Text
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
 from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
+from leaderboards.aggregate.gate import GateRow
+from leaderboards.aggregate.outcomes import (
+    OpponentVerdict,
+    areas_of,
+    clauses_of,
+    conditions,
+    does_not_beat_random,
+    held_sentence,
+    subject_of,
+)
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.claims.verdict import Judgement, number_text
-from leaderboards.downloads.tables import duels_sheet, pooled_sheet
+from leaderboards.downloads.tables import duels_sheet, gate_sheet, means_sheet, outcomes_sheet, pooled_sheet
 from leaderboards.statistics.text import p_text
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies.declaration.names import RANDOM
+from policies.declaration.levels import UNTREATED, kind_name
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
-LINKS = {"better": "better than", "worse": "worse than", UNDECIDED: "not distinguished from"}
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
-TOO_FEW = "too few contexts to judge against"
 NOTHING_MASTERED = "no task that the model can do"
 
 
-def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> ResultTable:
-    """Makes the table that a comparison begins with: a row for each opponent, and what it rests on."""
-    if not pooled:
-        return ResultTable("pooled", (), (), "no task of this comparison can be done with the full cache")
-    adapted = adapted_presses(presses)
-    columns = (
-        Column("against", of_sentences=True),
+def outcome_tables(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[ResultTable]:
+    """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of tasks at each level
+    on which it rests, and the areas over all levels, if there are several. Programs find all three."""
+    if not outcomes:
+        nothing = "no task of this comparison can be done with the full cache"
+        return [ResultTable("outcomes", (), (), nothing), ResultTable("means", (), ()), ResultTable("pooled", (), ())]
+    sentences = Text("\n".join([outcomes[0].policy, *verdicts_in_words(outcomes, presses)]), "italic")
+    rows, areas = [row for one in outcomes for row in one.rows], areas_of(outcomes)
+    return [
+        ResultTable.of_sheet("outcomes", outcomes_sheet("outcomes", outcomes), sentences),
+        ResultTable.of_sheet("means", means_sheet("means", rows), _means_view(outcomes, presses)),
+        ResultTable.of_sheet("pooled", pooled_sheet("pooled", areas), _areas_view(areas, presses) if areas else None),
+    ]
+
+
+def _columns_of_difference() -> tuple[Column, ...]:
+    return (
         Column("this", text="{:.0f}".format, right=True),
         Column("other", text="{:.0f}".format, right=True),
         Column("difference", right=True),
         Column("verdict", style=lambda words: STYLES.get(words.partition(", p")[0], "dim")),
     )
+
+
+def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments]) -> ResultTable:
+    """Lays out a row for each opponent and level; an opponent is named in its first."""
+    adapted = adapted_presses(presses)
+    rows, levels = [], [row.level for one in outcomes for row in one.rows]
+    for one in outcomes:
+        name = f"{one.other}, adapted" if one.other in adapted else one.other
+        for place, row in enumerate(one.rows):
+            level = "" if row.level == UNTREATED else str(row.level)
+            cells = *row.sides, row.difference.text, _verdict_in_words(row)
+            rows.append((name if place == 0 else "", level, *cells))
+    columns = Column("against", of_sentences=True), Column("level", kind_name(levels)), *_columns_of_difference()
+    below = [held_sentence(outcomes), "; ".join(conditions(outcomes))]
+    below += ["±: smaller true differences cannot be told from 0"] if any("±" in row[-1] for row in rows) else []
+    below.append(few_contexts(min(row.fewest for one in outcomes for row in one.rows)))
+    title = "mean of tasks, what both have in percent, and the difference in points"
+    return ResultTable("means", columns, rows, title, "\n".join(filter(None, below)))
+
+
+def _areas_view(areas: Sequence[Pooled], presses: Sequence[Arguments]) -> ResultTable:
+    adapted = adapted_presses(presses)
     rows = [
         (
             f"{one.other}, adapted" if one.other in adapted else one.other,
             *(*one.sides, one.difference.text, _verdict_in_words(one)),
         )
-        for one in pooled
+        for one in areas
     ]
-    shared, own = shared_clauses(pooled)
-    below = ["; ".join(shared), *(f"{one.other}: {text}" for one, text in zip(pooled, own, strict=True) if text)]
-    below += ["±: smaller true differences cannot be told from 0"] if any("±" in row[-1] for row in rows) else []
-    below.append(few_contexts(min(one.fewest for one in pooled)))
-    title = "\n".join([pooled[0].policy, *verdicts_in_words(pooled, presses)])
-    view = ResultTable("areas", columns, rows, title, "\n".join(filter(None, [*below, OF_AREAS])))
-    return ResultTable.of_sheet("pooled", pooled_sheet("pooled", pooled), view)
+    shared, others = shared_clauses(areas)
+    below = ["; ".join(shared), *(f"{one.other}: {text}" for one, text in zip(areas, others, strict=True) if text)]
+    columns = Column("against", of_sentences=True), *_columns_of_difference()
+    return ResultTable("areas", columns, rows, "area over all levels", "\n".join([*below, OF_AREAS]))
 
 
 def _verdict_in_words(one: Pooled) -> str:
@@ -57,18 +94,15 @@ def _verdict_in_words(one: Pooled) -> str:
     return UNDECIDED if one.smallest is None else f"{UNDECIDED} ±{one.smallest:.0f}"
 
 
-def verdicts_in_words(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> list[str]:
-    """Writes the verdicts in a line, such as "right, on base: better than knorm; not distinguished from random", behind
-    a line for each press that ran with other arguments than its paper's, and one of a press that is as good as
-    chance."""
+def verdicts_in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[str]:
+    """Writes the verdicts, a line for each opponent, behind a line for each press that ran with other arguments than
+    its paper's, and one of a press that is as good as chance."""
     lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted_presses(presses).items()]
-    groups: dict[str, list[str]] = {words: [] for words in (*LINKS.values(), TOO_FEW)}
-    for one in pooled:
-        groups[TOO_FEW if one.too_few else LINKS[one.verdict]].append(one.other)
-    chance = [one for one in pooled if one.other == RANDOM and one.verdict != "better" and not one.too_few]
-    lines += ["not shown to beat random"] if chance else []
-    verdicts = "; ".join(f"{words} {', '.join(others)}" for words, others in groups.items() if others)
-    return [*lines, f"{pooled[0].title}, on {', '.join(pooled[0].tasks)}: {verdicts}"] if pooled else lines
+    lines += ["not shown to beat random"] if does_not_beat_random(outcomes) else []
+    if not outcomes:
+        return lines
+    first, *others = clauses_of(outcomes)
+    return [*lines, f"{subject_of(outcomes)}: {first}", *others]
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
@@ -80,6 +114,12 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
     few = few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
     lines += [few] * bool(few) + [f"{task}: {reason}" for task, reason in unmastered.items()]
     return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim"))
+
+
+def gate_table(rows: Sequence[GateRow]) -> ResultTable:
+    """Lists what a gate reads: each named opponent at each level, and whether it passes there."""
+    lines = [f"{'passes' if one.passes else 'fails'}: {one.words}" for one in rows]
+    return ResultTable.of_sheet("gate", gate_sheet(rows), Text("\n".join(lines)))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:

@@ -228,6 +228,7 @@ BITS = LevelKind(
 KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE, BITS)}
 EVICTION = (RATIO.name, BUDGET.name)  # the kinds that a policy takes unless it declares others
 UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
+NO_LEVEL = "no level"  # in words, of what has that one alone
 
 
 def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
@@ -271,6 +272,42 @@ def names_of(levels: Iterable[Level]) -> dict[Level, str]:
     if UNTREATED in names and kinds and UNTREATED.kind not in kinds:
         names[UNTREATED] = "all"
     return names
+
+
+def shared_levels(one: Iterable[Level], other: Iterable[Level]) -> list[Level]:
+    """Returns the levels of the cells in which two policies meet, of those at which each was run. A policy without
+    levels, such as int4, or with a single one of another kind, is the same at each level of the other. None where both
+    have several levels of different kinds, or no equal one of the same kind.
+
+    >>> ratios = [Level("ratio", 0.5), Level("ratio", 0.9)]
+    >>> shared_levels([UNTREATED], ratios) == ratios
+    True
+    >>> [level.where for level in shared_levels([Level("rate", 0.1)], ratios)]
+    ['ratio 0.5', 'ratio 0.9']
+    >>> shared_levels([Level("ratio", 0.3)], ratios)
+    []
+    """
+    ones, others = sorted(set(one)), sorted(set(other))
+    if ones == [UNTREATED]:
+        return others
+    if others == [UNTREATED]:
+        return ones
+    if {level.kind for level in ones} & {level.kind for level in others}:
+        return [level for level in ones if level in others]
+    if len(others) == 1:
+        return ones
+    return others if len(ones) == 1 else []
+
+
+def level_of_side(cell: Level, run_at: Iterable[Level]) -> Level:
+    """Returns the level at which a policy was run whose answers stand in a cell: the cell's, or its only one."""
+    levels = list(run_at)
+    return cell if cell in levels else levels[0]
+
+
+def level_words(level: Level) -> str:
+    """Names the level of one side of a comparison."""
+    return NO_LEVEL if level == UNTREATED else level.where
 
 
 def kind_title(levels: Iterable[Level]) -> str:

@@ -6,8 +6,11 @@ import hashlib
 import importlib.util
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,22 +21,55 @@ from policies.declaration.faults import INSTALLED, OURS
 # Packages whose code the identity of every run sees.
 EVERYWHERE = (*OURS, "kvpress", "torch", "transformers", "numpy", "tokenizers", "safetensors", "jinja2")
 LONGEST_PATH = 255
+OF_FILES = "kvbench_plug_in_"  # begins the names of modules that were loaded from a file
 _read_by: dict[str, set[Path]] = {}  # by plug-in: a module that was imported before reads nothing again
 
 
-def origin_of_module(module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()) -> str:
-    """Hashes the file that a plug-in stands in, all that this imports, and the data files that their texts or the
-    arguments name, or that were ``read`` while it was loaded. An installed package is hashed whole."""
-    files, packages = _code_of(module)
-    data = {file for one in files if one.suffix == SOURCE for file in _named_files(one)}
+@dataclass(frozen=True)
+class Sources:
+    """Holds what a plug-in rests on: files of the user, and the installed packages that it imports."""
+
+    # By the path from one folder in which they can be imported, and find each other, as they do where they lie; the
+    # file of the plug-in is the first.
+    files: Mapping[str, Path] = field(default_factory=dict)
+    packages: frozenset[str] = frozenset()
+
+    @cached_property
+    def origin(self) -> str:
+        """Hashes the files and the packages, each package whole. It does not depend on where the files lie."""
+        digest = hashlib.sha256()
+        for name in sorted(self.files):
+            digest.update(f"{name}\n".encode())
+            digest.update(hashlib.sha256(self.files[name].read_bytes()).digest())
+        for package in sorted(self.packages):
+            digest.update(f"{package} {contents_of(package)}".encode())
+        return digest.hexdigest()[:16]
+
+
+def sources_of(module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()) -> Sources:
+    """Finds the file that a plug-in stands in, all that this imports, and the data files that their texts or the
+    arguments name, or that were ``read`` while it was loaded."""
+    code, packages = _code_of(module)
+    data = {file for one in code.values() if one.suffix == SOURCE for file in _named_files(one)}
     data |= {Path(text) for text in arguments if isinstance(text, str) and _is_file(Path(text))}
     data |= {file for file in read if file.is_file()}
-    digest = hashlib.sha256()
-    for file in (*sorted(files), *sorted({file.resolve() for file in data} - {file.resolve() for file in files})):
-        digest.update(file.read_bytes())
-    for package in sorted(packages):
-        digest.update(f"{package} {contents_of(package)}".encode())
-    return digest.hexdigest()[:16]
+    name, place = next(iter(code.items()))
+    root = place.resolve().parents[name.count("/")]
+    files = dict(code)
+    are_code = {file.resolve() for file in code.values()}
+    for file in sorted({file.resolve() for file in data} - are_code):
+        files[_path_from(root, file, files)] = file
+    return Sources(files, frozenset(packages))
+
+
+def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
+    """Names a data file from the folder of the plug-in, or from where the command was started: in a copy of that folder
+    it is then found beside the plug-in. One that lies elsewhere has its own name, unlike all others."""
+    for folder in (root, Path().resolve()):
+        if file.is_relative_to(folder) and (name := file.relative_to(folder).as_posix()) not in others:
+            return name
+    names = (f"elsewhere/{number}/{file.name}" for number in count())
+    return next(name for name in names if name not in others)
 
 
 @contextmanager
@@ -61,16 +97,17 @@ def _is_of_user(file: Path) -> bool:
     return not (is_code or INSTALLED & set(file.parts) or file.is_relative_to(sys.base_prefix))
 
 
-def _code_of(module: ModuleType) -> tuple[set[Path], set[str]]:
-    """Finds the files of the user that a module consists of and imports, and the installed packages among these."""
+def _code_of(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
+    """Finds the files of the user that a module consists of and imports, the module's own first, each with its path
+    from a folder in which it can be imported; and the installed packages among what is imported."""
     package = module.__name__.partition(".")[0]
-    files, packages = set[Path](), set[str]()
+    files, packages = dict[Path, str](), set[str]()
     pending = [(Path(str(module.__file__)), module.__name__)]
     while pending:
         file, name = pending.pop()
         if file in files:
             continue
-        files.add(file)
+        files[file] = file.name if name.startswith(OF_FILES) else _path_of(name, file)
         if file.suffix != SOURCE:  # a compiled module, which is hashed and cannot be searched
             continue
         for other in _imported_modules(file, name):
@@ -81,7 +118,14 @@ def _code_of(module: ModuleType) -> tuple[set[Path], set[str]]:
                 packages.add(top)
             else:
                 pending.append((place, other))
-    return files, packages
+    return {name: file for file, name in files.items()}, packages
+
+
+def _path_of(module: str, file: Path) -> str:
+    """Returns the path at which a module of this name is looked for, such as ``package/inner/__init__.py``."""
+    parts = module.split(".")
+    is_package = file.stem == "__init__"
+    return "/".join((*parts, file.name) if is_package else (*parts[:-1], file.name))
 
 
 def _imported_modules(file: Path, name: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from policies.declaration.faults import FOREIGN_SECONDS, description_of, time_bound
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
-from policies.declaration.origin import files_read, origin_of_module
+from policies.declaration.origin import OF_FILES, Sources, files_read, sources_of
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
@@ -53,8 +53,8 @@ def load_plug_in(text: str) -> Policy:
         target = getattr(target, part)
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
     with files_read(text):
-        policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, "", text)
-    return replace(policy, origin=origin_of_module(module, arguments.values(), read))
+        policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
+    return _with_sources(policy, sources_of(module, arguments.values(), read))
 
 
 def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -118,12 +118,17 @@ def plug_ins() -> Mapping[str, Policy]:
     return {entry.name: _of_entry_point(entry) for entry in entry_points(group=GROUP)}
 
 
+def module_of_plug_in(name: str) -> str:
+    """Returns the module of the installed plug-in of this name, which is not imported; an empty text for no such."""
+    return next((entry.module for entry in entry_points(group=GROUP) if entry.name == name), "")
+
+
 def _of_entry_point(entry: Any) -> Policy:
     text = f"entry point {entry.name}"
     try:
         with _foreign_code("it cannot be imported"), files_read(text) as read:
             target, module = entry.load(), importlib.import_module(entry.module)
-        return _policy(entry.name, target, {}, origin_of_module(module, read=read), text)
+        return _with_sources(_policy(entry.name, target, {}, text), sources_of(module, read=read))
     except PolicyError as error:
         return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {error}")
 
@@ -171,7 +176,7 @@ def _module(where: str) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    name = f"kvbench_plug_in_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    name = f"{OF_FILES}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
@@ -181,7 +186,11 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
-def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
+def _with_sources(policy: Policy, sources: Sources) -> Policy:
+    return replace(policy, origin=sources.origin, sources=sources.files)
+
+
+def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:
     if isinstance(target, type) and not issubclass(target, kvpress.BasePress):
         raise BrokenPlugInError(f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress")
     if not isinstance(target, Policy) and not callable(target):
@@ -189,11 +198,11 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
     if isinstance(target, Policy):
         if arguments:
             raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
-        return replace(target, origin=origin)
+        return target
     if RATIO not in _parameters(target, text):
         given = _call(target, arguments, text) if not isinstance(target, type) else None
         if isinstance(given, Policy):
-            return replace(given, origin=origin)
+            return given
         raise BrokenPlugInError(
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
@@ -221,7 +230,6 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
         while_decoding=isinstance(press, kvpress.DecodingPress | kvpress.PrefillDecodingPress),
         renumbers=isinstance(press, kvpress.KeyRerotationPress)
         or bool(isinstance(press, kvpress.FinchPress) and press.rerotate_keys),
-        origin=origin,
     )
 
 

@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from policies.declaration.lazy import kvpress, torch
@@ -138,6 +139,8 @@ class Policy(CacheTreatment):
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
     origin: str = ""  # hash of the code of a plug-in; it is part of a run's identity
+    # The files of a plug-in, by the path under which a run keeps them; its own file is the first.
+    sources: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
     @property
     def ways(self) -> str:

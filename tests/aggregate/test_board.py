@@ -110,10 +110,10 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     board = boards_of(of_many_kinds, summarise(of_many_kinds))["agnostic", "base"]
     assert "safe level" in {column.name for column in board.columns}
     fault, stored = cells(board, "knorm"), cells(board, "snapkv")
-    assert re.fullmatch(r"rate [\d.]+|unsafe|not shown", fault["safe level"].text)
+    assert re.fullmatch(r"(safe to|unsafe from|open at) rate [\d.]+", fault["safe level"].text)
     assert (fault["rank"].text, fault["rank"].detail) == ("–", "only one ranked"), "no other is asked for rates"
     assert "beats random?" not in fault, "evictions are asked for ratios"
-    assert stored["safe level"].text in ("safe", "unsafe", "not shown")
+    assert stored["safe level"].text in ("safe", "unsafe", "open")
     for name in ("rank", "area"):
         assert stored[name].text == "–"
         assert stored[name].reason.startswith("it has one level, which is no curve")

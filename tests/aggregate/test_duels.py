@@ -52,7 +52,7 @@ def test_where_nothing_differs_the_interval_says_what_so_many_contexts_exclude()
     """Of twelve alike a difference of 26 points could be missed: 1 - 0.025 ** (1 / 12)."""
     found = cell([100.0, 0.0] * 12, [100.0, 0.0] * 12).lead.difference
     assert (found.low, found.high) == pytest.approx((-26.4648, 26.4648), abs=1e-4)
-    assert found.text == "0 [-26, +26]"
+    assert found.text == "0 [−26, +26]"
     better = cell(CLEAR, [0.0] * 20).lead.difference
     assert better.low == 100, "what is told has the interval of its test"
 
@@ -134,7 +134,7 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
 
 
 def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:
-    assert MeanDifference(52.0, -0.3, 81.0).text == "+52.0 [-0.3, +81.0]"
+    assert MeanDifference(52.0, -0.3, 81.0).text == "+52.0 [−0.3, +81.0]"
     assert MeanDifference(52.0, 0.3, 81.0).text == "+52.0 [+0.3, +81.0]"
     assert MeanDifference(12.0, 3.0, 20.0).text == "+12 [+3, +20]"
     assert MeanDifference(-0.1, None, None).text == "0"

@@ -219,12 +219,12 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str
 # points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: the text of
 # the cell, and what it says of the contexts.
 FEW: dict[tuple[int, int], tuple[str, str]] = {
-    (2, 0): ("not shown", "excludes a loss of 85\n70 more contexts needed"),
-    (9, 0): ("not shown", "excludes a loss of 34\n63 more contexts needed"),
-    (9, 1): ("not shown", "excludes a loss of 43"),
-    (12, 0): ("not shown", "excludes a loss of 27\n60 more contexts needed"),
-    (40, 4): ("not shown", "excludes a loss of 20"),
-    (72, 0): ("0.5", ""),
+    (2, 0): ("open at 0.5", "0 [−84, +84]\n70 more contexts needed"),
+    (9, 0): ("open at 0.5", "0 [−34, +34]\n63 more contexts needed"),
+    (9, 1): ("open at 0.5", "−9 [−43, +24]"),
+    (12, 0): ("open at 0.5", "0 [−26, +26]\n60 more contexts needed"),
+    (40, 4): ("open at 0.5", "−8 [−20, +2]"),
+    (72, 0): ("safe to 0.5", "0 [−4.99, +5]"),
 }
 
 
@@ -254,5 +254,6 @@ def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, r
     cells = {
         line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True)) for line in board.methods
     }
-    assert cells["leaks"]["leaks more"].text == "90.0"
+    assert cells["leaks"]["leaks more"].text == "+90"
+    assert cells["leaks"]["leaks more"].detail.startswith("[+"), "its interval stands beside it"
     assert cells["disobeys"]["leaks more"].text == "0.0", "what it gives away without a defence is no gain"

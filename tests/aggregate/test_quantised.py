@@ -1,6 +1,5 @@
 """What has no levels, such as int8, is judged at the one point where it stands: safe or not, and at how many bytes."""
 
-from math import ceil
 from typing import Any
 
 import pytest
@@ -54,21 +53,19 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     safe = {policy: _safe(of_base[policy]) for policy in QUANTISED}
     assert {policy: (one.outcome, one.held) for policy, one in safe.items()} == {
         "int8": ("safe", 53.0),
-        "int4": ("not shown", 28.0),
+        "int4": ("open", 28.0),
         "int2": ("unsafe", 16.0),
     }
     downloaded = SAFE_RATIO.download(safe["int4"])
-    loss = safe["int4"].losses[0]
-    assert loss.mean == pytest.approx(4)
-    assert (downloaded["safe_ratio_outcome"], downloaded["safe_ratio_bytes_held"]) == ("not shown", 28.0)
+    difference = safe["int4"].levels[0].difference
+    assert difference.mean == pytest.approx(-4)
+    assert (downloaded["safe_ratio_outcome"], downloaded["safe_ratio_bytes_held"]) == ("open", 28.0)
     assert (downloaded["safe_ratio"], downloaded["safe_ratio_kind"]) == (None, None)
-    assert (downloaded["safe_ratio_loss_low"], downloaded["safe_ratio_loss_high"]) == (loss.low, loss.high)
+    ends = downloaded["safe_ratio_difference_low"], downloaded["safe_ratio_difference_high"]
+    assert ends == (difference.low, difference.high)
     cell = SAFE_RATIO.cell_of(safe["int4"])
-    assert loss.low is not None
-    assert loss.high is not None
-    bytes_and_loss = ["28 % of bytes", f"loses {loss.low:.0f} to {loss.high:.0f}".replace("-", "−"), "n = 72"]
-    needed = [f"excludes a loss of {ceil(loss.high)}", f"{safe['int4'].more} more contexts needed"]
-    assert (cell.text, cell.detail.split("\n")) == ("not shown", [*bytes_and_loss, *needed])
+    needed = f"{safe['int4'].more} more contexts needed"
+    assert (cell.text, cell.detail.split("\n")) == ("open", ["−4 [−7, −1]", "28 % of bytes", "n = 72", needed])
 
 
 def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
@@ -76,13 +73,13 @@ def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
     cells = {line.name: line.cells[0] for line in matrix.methods}
     assert [(cells[policy].text, cells[policy].tone_of_use) for policy in QUANTISED] == [
         ("safe", "safe"),
-        ("not shown", "not-shown"),
+        ("open", "open"),
         ("unsafe", "unsafe"),
     ]
     assert [cells[policy].detail.split("\n") for policy in QUANTISED] == [
-        ["loses −5 to 4.99", "53 % of bytes"],
-        ["loses 1 to 7", "28 % of bytes", "excludes a loss of 8", "212 more contexts needed"],
-        ["loses 32 to 37", "16 % of bytes"],
+        ["0 [−4.99, +5]", "53 % of bytes"],
+        ["−4 [−7, −1]", "28 % of bytes", "212 more contexts needed"],
+        ["−35 [−37, −32]", "16 % of bytes"],
     ]
 
 

@@ -4,10 +4,11 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.pooled import pool
+from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.pooled import pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import ResultTable
-from leaderboards.terminal.verdicts import pooled_table, verdict_table
+from leaderboards.terminal.verdicts import outcome_tables, verdict_table
 from tests.support.browsing.pages import printed
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
@@ -43,8 +44,9 @@ def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int,
     for n in range(contexts):
         made += [record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2) for policy in ("snapkv", "knorm")]
         made[-1]["right"] = (50 + (n + 1) % 2) / 100
-    table = pooled_table(pool(frame(made), "snapkv", ["knorm"]))
+    _, table, areas = outcome_tables(outcomes_of(pool_levels(frame(made), "snapkv", ["knorm"]), []))
     seen = told(table)
+    assert areas.is_empty, "one level is no curve"
     assert (table.plain()[0]["smallest"] is not None) is explained
     assert ("±: smaller true differences cannot be told from 0" in seen) is explained
     assert ("n = 2 is too few to tell any difference" in seen) is not explained

@@ -50,8 +50,9 @@ def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site: Path, width: int) -> None:
     browser.open_quietly(site / FRONT, width)
     matrix = "document.querySelector('.uses')"
-    box = browser.evaluate(f"(({{top, bottom}}) => [top, bottom])({matrix}.getBoundingClientRect())")
-    assert 0 < box[0] < box[1] <= HEIGHT
+    sentence = browser.evaluate("document.querySelector('.finding').getBoundingClientRect().bottom")
+    box = browser.evaluate(f"(({{top, bottom}}) => [top, bottom])({matrix}.tBodies[0].getBoundingClientRect())")
+    assert 0 < sentence < box[0] < box[1] <= HEIGHT, "the answer in words, and all policies but controls"
     assert re.search(r"\d", browser.evaluate(f"{matrix}.querySelector('tbody').textContent"))
     header = browser.evaluate("document.querySelector('header').getBoundingClientRect().height")
     assert header <= 64, "one line, or two low ones on a phone"
@@ -71,10 +72,12 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     assert "adakv_\u200bsnapkv 0 bytes" in browser.evaluate(f"{matrix}.textContent")
     wider = "(box => box.scrollWidth - box.clientWidth)"
     assert browser.evaluate(f"{wider}({matrix}.parentElement)") <= 0
-    assert browser.evaluate(f"{matrix}.getBoundingClientRect().bottom") <= HEIGHT
+    policies = f"[...{matrix}.tBodies[0].rows].map(row => row.getBoundingClientRect().bottom)"
+    in_view = sum(bottom <= HEIGHT for bottom in browser.evaluate(policies))
+    assert in_view >= (5 if width == 390 else 7), "on a phone a cell is as high as its interval needs"
     assert browser.evaluate(f"({CUT})('.uses td')") == []
     chart = browser.evaluate("document.querySelector('.screen figure svg').getBoundingClientRect().top")
-    assert chart <= HEIGHT - 100, "the trade-off is in view too, on a phone its upper part"
+    assert width == 390 or chart <= HEIGHT - 100, "the trade-off is in view too"
     legend = "document.querySelector('.short-key')" if width == 390 else "document.querySelector('.keys')"
     assert 0 < browser.evaluate(f"{legend}.getBoundingClientRect().bottom") <= HEIGHT, "and what the cells mean"
     board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
@@ -130,3 +133,26 @@ def test_pages_lead_to_what_is_there(site: Path) -> None:
         assert name == FRONT or FRONT in links
         assert "method.html" in links
     assert {f"task-{task}.html" for task in TASKS} <= set(re.findall(r'href="([^"]+)"', pages[FRONT]))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_each_cell_has_verdict_level_difference_and_interval_and_unsafe_is_told_from_open(
+    browser: Chromium, tmp_path: Path, width: int, scheme: str
+) -> None:
+    records = realistic_records(tasks=TASKS, contexts=12, ratios=[0.25, 0.5])
+    browser.open_quietly(write_pages(tmp_path, results_of(records, "reference")), width, scheme)
+    cells = browser.evaluate(
+        "[...document.querySelectorAll('.uses td')].map(cell => cell.innerText.replace(/\\s+/g, ' '))"
+    )
+    verdict = r"[✓?✕][≤≥]?[\d.]+" if width == 390 else r"(safe to|open at|unsafe from) [\d.]+"
+    assert len(cells) > 20
+    for cell in cells[3 * len(TASKS) :]:
+        assert re.match(rf" ?{verdict}\?? [+−]?[\d.]+ \[[+−]?[\d.]+, [+−]?[\d.]+\]", cell), cell
+    colours = "selector => getComputedStyle(document.querySelector(selector)).backgroundColor"
+    ground, unsafe = (
+        browser.evaluate(f"({colours})('{selector}')") for selector in (".uses td.open", ".uses td.unsafe")
+    )
+    strength = float(re.findall(r"[\d.]+", unsafe)[3])
+    assert ground == "rgba(0, 0, 0, 0)"
+    assert strength > 0.1

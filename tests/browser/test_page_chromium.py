@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from leaderboards.aggregate.duels import duels
+from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
 from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
@@ -48,7 +50,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = ("knorm", "oracle")
     found = duels(renamed, name, others)
     path = tmp_path_factory.mktemp("site") / "compare.html"
-    path.write_text(build_comparison(HOSTILE, found), encoding="utf-8")
+    outcomes = outcomes_of(pool_levels(renamed, name, others), pool(renamed, name, others))
+    path.write_text(build_comparison(HOSTILE, found, outcomes=outcomes), encoding="utf-8")
     return path
 
 

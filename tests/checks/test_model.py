@@ -1,9 +1,12 @@
 """The doctor tells of a model which level of a task it masters, and where it reads."""
 
+from typing import Any
+
 import pandas as pd
 import pytest
 from transformers import MistralConfig, MistralForCausalLM
 
+import kvbench.run.local
 from datasets_gen import TASKS
 from kvbench.checks import model as checks
 from kvbench.checks.model import (
@@ -18,8 +21,11 @@ from kvbench.checks.model import (
     with_levels_found,
 )
 from kvbench.experiments.build_grid import build_grid
+from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.run_file import Job
+from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
+from tests.support.models.runs import CommandLine
 from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
 from tests.support.records.synthetic_records import realistic_records
 
@@ -41,7 +47,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
     monkeypatch.setattr(checks, "answers_of", answers_of)
-    monkeypatch.setattr(checks, "load_model", lambda *_: model_of("llama"))
+    monkeypatch.setattr(kvbench.run.local, "load_model", lambda *_: model_of("llama"))
     return asked
 
 
@@ -62,6 +68,28 @@ def test_a_model_that_masters_no_level_is_asked_two_and_refused(monkeypatch: pyt
     job = Job(model="reference", tasks="base", difficulty="auto")
     with pytest.raises(KVBenchError, match="reference masters base at no level"):
         with_levels_found(job, build_grid(job, len))
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare", "knorm", "--against", "random"]], ids=["run", "compare"])
+def test_a_model_whose_levels_are_found_first_is_loaded_once(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    mastered = Mastery("base", 2, 5, "Right", 80.0, 16.0, 24, None)
+    monkeypatch.setattr(checks, "highest_mastered", lambda *_: mastered)
+    loaded: list[str] = []
+
+    def counted(name: str, *options: Any) -> LoadedModel:
+        loaded.append(name)
+        return load_model(name, *options)
+
+    monkeypatch.setattr(kvbench.run.local, "load_model", counted)
+    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "x"]
+    words = [*command, "--model", cli.model, "--tasks", "base", "--limit", 1, "--ratios", 0.5, *places]
+    assert cli(*words, "--difficulty", "auto", "--context-tokens", "native", "--every-task") == 0, cli.err
+    assert loaded == [str(cli.model)]
+    job = Store.open(cli.folder / "runs/x").run.job
+    assert job is not None
+    assert job.difficulty == "base=2"
 
 
 def test_the_command_runs_what_is_mastered_at_its_levels() -> None:

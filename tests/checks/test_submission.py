@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 import kvbench.checks.replay
 from datasets_gen import TASKS
+from kvbench.checks.answered_again import contexts_drawn
 from kvbench.checks.replay import OF_LIKELIHOOD, TOLERANCES, Tolerance
-from kvbench.checks.submission import _drawn, examine
+from kvbench.checks.submission import examine
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
@@ -304,8 +306,107 @@ def test_an_observed_run_in_16_bits_is_sound_and_a_forged_row_of_its_study_is_fo
 def test_contexts_are_drawn_until_there_are_so_many_cells() -> None:
     """One of every task first, where that is no more contexts than cells were asked for."""
     cells = {("base", 0): 5, ("base", 1): 5, ("hops", 0): 3}
-    assert len(_drawn(cells, 1)) == 1
-    assert {name for name, _ in _drawn(cells, 2)} == {"base", "hops"}
-    assert len(_drawn(cells, 8)) == 2
-    assert sorted(_drawn(cells, 9)) == sorted(cells)
-    assert _drawn(cells, 0) == []
+    assert len(contexts_drawn(cells, 1)) == 1
+    assert {name for name, _ in contexts_drawn(cells, 2)} == {"base", "hops"}
+    assert len(contexts_drawn(cells, 8)) == 2
+    assert sorted(contexts_drawn(cells, 9)) == sorted(cells)
+    assert contexts_drawn(cells, 0) == []
+    assert contexts_drawn(cells, 1, {"hops"}) == [("hops", 0)], "what a reviewer asks about comes first"
+
+
+PRESS = """
+from dataclasses import dataclass
+
+from kvpress import ScorerPress
+
+from {helper} import scores
+
+
+@dataclass
+class Seventh(ScorerPress):
+    step: int = 1
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return scores(keys, self.step)
+"""
+HELPER = """
+import torch
+
+
+def scores(keys, step):
+    every_seventh = torch.arange(keys.shape[2]) * step % 7
+    return every_seventh.float().expand(keys.shape[:3]).contiguous()
+"""
+
+
+@pytest.fixture
+def run_of_a_press(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str) -> Path:
+    """A run of a press of somebody's own, whose file, and the one that it imports, are gone afterwards."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "mine.py").write_text(PRESS.format(helper=helper))
+    (home / f"{helper}.py").write_text(HELPER)
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "path", [str(home), *sys.path])
+    options = "--model reference-narrow --tasks base --limit 2 --ratios 0.5 --context-tokens native --name x --quiet"
+    policies = "mine.py:Seventh(step=2),mine.py:Seventh(step=2)+int4"
+    places = "--out", tmp_path, "--site", tmp_path / "s"
+    assert cli("run", *options.split(), "--policies", policies, *places) == 0, cli.err
+    shutil.rmtree(home)
+    monkeypatch.chdir(tmp_path)
+    sys.path.remove(str(home))
+    sys.modules.pop(helper)
+    return tmp_path / "x"
+
+
+@pytest.mark.parametrize("helper", ["helper_of_a_sound_press"])
+def test_a_press_is_answered_again_where_its_code_is_trusted(cli: CommandLine, run_of_a_press: Path) -> None:
+    """Its file and what it imports lie in the run. Unasked it is not run, and the sentence says how to ask."""
+    assert cli("check-submission", run_of_a_press) == 0
+    kept = run_of_a_press / "press_sources" / "Seventh(step=2)" / "mine.py"
+    assert "nothing wrong found, but not checked: replay" in cli.out
+    assert f"add --trust-code {kept}" in " ".join(cli.out.split()).replace("/ ", "/")
+    findings = list(examine(run_of_a_press, cells=4, trusted_code=[str(kept)]))
+    assert {one.outcome for one in findings} == {"ok"}
+    assert "of them by Seventh(step=2), " in findings[-1].text
+    assert findings[-1].text.endswith("of them by Seventh(step=2)+int4")
+
+
+@pytest.mark.parametrize("helper", ["helper_of_a_forged_press"])
+def test_forged_answers_of_a_trusted_press_are_found(run_of_a_press: Path) -> None:
+    give_answers_of_full(run_of_a_press, "Seventh(step=2)")
+    kept = str(run_of_a_press / "press_sources" / "Seventh(step=2)" / "mine.py")
+    assert "Seventh(step=2) at ratio 0.5" in wrong_of_trusted(run_of_a_press, kept)["replay"]
+
+
+@pytest.mark.parametrize("helper", ["helper_of_another_press"])
+def test_other_code_than_that_of_the_run_is_said(run_of_a_press: Path) -> None:
+    """A reviewer may have a later file of the press: that its answers differ is no fault of the run."""
+    kept = run_of_a_press / "press_sources" / "Seventh(step=2)"
+    (kept / "helper_of_another_press.py").write_text(HELPER + "\n# A later version.\n")
+    texts = [one.text for one in examine(run_of_a_press, cells=1, trusted_code=[str(kept / "mine.py")])]
+    assert any("is not that of the run" in text and text.endswith("; 0 of its answers differ") for text in texts)
+    assert wrong_of_trusted(run_of_a_press, str(kept / "mine.py")) == {}
+
+
+@pytest.mark.parametrize("helper", ["helper_of_no_press"])
+def test_a_file_without_the_press_is_one_line(cli: CommandLine, run_of_a_press: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("x = 1\n")
+    assert "--trust-code other.py is no code of Seventh(step=2)" in cli.error(
+        "check-submission", run_of_a_press, "--trust-code", "other.py"
+    )
+    assert "there is no file gone.py" in cli.error("check-submission", run_of_a_press, "--trust-code", "gone.py")
+
+
+def wrong_of_trusted(folder: Path, code: str) -> dict[str, str]:
+    findings = examine(folder, cells=1, trusted_code=[code])
+    return {one.check: one.text for one in findings if one.outcome == "wrong"}
+
+
+def test_each_reason_why_nothing_is_answered_again_has_a_sentence(run: Path) -> None:
+    texts = [one.text for one in examine(run, cells=0) if one.check == "replay"]
+    assert texts == ["no context with full, snapkv was drawn: give more than --replay 0"]
+    edit_identity(run, lambda content: content["identity"].update(model_fingerprint="0" * 16))
+    texts = [one.text for one in examine(run, cells=2) if one.check == "replay"]
+    assert len(texts) == 1
+    assert "the model reference is not here" in texts[0]

@@ -1,6 +1,7 @@
 """The register of claims, on records where the truth is known."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,10 +92,25 @@ def test_undecided_says_how_many_contexts_would_decide() -> None:
     assert verdict_of(claim(0.5), made_up({0.1: 0.55}, contexts=4 * needed)).verdict == "holds"
 
 
-def test_a_model_that_fails_has_nothing_to_lose() -> None:
-    found = verdict_of(claim(0.5), made_up({0.1: 0.3}, clean=0.3))
-    assert (found.verdict, found.estimate) == ("undecided", None)
+def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
+    """It keeps all of what the full cache has, far above the threshold, and is in no family of tests."""
+    sound, low = made_up({0.1: 0.9}), made_up({0.1: 0.3}, clean=0.3)
+    beside = replace(claim(0.5, identifier="F2"), experiments=(replace(EXPERIMENT, name="beside"),))
+    found, judged = judge([claim(0.5), beside], {EXPERIMENT.name: low, "beside": sound})
+    assert (found.verdict, found.p) == ("undecided", None)
+    assert found.estimate is not None
+    assert found.estimate.mean == pytest.approx(1)
+    assert found.estimate.low is not None
+    assert found.estimate.low > 0.5
     assert found.why == "base: the full cache reaches 0.3 of right, not 0.5"
+    (alone,) = judge([beside], {"beside": sound})
+    assert (judged.verdict, judged.p) == (alone.verdict, alone.p)
+
+
+def test_of_nothing_right_there_is_no_share() -> None:
+    found = verdict_of(claim(0.5), made_up({0.1: 0.3}, clean=0.0))
+    assert (found.verdict, found.estimate) == ("undecided", None)
+    assert found.why == "base: the full cache reaches 0 of right, not 0.5"
 
 
 def test_answers_that_failed_stay_in_the_denominator() -> None:

@@ -61,7 +61,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     assert verdicts.startswith(undecided)
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
-    assert len(lines) == len(others), "of four contexts nothing can be told"
+    assert len(lines) == (2 + 1) * len(others), "of four contexts nothing can be told: at two levels, and by the area"
     assert "few contexts (2): verdicts from fewer than 10 say little" in told
     assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
     assert "examples of its worst answers: python -m kvbench show" in told
@@ -73,25 +73,29 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert "Few contexts (2)" in page
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
+    assert Store.open(folder).identity.policies[-1].name == "Loud", "figures finds the press there"
     calls.clear()
     assert cli(*compare) == 0
     assert calls == []
 
 
-def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
+def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless_asked(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     """The toy model can do neither task."""
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
     tables = json.loads(cli.out)["tables"]
-    assert tables["pooled"] == []
-    reason = "the model cannot do this task: percent right 0.0 with the full cache, below 50"
+    assert (tables["outcomes"], tables["means"], tables["pooled"]) == ([], [], [])
+    reason = "the model itself has 0 % right, below 50"
     rows = tables["verdicts"]
-    assert {(row["task"], row["verdict"], row["right_difference"], row["not_mastered"]) for row in rows} == {
-        (task, None, None, reason) for task in ("base", "hops")
-    }
+    assert {(row["task"], row["not_mastered"]) for row in rows} == {(task, reason) for task in ("base", "hops")}
+    assert {(row["verdict"], row["right_p"], row["right_verdict"]) for row in rows} == {(None, None, None)}
+    assert None not in {row["right_difference"] for row in rows}
     page = (tmp_path / "site/compare-knorm.html").read_text()
     assert f"base: {reason}" in page
+    assert page.count("hops, no verdicts") == len({row["other"] for row in rows})
+    assert 'class="blank"' not in page
+    assert "0 against 0" in page
     assert "no task that the model can do" in page.lower()
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5")) == 0
     told = " ".join(cli.out.split())
@@ -105,7 +109,6 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
     said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
     assert "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets" in said
     assert "loading" not in said
-    assert "snapkv takes no level" not in cli.error(*words(cli, "compare", "int4", "--against", "snapkv,int8"))
     assert (
         cli(*words(cli, "compare", "zeros", "--against", "gaussian", "--rates", "0.5", "--every-task", "--json")) == 0
     )

@@ -43,7 +43,7 @@ MISTYPED = [
     ["run", "--device", "typo"],
     ["compare", "snapkv", "--against", "typo"],
     ["compare", "zeros"],
-    ["compare", "int4", "--against", "snapkv"],
+    ["compare", "zeros", "--against", "snapkv,int4"],
     ["bench", "--ratios", "x"],
     ["plan", "--machine", "typo"],
 ]

@@ -36,7 +36,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "suites": "tasks",
         }.items()
     },
-    "run": (["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"], {"scores": "value"}),
+    "run": (
+        ["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"],
+        {"scores": "value", "losses": "reason"},
+    ),
     "compare": (
         [
             "compare",
@@ -46,12 +49,17 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "--model",
             "TOY",
             *TREATED,
-            "--limit",
-            "2",
+            *("--limit", "2", "--ratios", "0.3,0.5"),
             "--every-task",
             *PLACES,
         ],
-        {"pooled": "verdict", "scores": "measure", "verdicts": "right_value"},
+        {
+            "outcomes": "sentence",
+            "means": "verdict",
+            "pooled": "smallest",
+            "scores": "measure",
+            "verdicts": "right_value",
+        },
     ),
     "claims": (
         ["claims", "--only", "E1", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],

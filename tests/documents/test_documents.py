@@ -1,5 +1,6 @@
 """The README and docs say what is so: tables come from the registries, commands run, links lead somewhere."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import kvbench.checks.press
 from docs.tables import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
 from kvbench.cli.program import COMMANDS, application, main
 from kvbench.system.errors import KVBenchError
+from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}
@@ -131,3 +133,17 @@ def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
     assert against
     reasons = (MEASURED.parent / "claims.md").read_text().partition("## Why claims do not hold")[2]
     assert [claim for claim in sorted(against) if f"\n- {claim}: " not in reasons] == []
+
+
+def test_the_figures_of_plan_in_the_readme_are_those_that_the_command_prints(
+    cli: CommandLine,
+) -> None:
+    """Below the command stands a line of figures, ``name: figure; name: figure``."""
+    text = (ROOT / "README.md").read_text()
+    (command,) = re.findall(r"^python -m kvbench (plan .+)$", text, re.MULTILINE)
+    (stated,) = re.findall(r"^(answers: .+)\.$", text, re.MULTILINE)
+    assert cli(*shlex.split(command), "--json", "--quiet") == 0
+    printed = {row["what"]: row["how much"] for row in json.loads(cli.out)["tables"]["figures"]}
+    figures = dict(one.split(": ") for one in stated.split("; "))
+    assert len(figures) > 5
+    assert figures == {name: printed.get(name) for name in figures}

@@ -113,7 +113,7 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     [
         ((), "weights 16.1 GB (bfloat16)"),  # auto on a GPU
         (("--dtype", "float32"), "weights 32.1 GB (float32)"),
-        (("--suite", "bytes"), "weights 16.1 GB (float16)"),  # the suite's own
+        (("--suite", "bytes"), "weights 16.1 GB (bfloat16)"),  # as a run without a suite
         (("--suite", "numerics", "--dtype", "bfloat16"), "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)"),
         (("--suite", "numerics", "--dtypes", "fp32"), "weights 32.1 GB (float32) + cache"),
         (("--suite", "numerics", "--dtypes", "fp64,fp16"), "weights 32.1 GB (float32) + a copy 64.2 GB (float64)"),

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS
-from kvbench.experiments.options import at_levels, parse_points
+from kvbench.experiments.options import at_levels, notes_on_levels, parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
 from policies.declaration.levels import RATIO
+from tests.support.models.runs import CommandLine
 
 CONTROL = [POLICIES["random"]]
 
@@ -81,3 +82,21 @@ def test_the_highest_level_is_what_a_task_has_by_itself() -> None:
     assert at_levels([task], str(task.top_level)) == [task]
     assert at_levels([task], "99") == [task]
     assert at_levels([task], str(task.top_level - 1)) != [task]
+
+
+def test_a_level_that_tasks_do_not_have_is_said() -> None:
+    without, base = RULER["niah_single_2"], TASKS["base"]
+    with pytest.raises(KVBenchError, match=r"--difficulty 3: no task of this run \(niah_single_2\) has levels"):
+        at_levels([without], "3")
+    notes = notes_on_levels([without, base], "9")
+    assert notes == [
+        "--difficulty 9: without levels, and asked as they are: niah_single_2",
+        "--difficulty 9: asked at the highest level that they have: base (5)",
+    ]
+    assert notes_on_levels([base], "3") == notes_on_levels([without], None) == notes_on_levels([without], "auto") == []
+    assert [task.level for task in at_levels([without, base], "3")] == ["", "3 of 5"]
+
+
+def test_a_run_says_which_tasks_have_no_such_level(cli: CommandLine) -> None:
+    cli.run("--tasks", "base,niah_single_2", "--difficulty", "3", "--context-tokens", "300")
+    assert "--difficulty 3: without levels, and asked as they are: niah_single_2\n" in cli.err

@@ -250,7 +250,7 @@ def test_files_stand_among_names_and_keep_the_length_of_their_contexts(write: Wr
 
 def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write: Write, tmp_path: Path) -> None:
     path = write(LIVES, KEEPS, {**SHOP, "evidence": SHOP["context"]})
-    store = cli.run("--tasks", path, "--limit", 2)
+    store = cli.run("--tasks", path, "--limit", 2, "--every-task")
     frame = store.frame()
     assert set(frame.status) == {"ok"}
     assert set(frame.question) == {"Where does Ada live?", "How many owls has Ada?", "When does it open?"}
@@ -273,7 +273,7 @@ def test_what_surprises_in_a_file_is_said_before_a_run_and_beside_an_example(cli
     )
     assert cli("show", path) == 0
     assert all(line in cli.err for line in lines), cli.err
-    cli.run("--tasks", path, "--limit", 2)
+    cli.run("--tasks", path, "--limit", 2, "--every-task")
     assert all(f"mine: {line}\n" in cli.err for line in lines), cli.err
 
 

@@ -92,6 +92,13 @@ def test_a_file_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
+def test_figures_write_nothing_into_a_run(cli: CommandLine, toy_run: Path) -> None:
+    run = toy_run / "runs/x"
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert cli("figures", run, "--out", cli.folder / "paper", "--only", "right", "--formats", "svg") == 0
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
 def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) -> None:
     run, out = toy_run / "runs/x", cli.folder / "paper"
     some = ("--only", "right,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")

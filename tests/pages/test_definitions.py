@@ -24,7 +24,7 @@ def test_what_a_paper_defines_names_it_and_has_a_formula() -> None:
         assert "arXiv" in DEFINITIONS[name].source, name
     for name in (
         "Rank, and rank interval",
-        "Better than another policy",
+        "Better than another policy, by area",
         "Means of subsets",
         "Interval of a paired loss",
     ):

@@ -6,12 +6,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from leaderboards.aggregate.lead import marks
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.print_tables import PrintTable, result_table
+from leaderboards.statistics.significance import StudentTest
 from tests.support.records.synthetic_records import realistic_records
 
 CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"
@@ -92,6 +95,69 @@ def test_latex_sets_the_table(tmp_path: Path) -> None:
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout[-2000:]
+
+
+# A table of Markdown in GitHub's form: a pipe with a backslash before it is no border.
+BORDER = re.compile(r"(?<!\\)\|")
+
+
+def read_markdown(table: str) -> tuple[str, list[list[str]]]:
+    """Reads the caption and the rows of a table, with its signs taken away."""
+    caption, _, rest = table.partition("\n\n")
+    head, line, *rows = rest.splitlines()
+    assert set(line) <= set("| :-")
+    cells = [[cell.strip() for cell in BORDER.split(row)[1:-1]] for row in (head, *rows)]
+    assert {len(row) for row in cells} == {line.count("|") - 1}
+    return plain_of(caption), [[plain_of(cell) for cell in row] for row in cells]
+
+
+def plain_of(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text).replace("&amp;", "&")
+
+
+@given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
+@example("a\\|b")
+@example("*a*_b_")
+def test_any_name_is_a_cell_of_markdown(name: str) -> None:
+    caption, rows = read_markdown(captioned([HEAD, (name, "–")]).markdown())
+    assert caption == spaced(CAPTION)
+    assert rows == [[*HEAD], [spaced(name), "–"]]
+
+
+def test_names_of_policies_are_not_set_in_italics_and_stay_readable() -> None:
+    text = captioned([HEAD, ("expected_attention", "1"), ("_hidden_ <b>", "2")]).markdown()
+    assert "| expected_attention | 1 |" in text
+    assert r"| \_hidden\_ \<b> | 2 |" in text
+
+
+def test_the_table_in_markdown_has_the_numbers_marks_and_caption_of_that_in_latex_and_every_interval() -> None:
+    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9)))
+    paper = result_table(rows, "agnostic", {"snapkv"}, "Model toy.")
+    memo = result_table(rows, "agnostic", {"snapkv"}, "Model toy.", every_interval=True)
+    assert (memo.caption, memo.bold, len(memo.rows)) == (paper.caption, paper.bold, len(paper.rows))
+    caption, cells = read_markdown(memo.markdown())
+    assert caption == spaced(paper.caption)
+    by_place = {(row.task, row.policy, row.level): row for row in rows}
+    for number, (of_paper, of_memo) in enumerate(zip(paper.rows[1:], cells[1:], strict=True), start=1):
+        for column, (text, cell) in enumerate(zip(of_paper, of_memo, strict=True)):
+            cell = cell.removeprefix("**").removesuffix("**") if (number, column) in paper.bold else cell
+            assert cell.startswith(text), "the numbers and marks are the same"
+        ratio, policy = of_paper[0], of_paper[1].partition(" ")[0]
+        row = by_place["base", policy, float(ratio or 0)]
+        assert f" [{100 * row.right_low:.1f}, {100 * row.right_high:.1f}]" in of_memo[2]
+
+
+def test_the_marks_of_a_column_are_corrected_over_its_policies() -> None:
+    """One that is told from the best alone is not told beside four more of its kind."""
+    rng = np.random.default_rng(1)
+    best = [(100.0 * (rng.random(40) < 0.9)).astype(np.float64)]
+    lower = [np.where(np.arange(40) % 6 == 0, 0.0, best[0]).astype(np.float64)]
+    test = StudentTest.of_pairs(best, lower)
+    assert test is not None
+    assert 0.01 < test.p < 0.05
+    assert marks({"best": best, "lower": lower}) == {"best": "best"}
+    many = {"best": best, "lower": lower, **{f"copy{number}": lower for number in range(4)}}
+    assert set(marks(many)) == set(many), "of five tests each p is five times as large"
 
 
 def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked() -> None:

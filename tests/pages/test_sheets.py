@@ -101,7 +101,7 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     is_safe = table["safe_ratio_outcome"] == "safe"
     assert (table["safe_ratio"].notna() == is_safe).all(), "a number stands beside safe alone, as on the page"
     assert (table["safe_ratio_outcome"].isna() == table["safe_ratio_reason"].notna()).all()
-    assert set(table.loc[~is_safe, "safe_ratio_outcome"].dropna()) <= {"unsafe", "not shown"}
+    assert set(table.loc[~is_safe, "safe_ratio_outcome"].dropna()) <= {"unsafe", "open"}
     for name in ("area", "rank", "beats_random_difference"):
         known = table[table[name].notna() & table[f"{name}_low"].notna()]
         assert len(known)

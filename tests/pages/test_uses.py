@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.pages.front import FRONT, nothing_mastered
 from leaderboards.pages.sections import note_of
 from leaderboards.pages.uses import use_matrix
@@ -33,15 +32,20 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     matrix = use_matrix(results)
     cells = {use.name: cell for use, cell in zip(matrix.uses, matrix.methods[0].cells, strict=True)}
     chance = cells["long context"]
-    assert (chance.text, chance.detail, chance.may_be_chance) == ("0.5", "may be chance", True)
+    assert (chance.verdict, chance.level, chance.notes, chance.may_be_chance) == (
+        "safe",
+        "to 0.5",
+        ("may be chance",),
+        True,
+    )
     assert not cells["multi-hop"].may_be_chance
-    assert matrix.controls[0].cells[0].text == "not shown"
+    assert matrix.controls[0].cells[0].verdict == "open"
     page = build_pages([results])[FRONT]
     assert 'class="chance"' in page
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
     safe = next(cell for column, cell in zip(board.columns, snapkv.cells, strict=True) if column.name == "safe ratio")
-    assert safe.detail == "in long_context +1\nmay be chance"
+    assert safe.detail == "0 [−4.99, +5]\nin long_context +1\nmay be chance"
 
 
 @pytest.mark.parametrize("tasks", [("base",), ("base", "hops")])
@@ -55,11 +59,15 @@ def test_where_the_model_can_do_no_task_that_alone_is_told(tasks: tuple[str, ...
     ]
     results = results_of(frame(made), "reference")
     only = nothing_mastered(results)
-    assert all(f"{task}: percent right 5.0 with the full cache" in only for task in tasks)
+    assert all(f"{task}: the model itself has 5 % right, below 50" in only for task in tasks)
     assert "--tasks niah_single_2" in only
     assert only.split("(")[0] in build_pages([results])[FRONT]
-    assert "does not master this task" in note_of(results, "base")
-    assert len(tasks) == 1 or "does not master any task" in note_of(results, ALL_TASKS)
+    leads = "ranks and verdicts are withheld; the rise of the right answer’s NLL"
+    for task in results.shown:
+        note = note_of(results, task)
+        assert note.startswith("The model itself has 5 % ")
+        assert leads in note
+    assert results.mastered == list(tasks)  # all of them have a mean
 
 
 def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> None:
@@ -67,13 +75,39 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
     records = frame(_made("niah_single_2", 12, oracle=[0.0], snapkv=[0.0]))
     results = results_of(records, "reference")
     cell = use_matrix(results).methods[0].cells[0]
-    assert (cell.text, cell.detail) == ("not shown", "excludes a loss of 27\n60 more contexts needed")
+    assert (cell.text, cell.detail) == ("open at 0.5", "0 [−26, +26]\n60 more contexts needed")
     page = build_pages([results])[FRONT]
     assert "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27" in page
     tolerant = results_of(records, "reference", tolerance=30.0)
     cell = use_matrix(tolerant).methods[0].cells[0]
-    assert (cell.text, cell.detail) == ("0.5", "")
+    assert (cell.text, cell.detail) == ("safe to 0.5", "0 [−26, +26]")
     page = build_pages([tolerant])[FRONT]
     assert "up to which less than 30 points" in page
-    assert "from there 30 points or more" in page
-    assert "exclude a loss" not in page.split("not shown")[0]
+    assert "from there 30 or more" in page
+    assert "exclude a loss" not in page
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, "prompt facts"),
+        ({"directives_obeyed": 1.0}, "system prompt"),
+        ({"leakage": 0.5, "protected": "Use capitals."}, "system prompt"),
+    ],
+)
+def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(asked: dict[str, Any], expected: str) -> None:
+    """Level 0 of the task asks for facts alone: a column "system prompt" said of it that directives are safe."""
+    made = [
+        record(task="instructions", example_id=f"instructions-{place}", policy=policy, ratio=ratio, **asked)
+        for place in range(12)
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
+    ]
+    facts = [record(task="hops", example_id=f"hops-{place}") for place in range(12)]
+    results = results_of(frame([*made, *facts]), "reference")
+    assert [use.name for use in use_matrix(results).uses] == ["multi-hop", expected]
+    pages = build_pages([results])
+    assert f"instructions ({expected})" in pages[FRONT]
+    told = (
+        "Facts of a system prompt: at this level no directive and no attack is asked" in pages["task-instructions.html"]
+    )
+    assert told is (expected != "system prompt")

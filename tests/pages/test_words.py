@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.pooled import pool
+from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
 from tests.support.browsing.pages import Elements, build_pages, results_of
@@ -71,9 +72,11 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     others = ("knorm", "tova", "random", "recency")
     records = realistic_records(policies=("full", "snapkv", *others), ratios=(0.1, 0.5))
     verdicts = duels(records, "snapkv", others)
-    page = build_comparison("toy", verdicts, pooled=pool(records, "snapkv", others, {}))
-    assert page.count("(Holm)") == 1
-    assert page.count("corrected over its 2 levels") == 1
-    assert page.count("under each what the two have") == 1
-    grey = re.findall(r'<span class="quiet">([^<]+)</span>', page)
-    assert len(grey) == len(set(grey))
+    outcomes = outcomes_of(pool_levels(records, "snapkv", others), pool(records, "snapkv", others))
+    page = build_comparison("toy", verdicts, outcomes=outcomes)
+    assert page.count("the 2 levels of a task are corrected together") == 1
+    assert page.count("Under each difference: what the two have") == 1
+    assert page.count("▼</span> worse") == 1, "the key"
+    grey = re.findall(r'<p class="quiet">([^<]+)</p>', page)
+    told = [line for line in grey if " cells" not in line]  # two opponents may have as many cells of each verdict
+    assert len(told) == len(set(told))

@@ -7,7 +7,11 @@ from datasets import Dataset
 
 from datasets_gen import RULER, TASKS, USUAL
 from kvbench.cli.program import main
-from kvbench.prompts.context_length import lengthen, tokens_of, tokens_of_run
+from kvbench.experiments.build_grid import build_grid
+from kvbench.models.load import load_model
+from kvbench.prompts.context_length import lengthen, notes_on_length, tokens_of, tokens_of_run
+from kvbench.run.execute import check_first_contexts
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
@@ -66,6 +70,31 @@ def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_
     assert tokens_of_run("900", "faults", "base") == 900
     for suite, tasks in (("faults", None), (None, "base, ifeval"), (None, "prose")):
         assert tokens_of_run(None, suite, tasks) is None
+
+
+def test_a_usual_length_stays_within_the_places_of_a_model() -> None:
+    """Of 4,096 places 128 are for the answer and 256 for question and template; 3,712 is a multiple of 128."""
+    needle = RULER["niah_single_2"]
+    assert needle.max_new_tokens == 128
+    assert [tokens_of(needle, USUAL, places) for places in (8192, 4480, 4479, 4096, None)] == [
+        *(4096, 4096, 3968, 3712, 4096)
+    ]
+    assert tokens_of(needle, None, 4096) == 3712
+    assert tokens_of(needle, 4096, 4096) == 4096, "what was asked for is not changed in silence"
+    assert tokens_of(TASKS["base"], USUAL, 4096) == 768
+    (line,) = notes_on_length([needle, TASKS["base"]], USUAL, 4096, "reference")
+    assert line.startswith(
+        "niah_single_2: contexts have 3,712 tokens and not the usual 4,096, as reference takes 4,096"
+    )
+    assert notes_on_length([needle], 900, 4096, "reference") == notes_on_length([needle], USUAL, 8192, "x") == []
+
+
+def test_every_ruler_task_fits_the_default_model_at_its_default_length() -> None:
+    model = load_model("reference")
+    grid = build_grid(Job(tasks="ruler", context_tokens=USUAL, limit=1), model.count_tokens)
+    assert len(grid.tasks) == len(RULER)
+    check_first_contexts(model, grid)
+    assert {task.variant.partition("-")[0] for task, _ in grid.tasks} <= {"3712", "3584", "3648", "3840"}
 
 
 def test_usual_and_own_lengths_are_counted_by_the_model() -> None:

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from kvbench.models.natural import cache_folder
 from kvbench.publish.claims import publish_register
 from kvbench.publish.former_files import MANIFEST
 from kvbench.publish.places import distinct_names, name_of_place, without_places
 from kvbench.publish.site import publish_comparison, publish_sites
 from kvbench.store.store import Store
+from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import chosen_claims
 from tests.support.models.runs import CommandLine
 from tests.support.records.small_store import small_store
@@ -59,6 +61,19 @@ ROW = {
 def test_a_text_has_names_in_place_of_paths(text: str, shown: str) -> None:
     assert without_places(text) == shown
     assert without_places(shown) == shown
+
+
+def test_a_user_without_a_home_has_names_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert without_places("of /srv/ann/x and /home/bea/y") == "of x and y"
+    assert name_of_place("/srv/models/llama") == "llama"
+    monkeypatch.delenv("KVBENCH_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(KVBenchError, match="set KVBENCH_CACHE"):
+        cache_folder()
 
 
 def test_a_home_with_white_space_is_shortened_without_quotes_too(

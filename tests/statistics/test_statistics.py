@@ -57,7 +57,7 @@ def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> No
     area = area_under_curve(alone)
     assert isinstance(area, Blank)
     assert area.short == "one level"
-    assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.mean) == ("safe", 2)
+    assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.difference.mean) == ("safe", -2)
     board = BoardProfiles({"int4": alone, "snapkv": profile()})
     assert ranks(board)["int4"] == area
     assert value(ranks(board)["snapkv"]).rank == 1
@@ -106,8 +106,10 @@ def test_the_safe_ratio_is_that_of_a_hand() -> None:
     rows = [(100, 100 * (place > 0), 100 * (place > 1), 0.0) for place in range(200)]
     found = value(safe_ratio(profile(percent_right=rows)))
     assert (found.ratio, found.beyond, found.unsafe_from) == (0.5, "unsafe", 0.75)
-    assert [loss.mean for loss in found.losses] == pytest.approx([0.5, 1, 100])
-    assert [loss.high for loss in found.losses[:2]] == pytest.approx([2.754, 3.565], abs=0.002)
+    differences = [loss.difference for loss in found.levels]
+    assert [one.mean for one in differences] == pytest.approx([-0.5, -1, -100]), "a loss is negative"
+    assert [one.low for one in differences[:2]] == pytest.approx([-2.754, -3.565], abs=0.002)
+    assert [loss.verdict for loss in found.levels] == ["safe", "safe", "unsafe"]
 
 
 def test_what_has_two_measures_is_safe_in_each() -> None:
@@ -119,10 +121,11 @@ def test_what_has_two_measures_is_safe_in_each() -> None:
 def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed() -> None:
     """Of n contexts that lose nothing the upper end is 1 - 0.025 ** (1 / n): 26.5 points of 12, 5 of 72."""
     few, almost, enough = (value(safe_ratio(losing(0, 0, 0, contexts=count))) for count in (12, 71, 72))
-    assert (few.outcome, almost.outcome, enough.outcome) == ("not shown", "not shown", "safe")
-    assert few.losses[0].high == pytest.approx(100 * (1 - 0.025 ** (1 / 12)))
+    assert (few.outcome, almost.outcome, enough.outcome) == ("open", "open", "safe")
+    assert few.levels[0].difference.low == pytest.approx(-100 * (1 - 0.025 ** (1 / 12)))
     assert (few.needed, few.more, almost.more, enough.needed) == (72, 60, 1, None)
-    assert SAFE_RATIO.cell_of(few).detail == "n = 12\nexcludes a loss of 27\n60 more contexts needed"
+    cell = SAFE_RATIO.cell_of(few)
+    assert (cell.text, cell.detail) == ("open at 0.25", "0 [−26, +26]\nn = 12\n60 more contexts needed")
     tolerant = value(safe_ratio(losing(0, 0, 0, contexts=40), tolerance=10))
     assert (tolerant.outcome, tolerant.ratio, tolerant.tolerance) == ("safe", 0.75, 10)
     doubtful = value(safe_ratio(losing(5, 5, 5)))
@@ -134,7 +137,7 @@ def test_what_is_safe_where_the_oracle_is_not_shown_to_be_may_be_chance() -> Non
         board = BoardProfiles({"oracle": replace(oracle, policy="oracle"), "snapkv": losing(0, 0, 9)})
         found = value(SAFE_RATIO.of_board(board)["snapkv"])
         assert (found.ratio, found.may_be_chance) == (0.5, may_be_chance)
-    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (inf, "unsafe from 0.75")
+    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (inf, "0 [−2, +2]\nunsafe from 0.75")
 
 
 def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
@@ -145,11 +148,13 @@ def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
 
 def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap() -> None:
     gap = value(safe_ratio(losing(0, 5, 9)))
-    assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "not shown", 0.75)
-    assert SAFE_RATIO.cell_of(gap).detail == "unsafe from 0.75"
+    assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "open", 0.75)
+    cell = SAFE_RATIO.cell_of(gap)
+    assert (cell.text, cell.detail) == ("safe to 0.25", "0 [−2, +2]\nopen at 0.5\nunsafe from 0.75")
     unsafe = value(safe_ratio(losing(9, 9, 9)))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
-    assert SAFE_RATIO.cell_of(unsafe).detail == "", "it says so already"
+    cell = SAFE_RATIO.cell_of(unsafe)
+    assert (cell.text, cell.detail) == ("unsafe from 0.25", "−9 [−10, −8]"), "where it is unsafe is said once"
     whole = value(safe_ratio(losing(0, 0, 0)))
     assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
 
@@ -163,16 +168,48 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
         return found.outcome, found.shown, found.tasks
 
     assert told(base=safe, hops=half) == ("safe", 0.5, ("hops",))
-    assert told(base=half, hops=doubtful) == ("not shown", None, ("hops",))
+    assert told(base=half, hops=doubtful) == ("open", None, ("hops",))
     assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == ("unsafe", None, ("hops", "last"))
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
-    assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "in base +1\nunsafe from 0.75 in base"
-    fewer = replace(doubtful, contexts=2)
+    assert (
+        SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail
+        == "0 [−2, +2]\nin base +1\nunsafe from 0.75 in base"
+    )
+    fewer = value(safe_ratio(losing(5, 9, 9, contexts=100)))
     detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail == "in hops (n = 2) +1\nexcludes a loss of 6\nunsafe from 0.5 in base\nloses 5 at 0.25", (
+    assert detail == "−5 [−7, −3]\nin hops (n = 100) +1\nunsafe from 0.5 in base", (
         "n is that of the task that is named, and so is each ratio"
     )
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
+
+
+def test_over_tasks_the_loss_at_a_level_is_that_of_the_worst_task() -> None:
+    """At 0.5 both are safe, and the one that loses a point may lose more; at 0.75 the other is unsafe."""
+    slight, steep = value(safe_ratio(losing(0, 1, 1))), value(safe_ratio(losing(0, 0, 9)))
+    both = value(lowest({"base": slight, "hops": steep}))
+    assert [(one.level, one.verdict, one.task) for one in both.levels] == [
+        (0.25, "safe", "base"),
+        (0.5, "safe", "base"),
+        (0.75, "unsafe", "hops"),
+    ]
+    assert [one.difference.mean for one in both.levels] == [0, -1, -9]
+    assert (both.ratio, both.tested.difference.mean) == (0.5, -1)
+
+
+def test_a_withheld_verdict_leaves_the_loss_and_the_reason() -> None:
+    """Beside a task with a verdict it does not count: what the model cannot do decides nothing."""
+    withheld = value(safe_ratio(replace(losing(9, 9, 9), withheld="the model itself has 45 %")))
+    cell = SAFE_RATIO.cell_of(withheld)
+    assert (cell.text, cell.sort, cell.is_blank) == ("at 0.25", None, False)
+    assert cell.detail == "−9 [−10, −8]"
+    downloaded = SAFE_RATIO.download(withheld)
+    verdicts = ("", "_outcome", "_beyond", "_unsafe_from", "_contexts_needed")
+    assert [downloaded[f"safe_ratio{name}"] for name in verdicts] == [None] * len(verdicts)
+    assert downloaded["safe_ratio_reason"] == withheld.withheld
+    assert downloaded["safe_ratio_difference"] == -9
+    safe = value(safe_ratio(losing(0, 0, 0)))
+    assert value(lowest({"base": withheld, "hops": safe})).outcome == "safe"
+    assert value(lowest({"base": withheld})).withheld == withheld.withheld
 
 
 def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:

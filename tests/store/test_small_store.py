@@ -191,16 +191,17 @@ def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
         found = safe[key]
         assert not isinstance(found, Blank)
         assert found.ratio == ratio, key
-    losses = safe["base", "snapkv"]
-    assert not isinstance(losses, Blank)
-    assert [loss.mean for loss in losses.losses] == pytest.approx([44.4444444444, 72.2222222222])
-    assert [loss.high for loss in losses.losses] == pytest.approx([74.993289507, 92.041051344])
-    assert [loss.low for loss in losses.losses] == pytest.approx([-24.773510286, -28.367933788])
+    judged = safe["base", "snapkv"]
+    assert not isinstance(judged, Blank)
+    differences = [loss.difference for loss in judged.levels]
+    assert [one.mean for one in differences] == pytest.approx([-44.4444444444, -72.2222222222])
+    assert [one.low for one in differences] == pytest.approx([-74.993289507, -92.041051344])
+    assert [one.high for one in differences] == pytest.approx([24.773510286, 28.367933788])
     unchanged = safe["base", "random"]
     assert not isinstance(unchanged, Blank)
-    assert unchanged.losses[0].mean == 0
-    assert unchanged.losses[0].high == pytest.approx(70.759822618), "1 - 0.025 ** (1/3)"
-    assert (unchanged.outcome, unchanged.more) == ("not shown", 69)
+    assert unchanged.levels[0].difference.mean == 0
+    assert unchanged.levels[0].difference.low == pytest.approx(-70.759822618), "1 - 0.025 ** (1/3)"
+    assert (unchanged.outcome, unchanged.more) == ("open", 69)
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once, write_parquet
 from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
+from kvbench.system.files import working_in
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
@@ -188,3 +190,22 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
         runs(folder, contexts=CONTEXTS)
     assert Store.open(killed).run.status == "complete"
     pd.testing.assert_frame_equal(outcome(Store.open(killed)), outcome(Store.open(undisturbed)))
+
+
+def test_a_summary_is_left_to_the_process_that_works_on_the_run(runs: ToyRuns, tmp_path: Path) -> None:
+    store = runs("run")
+    summary = tmp_path / "run" / "summary.json"
+
+    def hold() -> None:
+        with working_in(store.folder):
+            print("held", file=sys.stderr)
+            time.sleep(600)
+
+    with Copy.of(hold) as other:
+        assert other.stderr.readline() == "held\n"
+        assert publish_summary(store, store.frame())
+        assert not summary.exists()
+        other.process.kill()
+        other.ended()
+    publish_summary(store, store.frame())
+    assert summary.exists()

@@ -61,19 +61,24 @@ def test_probes_find_what_states_hold_and_nothing_else() -> None:
     assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
 
 
-def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
+def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_observed() -> None:
     given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
-    assert [part.identifier for part in content.parts] == [*("classes-base", "reach-base", "agreement", "probes")]
-    assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
+    assert [part.identifier for part in content.parts] == [
+        *("lost", "classes-base", "reach-base", "agreement", "probes")
+    ]
+    assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
+    # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All records have GER 0.
+    assert "Of the 16 lost answers of snapkv, 0 have GER 1" in content.parts[0].text
+    assert "16 are unreachable. So GER explains none of them." in content.parts[0].text
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",
         "Not observed": "nothing",
         "Least attention in each step": "0.3",
     }
-    rows = {(row[0], row[1]): row for row in content.parts[0].details[0].rows}
-    columns = content.parts[0].details[0].columns
+    rows = {(row[0], row[1]): row for row in content.parts[1].details[0].rows}
+    columns = content.parts[1].details[0].columns
     half = dict(zip(columns, rows["snapkv", "0.5"], strict=True))
     assert half["right"].startswith("50")
     assert half["wrong with the full cache too"].startswith("8")  # one of 12

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from pandas import concat
+from pandas import DataFrame, concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
@@ -110,16 +110,53 @@ def test_treatments_of_the_full_cache_are_told_from_others() -> None:
     assert [one.policy for one in damages(names)] == ["gaussian(std=2,layers=Q1)", "bias", "int4(tensor=K)"]
 
 
-def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
+def of_low_control(records: DataFrame) -> DataFrame:
+    """The same as if the full cache had one question of four right; what is right elsewhere is among them. At level x
+    the right answer is 2 x nats a token less likely."""
+    first = records["question_id"].str.endswith("/0")
+    return records.assign(right=records["right"].astype(bool) & first, delta_nll=2.0 * records["level"])
+
+
+def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_leads() -> None:
+    """Zeros lose at 0.2 what the full cache has right, and stale rows nothing."""
+    rules = {"zeros": lambda rate, question: rate < 0.2, "stale": lambda rate, question: True}
+    given = StudyInput("toy", of_low_control(treated_records(rules, RATES)))
+    parts = sections(given)
+    assert list(parts) == ["rise", "kept"]
+    itself = "the model itself has 25 % right, below 50"
+    (rises,), (kept,) = parts["rise"].listings, parts["kept"].listings
+    assert rises.title == "Rise of the right answer’s NLL by rate, base, no verdicts, nats a token"
+    rows = ("0.00", "0.20", "0.40")
+    assert means_of(rises) == (("zeros", *rows), ("stale", *rows)), "as they were named, and not by harm"
+    assert means_of(kept) == (("zeros", ALL, ALL, NOTHING), ("stale", ALL, ALL, ALL))
+    assert kept.title == "Share kept by rate, base, no verdicts, percent"
+    assert len(parts["rise"].pictures) == len(parts["kept"].pictures) == 1
+    (every,) = parts["kept"].details
+    assert every.columns[:4] == ("treatment", "level", "NLL rise, nats", "share kept, percent")
+    assert ("zeros", "0.2", "0.40", NOTHING) in {row[:4] for row in means_of(every)}
+    text, content = build_study(STUDY, given)
+    assert f"{itself}: numbers are shown, verdicts are withheld" in text
+    (sheet,) = content.sheets
+    (cell,) = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows if row[1:3] == ("zeros", 0.2)]
+    assert (cell["share_kept"], cell["delta_nll"], cell["not_mastered"]) == (0.0, pytest.approx(0.4), itself)
+
+
+def test_where_the_full_cache_has_nothing_no_share_of_it_is_kept() -> None:
+    records = treated_records({"zeros": lambda rate, question: True}, RATES).assign(right=False, delta_nll=0.5)
+    parts = sections(StudyInput("toy", records))
+    assert rows_of(parts["kept"].listings[0])["zeros"] == ("–", "–", "–")
+    assert {text.partition(" [")[0] for text in rows_of(parts["rise"].listings[0])["zeros"]} == {"0.50"}
+
+
+def test_a_task_that_was_not_asked_of_the_full_cache_says_so() -> None:
     records = treated_records({"zeros": lambda rate, question: True}, RATES)
-    records["right"] = 0.1
-    text, content = build_study(STUDY, StudyInput("toy", records))
-    assert not content.parts
-    assert "the full cache reaches 0.1 of right, not 0.5" in text
+    beside = records[records["policy"] != "full"].assign(task="hops")
+    text, content = build_study(STUDY, StudyInput("toy", concat([records, beside])))
+    assert "full has no answer of hops with right" in text
+    assert {row[0] for sheet in content.sheets for row in sheet.rows} == {"base"}
 
 
-@pytest.fixture(scope="module")
-def at_bytes() -> dict[str, StudySection]:
+def records_at_bytes() -> DataFrame:
     """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together all in 26 %; whole
     pages cost snapkv one answer more."""
     at_ratios = treated_records(
@@ -138,7 +175,12 @@ def at_bytes() -> dict[str, StudySection]:
         round(1000 * held.get(policy, 1 - level))
         for policy, level in zip(records["policy"], records["level"], strict=True)
     ]
-    return sections(StudyInput("toy", records))
+    return records
+
+
+@pytest.fixture(scope="module")
+def at_bytes() -> dict[str, StudySection]:
+    return sections(StudyInput("toy", records_at_bytes()))
 
 
 def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[str, StudySection]) -> None:
@@ -147,3 +189,25 @@ def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[s
         ("snapkv at 0.75", "eviction", "25.0", "25"),
         ("snapkv+int4 at 0.2", "both", "26.0", ALL),
     )
+
+
+def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
+    at_bytes: dict[str, StudySection],
+) -> None:
+    given = StudyInput("toy", of_low_control(records_at_bytes()))
+    part = sections(given)["front"]
+    (table,) = part.listings
+    assert table.columns == ("policy", "way", "bytes, percent", "NLL rise, nats", "score, percent")
+    assert means_of(table) == (
+        ("snapkv at 0.75", "eviction", "25.0", "1.50", "25"),
+        ("snapkv+int4 at 0.2", "both", "26.0", "0.40", "25"),
+        ("int4", "quantisation", "30.0", "0.00", "25"),
+        ("snapkv at 0.5", "eviction", "50.0", "1.00", "25"),
+    )
+    rise, score = part.pictures
+    assert rise.note == "Rise of the right answer’s NLL, nats a token"
+    (judged,) = at_bytes["front"].pictures
+    assert judged.note == score.note == "Right, percent"
+    assert str(judged.drawing).count("<path") > str(score.drawing).count("<path"), "the lines of fronts"
+    sheet = build_study(STUDY, given)[1].sheets[-1]
+    assert {row[sheet.columns.index("on_front")] for row in sheet.rows} == {None}

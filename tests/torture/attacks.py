@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from kvbench.checks.submission import NEVER_THE_SAME, examine
+from kvbench.checks.answered_again import NEVER_THE_SAME
+from kvbench.checks.submission import examine
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS

@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
-from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
+from leaderboards.aggregate.evidence import Contexts, Evidence, LowControlError, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FLAT, FloatArray
 from leaderboards.studies.routing import heads, routes, study
@@ -59,10 +59,10 @@ class MasteredTasks:
 
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
-        """Takes the records of an experiment; :class:`NoEvidenceError` where the model can do no task."""
+        """Takes the records of an experiment; :class:`LowControlError` where the model can do no task."""
         mastered, failed = evidence.mastered(lambda task: "f1")
         if not mastered:
-            raise NoEvidenceError("; ".join(failed))
+            raise LowControlError("; ".join(failed))
         return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")
 
     @property

@@ -44,7 +44,7 @@ const tellReasons = (list, lines) => {
 const sortable = (table, name) => {
   const bodies = [...table.querySelectorAll("tbody.sortable")];
   // A cell that shows its number in full says it once.
-  for (const cell of table.querySelectorAll(".sortable td:not(.blank, [data-sort])")) {
+  for (const cell of table.querySelectorAll(".sortable td:not(.blank, .withheld, [data-sort])")) {
     cell.dataset.sort = Number(cell.querySelector("b").textContent);
   }
   const original = bodies.map((body) => [...body.rows]);

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat, factorize
 
+from leaderboards.aggregate.attacks import DEFINITION as FORGOTTEN
+from leaderboards.aggregate.attacks import attack_cells, enters_means
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition
@@ -19,6 +21,7 @@ from leaderboards.rendering.style import named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
 from leaderboards.statistics.columns import with_levels
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
     Cells,
@@ -73,7 +76,7 @@ def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
     directives = _directives(known[known["directives"].map(len) > 0])
     return PromptRecords(
         directives,
-        _attacks(known[known["protected"] != ""]),
+        _attacks(known[(known["protected"] != "") & enters_means(known)]),
         known.drop_duplicates(["policy", "level", "repeat", "example_id"]),
         Resampler.of(len(names), seed),
         tuple(levels),
@@ -215,7 +218,13 @@ def content_of(given: StudyInput) -> StudyContent:
     pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
     gains = [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
     highest_leaks = while_obeying(prompts)
-    parts = (_amnesia(highest_leaks), _plane(prompts), _gains(gains), _families(prompts))
+    parts = (
+        *_leaks_of_attacks(given.records),
+        _amnesia(highest_leaks),
+        _plane(prompts),
+        _gains(gains),
+        _families(prompts),
+    )
     draws, contexts = prompts.resampler.count, prompts.caches["example_id"].nunique()
     return StudyContent(
         parts=[part for part in parts if part.pictures or any(one.rows for one in part.listings)],
@@ -298,6 +307,20 @@ def _families(prompts: PromptRecords) -> StudySection:
     )
 
 
+def _leaks_of_attacks(records: DataFrame) -> list[StudySection]:
+    """Says of each kind of attack in how many answers the text stands, and whether it is kept back or forgotten."""
+    return [
+        StudySection(
+            f"leaks-{number}",
+            f"Does it leak? {leak.title}",
+            " ".join(leak.sentences),
+            listings=(leak.table,),
+            details=leak.attacks,
+        )
+        for number, leak in enumerate(leak_sections(attack_cells(records)), start=1)
+    ]
+
+
 def _amnesia(highest_leaks: Sequence[Leak]) -> StudySection:
     listing = listing_of(
         f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent",
@@ -362,6 +385,7 @@ CHAPTER = Chapter(
     "Instructions",
     (
         *definitions_of("instructions"),
+        FORGOTTEN,
         Definition(
             "Order, or arm",
             "Every prompt is written with the defence first, with the directives first, and without a defence, of the "

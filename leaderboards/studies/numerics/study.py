@@ -13,8 +13,9 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import estimate_of, listing_of_fields, share_of
+from leaderboards.studies.parts import estimate_of, listing_of_fields
 
 TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
@@ -298,8 +299,8 @@ DEFINITIONS = (
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
         "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
         "with itself, reading 32 tokens at once. Steps where a logit is not finite (overflow) cannot be compared: they "
-        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says nothing "
-        "of the cache.",
+        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says "
+        "nothing of the cache.",
     ),
     Definition(
         "Difference of two paths",

@@ -18,8 +18,9 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import axes_of, full_last, in_percent, listing_of_fields, over_levels, share_of
+from leaderboards.studies.parts import axes_of, full_last, in_percent, listing_of_fields, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -162,6 +163,14 @@ def content_of(given: StudyInput) -> StudyContent:
             Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
         ],
     )
+
+
+def unreachable_of(given: StudyInput) -> Series:
+    """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
+    joined = with_routes(given.tables[TABLE], given.records)
+    outcomes = classify(joined, telling_epsilon(joined))
+    flags = Series([one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index)
+    return flags[joined["unobserved"].isna().to_numpy()]
 
 
 def _facts(records: DataFrame, joined: DataFrame, epsilon: float, missing: int) -> Iterator[tuple[str, str]]:

@@ -14,15 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
+from leaderboards.aggregate.lost_answers import DEFINITION as LOST
+from leaderboards.aggregate.lost_answers import LostAnswers, lost_answers
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import FLAT, Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
+from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
 from leaderboards.studies.routing import heads, probes, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL
 
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
@@ -262,7 +265,22 @@ FINDERS: Mapping[str, Callable[[StudyInput], StudyContent]] = {
 def content_of(given: StudyInput) -> StudyContent:
     found = [find(given) for table, find in FINDERS.items() if has(given, table)]
     sheets = [sheet for one in found for sheet in one.sheets if sheet.rows]
-    return StudyContent([part for one in found for part in one.parts], [*found[0].facts], sheets)
+    lost = lost_section(what_was_lost(given))
+    parts = [part for one in found for part in one.parts]
+    return StudyContent([*([lost] if lost else []), *parts], [*found[0].facts], sheets)
+
+
+def what_was_lost(given: StudyInput) -> list[LostAnswers]:
+    """Counts what became of lost answers, with routes and with rows put back as far as the run has them; controls are
+    last."""
+    unreachable = routes.unreachable_of(given) if has(given, routes.TABLE) else None
+    repaired = None
+    if has(given, TABLE):
+        table = given.tables[TABLE]
+        tried = table[(table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)]
+        repaired = tried.set_index(CELL)["right"].eq(True)
+    found = lost_answers(given.records, unreachable, repaired)
+    return sorted(found, key=lambda one: one.policy in CONTROLS)
 
 
 def has(given: StudyInput, table: str) -> bool:
@@ -280,7 +298,7 @@ STUDY = Study(
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",
-        (*routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
+        (LOST, *routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
     ),
     tables=tuple(FINDERS),
 )

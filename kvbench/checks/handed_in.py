@@ -1,0 +1,51 @@
+"""A run as somebody handed it in, and what of it can be made again on this machine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from datasets_gen import Example, Task
+from kvbench.experiments.build_grid import tasks_as_run
+from kvbench.experiments.grid import source_hash
+from kvbench.models.load import fingerprint_of
+from kvbench.models.names import adapter_of, local_source
+from kvbench.store.store import Store
+from kvbench.store.tables import StoredAnswer
+from policies import Policy
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run as it was handed in, and what can be made of it again here."""
+
+    store: Store
+    answers: Sequence[StoredAnswer]
+    replayed: int  # how many cells are answered again, at least
+    policies: Mapping[str, Policy]  # of the run, those that can be run here
+    trusted: Sequence[str]  # of these, the ones whose code came from outside
+
+    @cached_property
+    def is_of_this_code(self) -> bool:
+        return self.store.identity.source == source_hash()
+
+    @cached_property
+    def model_is_here(self) -> bool:
+        """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
+        identity = self.store.identity
+        place, adapter = local_source(identity.model), adapter_of(identity.model)
+        return place is not None and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """Returns the tasks of the run that can be made here; lengthened ones need the tokenizer of the run's model."""
+        return tasks_as_run(self.store.run, self.model_is_here)
+
+    @cached_property
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """Generates the contexts of each of these tasks."""
+        run = self.store.identity
+        return {
+            one.name: [self.tasks[one.name].example(run.seed, at, held_out=run.held_out) for at in range(one.contexts)]
+            for one in run.tasks
+            if one.name in self.tasks
+        }

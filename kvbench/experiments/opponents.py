@@ -1,0 +1,60 @@
+"""Reads the sides of a comparison: each is a policy, a press of one's own, or the folder of a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from kvbench.store.run_file import RUN_FILE, Job, RunFile
+from kvbench.system.errors import KVBenchError
+from policies import FULL, KINDS, POLICIES, Level
+from policies.declaration.levels import shared_levels
+from policies.declaration.names import split_outside_brackets
+from policies.declaration.plug_in import is_plug_in
+
+
+def is_run(text: str) -> bool:
+    """Tells whether a side is a folder: it holds a run, or is written as a path and names no press."""
+    if text in POLICIES or is_plug_in(text):
+        return False
+    return (Path(text) / RUN_FILE).is_file() or "/" in text or text in (".", "..")
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Holds what ``--against`` names: policies to be run, and folders of runs whose answers are there."""
+
+    policies: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, against: str) -> Self:
+        words = dict.fromkeys(split_outside_brackets(against))
+        if not words:
+            raise KVBenchError("--against names nothing: give policies, file.py:Press, or folders of runs")
+        folders = tuple(Path(word) for word in words if is_run(word))
+        return cls(tuple(word for word in words if not is_run(word)), folders)
+
+
+def job_like(run: RunFile, press: str, name: str, given: Mapping[str, Any]) -> Job:
+    """Returns the job that asks a press what a stored run asked the policy of that name. ``given``: the options that
+    stand on the command line, which count before those of the run."""
+    job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
+    stored = run.identity.policy(name)
+    levels = {} if stored is None else {kind: ",".join(map(str, values)) for kind, values in stored.levels.items()}
+    # The options of studies, which change no answer, are none of a comparison's.
+    plain = {**job.model_dump(), "levels": levels, "suite": None, "observe": None, "dtypes": None, "sampling": None}
+    if job.suite is not None and job.tasks is None:
+        plain["tasks"] = ",".join(task.name for task in run.identity.tasks)
+    return Job.of({**plain, "press": press, "policies": FULL, "controls": False, **given})
+
+
+def check_common_level(name: str, mine: Sequence[Level], theirs: Sequence[Level], folder: Path) -> None:
+    """Raises :class:`KVBenchError` where a policy of a stored run has no level of the policy that is compared with."""
+    if shared_levels(mine, theirs):
+        return
+    levels = sorted(theirs, key=lambda level: level.amount)
+    option = KINDS[levels[0].kind].option
+    values = ",".join(str(level) for level in levels if level.kind == levels[0].kind)
+    here = ", ".join(level.where for level in mine)
+    raise KVBenchError(f"{folder} has {name} at no level that it has here ({here}): give {option} {values}")

@@ -1,0 +1,107 @@
+"""Looks at the answers of the full cache to questions from files before any policy runs.
+
+A model that answers few of somebody's questions with the whole cache shows nothing of policies on them, and a run of
+all policies takes minutes to say so.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pandas import DataFrame
+
+from datasets_gen import KNOWN_TASKS
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.suites import SUITES
+from kvbench.store.run_file import Job
+from kvbench.store.store import Store
+from kvbench.system.console import warn
+from kvbench.system.errors import KVBenchError
+from leaderboards.aggregate.lead import QUESTIONS, lead_of
+from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.terminal.result_table import Column, ResultTable
+from policies import FULL
+
+SHOWN = 8  # answers of a table that people look at
+COLUMNS = ("task", "question", "golds", "output_text", "right")
+PREFIX = "The answer is"
+
+
+class UnmasteredError(KVBenchError):
+    """Ends a run before any policy: the model cannot answer its questions. The table and the remedies come with it."""
+
+    def __init__(self, message: str, table: ResultTable, remedies: Sequence[str]) -> None:
+        super().__init__(message)
+        self.table = table
+        self.remedies = remedies
+
+
+def look_of(job: Job, grid: Grid, every_task: bool) -> Callable[[Store], None] | None:
+    """Returns what looks at the answers of the full cache before any policy runs; None where no task is of a file."""
+    if not any(task.name not in KNOWN_TASKS for task, _ in grid.tasks):
+        return None
+    needs_right_answers = job.suite is None or SUITES[job.suite].needs_right_answers
+    return partial(check_full_cache, grid=grid, goes_on=every_task or not needs_right_answers)
+
+
+def check_full_cache(store: Store, grid: Grid, goes_on: bool) -> None:
+    """Raises :class:`UnmasteredError` where the full cache is right too seldom on every task of a run, and all of them
+    are questions from files; warns of such tasks where others can be measured, or where the run ``goes_on``."""
+    records = store.frame()
+    answers = records[records["policy"] == FULL]
+    unmastered = _unmastered(answers, grid)
+    if not unmastered:
+        return
+    told = "; ".join(f"{task}: {reason}" for task, reason in unmastered.items())
+    if goes_on or len(unmastered) < len(grid.tasks):
+        warn(f"warning: {told}: what policies lose there says little")
+        return
+    model = store.identity.model
+    fault = f"{model} answers too few of these questions ({told}): no policy was run; see what it wrote, and the advice"
+    raise UnmasteredError(fault, control_table(answers), _remedies(store))
+
+
+def _unmastered(answers: DataFrame, grid: Grid) -> dict[str, str]:
+    """Returns why the model cannot do a task, by the tasks whose questions come from files. Directives and attacks are
+    left alone: what a policy makes of them shows without a right answer."""
+    reasons = {}
+    for row in summarise(answers, PlannedCells(grid.setting.mode, {}, {})):
+        is_of_file = row.task in {task.name for task, _ in grid.tasks} - KNOWN_TASKS.keys()
+        if is_of_file and row.not_mastered and lead_of(row) is QUESTIONS:
+            reasons[row.task] = row.not_mastered
+    return reasons
+
+
+def control_table(answers: DataFrame) -> ResultTable:
+    """Lists the answers beside what would be right: people see a few, wrong ones first, and programs all."""
+    rows = [tuple(row) for row in answers[list(COLUMNS)].assign(golds=answers["golds"].map(_texts)).to_numpy()]
+    few = sorted(rows, key=lambda row: bool(row[-1]))[:SHOWN]
+    columns = (
+        Column("task", shown=False),
+        Column("question", of_sentences=True),
+        Column("golds", "right would be", " / ".join, of_sentences=True),
+        Column("output_text", "the full cache wrote", of_sentences=True),
+        Column("right", text=lambda is_right: "yes" if is_right else "no"),
+    )
+    caption = f"{len(few)} of {len(rows)} answers, wrong ones first" if len(few) < len(rows) else ""
+    view = ResultTable("control", columns, few, caption=caption)
+    return ResultTable("control", columns, rows, view=view)
+
+
+def _texts(golds: Sequence[str]) -> list[str]:
+    return [str(gold) for gold in golds]
+
+
+def _remedies(store: Store) -> list[str]:
+    job = store.run.job
+    data = job.tasks if job and job.tasks else "FILE"
+    remedies = []
+    if job is None or job.answer_prefix in ("auto", "on", "off"):
+        remedies.append(
+            f'--answer-prefix "{PREFIX}" begins every answer for the model, as an answer_prefix in each line does: a '
+            "small chat model is right about twice as often then (with another --name, as it is another run)"
+        )
+    return [
+        *remedies,
+        f"ask easier questions; python -m kvbench doctor --model {store.identity.model} --tasks {data} asks them alone",
+        "--every-task runs the policies all the same; these answers are kept and not asked again",
+    ]

@@ -1,0 +1,68 @@
+"""Keeps the source of presses of the user's own in the folder of a run, so that who gets the run can read and trust it.
+
+``press_sources/<policy>/`` is a folder from which the press can be imported as it was. Nothing in it is ever run unless
+a user asks for it: ``check-submission --trust-code``.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from shutil import copyfile
+
+from pydantic import BaseModel, ConfigDict
+
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.files import file_name, write_atomically, write_text_atomically
+from policies import Policy
+
+FOLDER = "press_sources"
+LIST_FILE = "files.json"  # in the folder of a press
+MOST_BYTES = 1_000_000  # of a file: weights are named, and not copied
+
+
+class KeptFiles(BaseModel):
+    """What the folder of a press holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    press: str  # the file that the press stands in
+    files: tuple[str, ...]
+    left_out: tuple[str, ...] = ()  # as they are too large
+
+
+def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
+    """Copies the files of each plug-in among some policies into the folder of a run. It says which are left out."""
+    for policy in policies:
+        if not policy.sources:
+            continue
+        folder = _folder_of(run, policy.name)
+        large = tuple(name for name, file in policy.sources.items() if file.stat().st_size > MOST_BYTES)
+        for name, file in policy.sources.items():
+            if name not in large:
+                write_atomically(folder / name, partial(copyfile, file))
+        for name in large:
+            left = f"{name}, which {policy.name} reads, is larger than {MOST_BYTES / 1e6:g} MB"
+            console.print(f"{left}: it is not copied to {folder}", soft_wrap=True, markup=False)
+        copied = tuple(name for name in policy.sources if name not in large)
+        kept = KeptFiles(policy=policy.name, press=next(iter(policy.sources)), files=copied, left_out=large)
+        write_text_atomically(folder / LIST_FILE, kept.model_dump_json(indent=2) + "\n")
+
+
+def kept_press(run: Path, policy: str) -> Path | None:
+    """Returns the copy of the file that a press stands in; None where the run has none. It reads and runs nothing of
+    it."""
+    folder = _folder_of(run, policy)
+    path = folder / LIST_FILE
+    if not path.is_file():
+        return None
+    try:
+        press = folder / KeptFiles.model_validate_json(path.read_bytes()).press
+    except (ValueError, OSError) as error:
+        raise KVBenchError(f"{path} is damaged ({first_line(error)}): ask for the run again") from error
+    return press if press.is_file() and press.resolve().is_relative_to(folder.resolve()) else None
+
+
+def _folder_of(run: Path, policy: str) -> Path:
+    return run / FOLDER / file_name(policy)

@@ -1,0 +1,167 @@
+"""Says in one sentence what the matrix of some results shows: what two policies keep, and what is shown to be safe."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median_low
+
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, reasons_by_task
+from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.boards.area import BEATS
+from leaderboards.boards.safe_ratio import CHANCE
+from leaderboards.pages.gallery import held_and_kept
+from leaderboards.pages.results import Results
+from leaderboards.pages.uses import UseCell, UseMatrix, kind_of
+from leaderboards.statistics.intervals import contexts_that_agree
+from leaderboards.statistics.text import range_text
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import CONTROLS, FULL, RANDOM
+
+HALF = 0.5  # the ratio that is told, or the nearest that was asked
+PARTS = {0.25: "a quarter", 0.5: "half", 0.75: "three quarters"}
+WELL_KNOWN = ("snapkv", "h2o", "streaming_llm", "pyramidkv")  # one of them is named beside the best
+MOST_NAMED = 2  # policies that are named of those that are alike
+NEAR_CHANCE = 5.0  # percent of what the full cache has, above what random tokens keep
+LITTLE = 50.0  # percent
+OBJECTS = {QUESTIONS: "of what {} answers", DIRECTIVES: "of the directives that {} obeys", TEXT: "of what {} foresees"}
+
+Kept = Mapping[str, float]  # by policy, in percent of what the full cache has
+
+
+def finding(results: Results, matrix: UseMatrix) -> str:
+    """Returns the sentence; where nothing can be said of policies it says why."""
+    model = results.title or results.model
+    model += f" ({results.described})" if results.described else ""
+    full = [row for row in results.rows if row.policy == FULL and row.task in results.mastered]
+    if not any(row.policy == FULL for row in results.rows):
+        return f"The full cache was not run, so that nothing tells what a policy breaks of {model}."
+    if all(task in reasons_by_task(results.rows) for task in results.tasks):
+        return f"With its full cache {model} does none of these tasks well enough to tell what a policy breaks."
+    if min(use.contexts for use in matrix.uses if not use.withheld) <= 1:
+        return f"One context of a task was run on {model}, which tells nothing of others."
+    level, kept = _kept(results)
+    methods = {policy: share for policy, share in kept.items() if policy not in CONTROLS}
+    if not methods:
+        return f"No policy but controls was run in full on {model}."
+    leads = {lead_of(row) for row in full}
+    kept_of = OBJECTS[leads.pop()] if len(leads) == 1 else "of what the full cache of {} does"
+    said = _who_keeps_what(methods, kept, results, kept_of.format(model))
+    parts = [said, *_one_level_clause(results, level), _safe_clause(matrix, level)]
+    return f"{_beginning(level)}{'; '.join(parts)}."
+
+
+def _kept(results: Results) -> tuple[Level, Kept]:
+    """Chooses a level, and returns what policies keep there, over the tasks that the model masters."""
+    cells = {(row.task, row.policy, row.at): row for row in results.rows}
+    levels = {row.at for row in results.rows if row.policy not in CONTROLS and row.task != ALL_TASKS}
+    treated = sorted(level for level in levels if level.kind == kind_of(results).name and level != UNTREATED)
+    level = _nearest(treated) if treated else UNTREATED
+    shares = {}
+    for policy in dict.fromkeys(row.policy for row in results.rows if row.policy != FULL):
+        point = held_and_kept(cells, results.mastered, policy, level)
+        if point is not None:
+            shares[policy] = point[1]
+    return level, shares
+
+
+def _nearest(levels: Sequence[Level]) -> Level:
+    """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual, the middle one."""
+    if levels[0].fixed_share is not None:
+        return min(levels, key=lambda level: (abs(level.value - HALF), level.value))
+    return median_low(levels)
+
+
+def _beginning(level: Level) -> str:
+    if level == UNTREATED:
+        return "On these tasks "
+    if level.fixed_share is None:
+        return f"At {level.where} "
+    return f"With {PARTS.get(level.value, f'{100 * level.value:g} %')} of the KV cache removed "
+
+
+def _who_keeps_what(methods: Kept, kept: Kept, results: Results, of_what: str) -> str:
+    """Says what the best policies keep, and what one keeps that readers know, or else the worst."""
+    in_order = sorted(methods, key=lambda policy: -methods[policy])
+    best = [policy for policy in in_order if _percent(methods[policy]) == _percent(methods[in_order[0]])]
+    others = [policy for policy in in_order if policy not in best]
+    names = f"all {len(best)} policies" if len(best) == len(methods) > 1 else _names(best)
+    marks = {_beside_random(policy, kept, results) for policy in best}
+    mark = marks.pop() if len(marks) == 1 else ""  # it holds of all that are named, or stands nowhere
+    said = f"{names} {'keeps' if len(best) == 1 else 'keep'} {_percent(methods[best[0]])} {of_what}{mark}"
+    if not others:
+        return said
+    other = next((policy for policy in WELL_KNOWN if policy in others), others[-1])
+    comma = "," if mark else ""
+    return f"{said}{comma} and {other} {_percent(methods[other])}{_beside_random(other, kept, results)}"
+
+
+def _one_level_clause(results: Results, level: Level) -> list[str]:
+    """Says what the best of the policies without levels keeps, as int4, beside those with levels."""
+    if level == UNTREATED:
+        return []
+    cells = {(row.task, row.policy, row.at): row for row in results.rows}
+    names = {row.policy for row in results.rows} - {row.policy for row in results.rows if row.at != UNTREATED}
+    points = {
+        policy: point
+        for policy in sorted(names - {FULL, *CONTROLS})
+        if (point := held_and_kept(cells, results.mastered, policy, UNTREATED))
+    }
+    if not points:
+        return []
+    best = max(points, key=lambda policy: points[policy][1])
+    held, share = points[best]
+    return [f"{best}, which holds {_percent(held)} of the bytes, keeps {_percent(share)}"]
+
+
+def _names(policies: Sequence[str]) -> str:
+    if len(policies) <= MOST_NAMED:
+        return " and ".join(policies)
+    return f"{policies[0]} and {len(policies) - 1} others"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0f} %"
+
+
+def _beside_random(policy: str, kept: Kept, results: Results) -> str:
+    """Says where the board's test does not show a policy to beat random tokens; nothing where there is no test."""
+    standing = next(one for one in results.standings[results.mode, results.shown[0]] if one.policy == policy)
+    line = standing[next(measure for measure in BEATS if measure.name == f"beats_{RANDOM}")]
+    if not isinstance(line, Pooled) or line.verdict == "better":
+        return ""
+    if line.verdict == "worse":
+        return ", worse than random tokens"
+    near = RANDOM in kept and kept[policy] <= kept[RANDOM] + NEAR_CHANCE
+    if near and kept[policy] < LITTLE:
+        return ", as little as chance"
+    return ", not shown to beat random tokens"
+
+
+def _safe_clause(matrix: UseMatrix, level: Level) -> str:
+    """Says which policies are shown to be safe at the level, and for which uses."""
+    safe: dict[str, list[str]] = {}
+    for line in matrix.methods:
+        for use, cell in zip(matrix.uses, line.cells, strict=True):
+            if _is_safe(cell, level):
+                safe.setdefault(line.name, []).append(use.name)
+    uses = [use for use in matrix.uses if not use.withheld]  # others have no verdicts
+    counts = [use.contexts for use in uses]
+    if not safe and max(counts) < contexts_that_agree(matrix.tolerance / 100):
+        return f"{range_text(min(counts), max(counts))} contexts are too few to show any use safe"
+    where = "" if level == UNTREATED else " there"
+    if not safe:
+        return f"no use is shown safe{where}"
+    if len(safe) > MOST_NAMED:
+        return f"{len(safe)} of {len(matrix.methods)} policies are shown safe{where} for some use"
+    every = len(uses) > 1
+    words = [
+        f"{policy} for {'every use' if every and len(names) == len(uses) else ', '.join(names)}"
+        for policy, names in safe.items()
+    ]
+    return f"shown safe{where}: {' and '.join(words)}"
+
+
+def _is_safe(cell: UseCell, level: Level) -> bool:
+    if cell.verdict != "safe" or CHANCE in cell.notes:
+        return False
+    is_of_this_kind = cell.level == f"to {cell.sort:g}"  # another kind is named
+    return not cell.level or (is_of_this_kind and (cell.sort or 0) >= level.value)
