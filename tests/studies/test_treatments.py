@@ -7,7 +7,8 @@ from pandas import DataFrame, concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.study import STUDY, damages
+from leaderboards.studies.treatments.damage import damages
+from leaderboards.studies.treatments.study import STUDY
 from tests.support.records.damaged_records import Right, treated_records
 
 RATES = (0.0, 0.1, 0.2)

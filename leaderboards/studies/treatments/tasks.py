@@ -70,7 +70,8 @@ class MeasuredTask:
     def score(self, policy: str, level: Level | None) -> Estimate:
         """Estimates what leads the task, as a share of its highest value."""
         highest = (METRICS[self.column].bounds or (0, 1))[1]
-        return self.estimate(self.evidence.mean(policy, level and level.value, self.column) / highest)
+        rate = None if level is None else level.value
+        return self.estimate(self.evidence.mean(policy, rate, self.column) / highest)
 
     @property
     def full_score(self) -> Estimate:
