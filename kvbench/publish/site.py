@@ -29,7 +29,7 @@ from kvbench.publish.published import published_records, published_rows, publish
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
-from kvbench.store.run_file import tolerance_of
+from kvbench.store.run_file import Identity, tolerance_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -130,11 +130,29 @@ def publish_site(
     folder: Path | None,
     tolerance: float | None = None,
     every_task: bool = False,
+    others: Sequence[Store] = (),
 ) -> PublishedRun:
-    """Writes the pages of a run and its summary."""
+    """Writes the pages of a run and its summary. ``others``: runs of other models, which stand beside it on the
+    site."""
     place = folder_of(folder, [store])
-    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, every_task, tolerance)
-    return PublishedRun(first, rows, results)
+    groups = [RunGroup((store,)), *group_runs(others)]
+    if others:
+        publish_summary(store, records)
+    frames = [records, *(group.records() for group in groups[1:])]
+    first, rows, results = _write(groups, frames, place, every_task, tolerance)
+    return PublishedRun(first, rows[0], results[0])
+
+
+def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
+    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model or has none of
+    their tasks."""
+    other = Store.open(beside)
+    if other.identity.model in {run.model for run in runs}:
+        raise KVBenchError(f"--beside {beside}: it is of {other.identity.model} too; give a run of another model")
+    tasks = {task.name for run in runs for task in run.tasks}
+    if tasks.isdisjoint(task.name for task in other.identity.tasks):
+        raise KVBenchError(f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them")
+    return [other]
 
 
 def publish_sites(

@@ -17,7 +17,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration import Chapter
 from leaderboards.rendering.style import LineStyle
-from leaderboards.rendering.templating import Listing, render
+from leaderboards.rendering.templating import HeatMap, Listing, render
 from policies.declaration.names import by_name
 
 
@@ -51,6 +51,7 @@ class StudySection:
     pictures: tuple[Picture, ...] = ()
     listings: tuple[Listing, ...] = ()
     details: tuple[Listing, ...] = ()  # stand behind a summary that opens them
+    maps: tuple[HeatMap, ...] = ()  # stand before the listings
 
 
 @dataclass(frozen=True)
