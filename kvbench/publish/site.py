@@ -57,6 +57,8 @@ from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
+from leaderboards.paper.of_run import figures_of_study
+from leaderboards.paper.pictures import PaperFigure
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
 from leaderboards.studies.lost_answers import lost_section
@@ -258,9 +260,7 @@ def _part(
     """Joins the tables that studies read, and all that is shown of a group. ``names``: of runs, by their folders."""
     identity = group.identity
     runs = {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
-    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
-    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
-    given = StudyInput(identity.model, records, list(runs.values()), frames, number=number)
+    given = _study_input(group, records, list(runs.values()), number)
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
@@ -268,6 +268,20 @@ def _part(
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
     shown |= {"title": model.title, "described": model.in_words}
     return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
+
+
+def _study_input(group: RunGroup, records: DataFrame, runs: Sequence[Mapping[str, Any]], number: int = 1) -> StudyInput:
+    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
+    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
+    return StudyInput(group.identity.model, records, runs, frames, number=number)
+
+
+def study_figures(store: Store) -> list[PaperFigure]:
+    """Returns the pictures of the studies of a run, as their pages have them."""
+    (group,) = _published_groups([RunGroup((store,))])
+    runs = [one.run.model_dump(mode="json", exclude={"job"}) for one in group.stores]
+    given = _study_input(group, group.records(), runs)
+    return [figure for study in studies_of(given) for figure in figures_of_study(study, study.find(given))]
 
 
 @dataclass(frozen=True)

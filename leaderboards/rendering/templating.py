@@ -44,6 +44,8 @@ class HeatMap:
     side: str  # what the rows are
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Tile | None, ...]], ...]  # the name of each row, and its cells
+    across: str = ""  # what the columns are, and what the heat is, which a page says in words
+    unit: str = ""
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:

@@ -94,7 +94,8 @@ def _map_of(title: str, cells: Sequence[BandCell]) -> HeatMap:
     tiles = {place: _tile(kept) for place, kept in by_place.items()}
     rows = [(band, tuple(map(tiles.get, product([band], levels)))) for band in bands]
     names = names_of(levels)
-    return HeatMap(title, "layers", tuple(names[level] for level in levels), tuple(rows))
+    columns = tuple(names[level] for level in levels)
+    return HeatMap(title, "layers", columns, tuple(rows), levels[0].declared.axis, "share kept")
 
 
 def _tile(kept: Estimate | None) -> Tile | None:
