@@ -80,7 +80,7 @@ def _tradeoff(rows: Sequence[SummaryRow], mode: str, styles: Styles) -> Iterator
     of_mean = next((row.mean_of for row in rows if row.task == ALL_TASKS), tuple(tasks))
     plot = tradeoff(rows, of_mean, styles)
     if not isinstance(plot, Blank):
-        task = ALL_TASKS if len(tasks) > 1 else tasks[0]
+        task = ALL_TASKS if any(row.task == ALL_TASKS for row in rows) else tasks[0]
         heading = f"{plot.heading}: {_where(task, mode)}"
         yield PaperFigure.of("tradeoff", _stem("tradeoff", task, mode), heading, plot.drawing)
 

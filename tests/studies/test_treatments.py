@@ -75,7 +75,7 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
     lost, share = cells["bitflip"][1].split("], ")
     assert (lost.startswith("0 [0 to "), share) == (True, "96.6 % of numbers")
     assert 15 < float(lost.split()[-1]) < 60, "no context shows that nothing is ever kept"
-    assert "share of numbers changed" in str(part.pictures[0].drawing)
+    assert "share of numbers changed" in part.pictures[0].drawing.svg()
     (one,) = damages(["bitflip(bits=0-7)"])
     assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)
 
@@ -209,7 +209,7 @@ def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
     assert rise.note == "Rise of the right answer’s NLL, nats a token"
     (judged,) = at_bytes["front"].pictures
     assert judged.note == score.note == "Right, percent"
-    assert str(judged.drawing).count("<path") > str(score.drawing).count("<path"), "the lines of fronts"
+    assert judged.drawing.svg().count("<path") > score.drawing.svg().count("<path"), "the lines of fronts"
     sheet = build_study(STUDY, given)[1].sheets[-1]
     assert {row[sheet.columns.index("on_front")] for row in sheet.rows} == {None}
 
@@ -287,7 +287,7 @@ def test_two_models_stand_beside_one_another_with_their_paired_difference() -> N
     assert means_of(both) == (("zeros", "0.1", "75", "25", "75", "50"), ("zeros", "0.2", "0", "0", "0", "0"))
     (picture,) = part.pictures
     assert [style.policy for style in part.styles] == ["large", "small"]
-    assert str(picture.drawing).count('class="policy"') == 2, "a line for each model"
+    assert picture.drawing.svg().count('class="policy"') == 2, "a line for each model"
     first, _ = cells_of(given, "treatments-beside")
     assert (first["share_kept"], first["other_share_kept"], first["difference"]) == (0.75, 0.5, pytest.approx(25))
     assert (first["score"], first["other_score"], first["other_full_cache"]) == (0.75, 0.25, 0.5)
