@@ -33,8 +33,9 @@ Painter = Callable[["Axes", Any, Size], None]
 def paint(axes: "Axes", picture: Printable, size: Size) -> None:
     """Draws a picture of any kind, without a legend. ``size``: about how large it will be."""
     PAINTERS[type(picture)](axes, picture, size)
-    if axes.get_legend() is not None:  # its handles stay, from which the figure makes one legend for all panels
-        axes.get_legend().remove()
+    legend = axes.get_legend()
+    if legend is not None:  # its handles stay, from which the figure makes one legend for all panels
+        legend.remove()
 
 
 def _paint_drawing(axes: "Axes", drawing: Drawing, size: Size) -> None:
@@ -47,7 +48,12 @@ def _paint_drawing(axes: "Axes", drawing: Drawing, size: Size) -> None:
     for band in (mark for mark in drawing.marks if isinstance(mark, Band)):
         # An interval belongs to a line, which the legend has; the layer of a stack has no line.
         label = "_" if band.style in named else band.style.label
-        looks = {"color": band.style.colours[0], "alpha": band.opacity, "linewidth": 0, "clip_on": False}
+        looks: dict[str, Any] = {
+            "color": band.style.colours[0],
+            "alpha": band.opacity,
+            "linewidth": 0,
+            "clip_on": False,
+        }
         axes.fill(*zip(*band.outline, strict=True), label=label, zorder=depth(band), **looks)
     # seaborn refuses a call with markers for some lines alone: controls have none.
     _paint_lines(axes, [line for line in lines if not line.style.marker])

@@ -97,8 +97,8 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     height = max(_height_of(panel.picture, width) for panel in figure.panels)
     titles = [_folded(panel.title, width) for panel in figure.panels]
     heading = _folded(figure.heading, paper.width) if paper.headed else ""
-    sheet = figures.Figure(figsize=(paper.width, rows * height))
-    backend_agg.FigureCanvasAgg(sheet)  # without a window, and unknown to pyplot
+    sheet: Figure = figures.Figure(figsize=(paper.width, rows * height))
+    canvas = backend_agg.FigureCanvasAgg(sheet)  # without a window, and unknown to pyplot
     grid = list(sheet.subplots(rows, columns, squeeze=False).flat)
     used, unused = grid[: len(titles)], grid[len(titles) :]
     for axes in unused:
@@ -106,11 +106,11 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     for axes, panel, title in zip(used, figure.panels, titles, strict=True):
         paint(axes, panel.picture, (width - TICKS, height))
         axes.set_title(title, loc="left", fontsize="medium")
-    _thin_labels(used, columns)
+    _thin_labels(used, columns, (width, height))
     # From here on, as seaborn draws a map once to look at its ticks.
     sheet.set_layout_engine("constrained")
     _add_bar(sheet, figure.panels, used)
-    lines = LEGEND_LINE * _add_legend(sheet, figure.panels, used)
+    lines = LEGEND_LINE * _add_legend(sheet, canvas.get_renderer(), figure.panels, used)
     if heading:
         sheet.suptitle(heading, x=0.01, ha="left", fontsize="large", color=INK)
     around = ROOM + HEADING_LINE * max(map(_lines_in, titles))
@@ -139,16 +139,17 @@ def _lines_in(text: str) -> int:
     return text.count("\n") + 1 if text else 0
 
 
-def _thin_labels(used: Sequence["Axes"], columns: int) -> None:
-    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of a row."""
-    width, height = used[0].figure.get_size_inches()
+def _thin_labels(used: Sequence["Axes"], columns: int, size: tuple[float, float]) -> None:
+    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of a row. ``size``: of
+    each panel."""
+    width, height = size
     titles = [(axes.get_xlabel(), axes.get_ylabel()) for axes in used]
     for place, (axes, (across, up)) in enumerate(zip(used, titles, strict=True)):
         below, left = place + columns, place - 1
         stands_below = below < len(used) and titles[below][0] == across
         stands_left = place % columns > 0 and titles[left][1] == up
-        axes.set_xlabel("" if stands_below else _folded(across, width / columns))
-        axes.set_ylabel("" if stands_left else _folded(up, height * columns / len(used)))
+        axes.set_xlabel("" if stands_below else _folded(across, width))
+        axes.set_ylabel("" if stands_left else _folded(up, height))
 
 
 def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -> None:
@@ -160,18 +161,17 @@ def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -
         bar.outline.set_visible(False)
 
 
-def _add_legend(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -> int:
+def _add_legend(sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]) -> int:
     """Adds a legend with as many columns as are no wider than the figure, and returns how many lines it has."""
     handles: dict[str, Any] = {}
     for axes in used:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    names = dict.fromkeys(style.label for panel in panels for style in styles_of(panel.picture))
-    names = [name for name in names if name in handles]
-    renderer = sheet.canvas.get_renderer()
+    in_order = dict.fromkeys(style.label for panel in panels for style in styles_of(panel.picture))
+    names = [name for name in in_order if name in handles]
+    looks: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "labelcolor": INK}
     for count in range(min(MOST_COLUMNS, len(names)), 0, -1):
-        looks = {"loc": "outside lower center", "ncols": count, "frameon": False, "labelcolor": INK}
-        legend = sheet.legend([handles[name] for name in names], names, **looks)
+        legend = sheet.legend([handles[name] for name in names], names, ncols=count, **looks)
         if count == 1 or legend.get_window_extent(renderer).width <= sheet.bbox.width:
             return math.ceil(len(names) / count)
         legend.remove()

@@ -20,7 +20,7 @@ from leaderboards.pages.gallery import curve_plot
 from leaderboards.paper.of_run import differences_by_context, figures_of_run, figures_of_study, outcome_boxes
 from leaderboards.paper.painting import PAINTERS
 from leaderboards.paper.pictures import Box, Distribution, Panel, PaperFigure, Printable
-from leaderboards.paper.printing import DOTS, Paper, draw, save
+from leaderboards.paper.printing import DOTS, USUAL, Paper, draw, save
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Band, Dots, Frame, PolicyLine, Region
 from leaderboards.rendering.style import SERIES_COLOURS, line_styles, named_styles, policy_styles
@@ -50,8 +50,13 @@ def of(picture: Printable) -> PaperFigure:
     return PaperFigure.of("name", "stem", "A heading", picture)
 
 
+def sheet_of(figure: PaperFigure, paper: Paper = USUAL) -> Any:
+    """Draws a figure, of whose marks matplotlib's types know too little."""
+    return draw(figure, paper)
+
+
 def axes_of(picture: Printable) -> Any:
-    return draw(of(picture)).axes[0]
+    return sheet_of(of(picture)).axes[0]
 
 
 def places_of(axes: Any) -> dict[str, list[tuple[float, float]]]:
@@ -89,7 +94,7 @@ def test_a_curve_has_the_places_and_the_look_of_the_page() -> None:
 
 def test_a_line_in_pieces_keeps_its_gap_and_has_one_entry_in_the_legend() -> None:
     pieces = (PolicyLine(SNAPKV, ((0.0, 1.0), (0.1, 2.0))), PolicyLine(SNAPKV, ((0.9, 5.0), (0.8, 6.0))))
-    sheet = draw(of(Drawing(FRAME, pieces, "title", "salt")))
+    sheet = sheet_of(of(Drawing(FRAME, pieces, "title", "salt")))
     lines = [line for line in sheet.axes[0].lines if len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in lines] == [[0.0, 0.1], [0.9, 0.8]], "in their order, not sorted"
     assert legend_of(sheet) == ["snapkv"]
@@ -98,7 +103,7 @@ def test_a_line_in_pieces_keeps_its_gap_and_has_one_entry_in_the_legend() -> Non
 def test_intervals_dots_and_regions_are_where_the_page_has_them() -> None:
     band = Band.between(SNAPKV, (0.0, 0.5), (40.0, 50.0), (60.0, 70.0))
     dots = Dots(KNORM, ((0.2, 30.0), (0.4, 20.0)))
-    sheet = draw(of(Drawing(FRAME, (Region((0.5, 50.0), (1.0, 100.0)), band, LINE, dots), "title", "salt")))
+    sheet = sheet_of(of(Drawing(FRAME, (Region((0.5, 50.0), (1.0, 100.0)), band, LINE, dots), "title", "salt")))
     axes = sheet.axes[0]
     assert [tuple(corner) for corner in axes.patches[0].get_xy()[:-1]] == list(band.outline)
     region, points = axes.collections
@@ -110,11 +115,11 @@ def test_intervals_dots_and_regions_are_where_the_page_has_them() -> None:
 
 def test_a_layer_of_a_stack_is_in_the_legend() -> None:
     layers = (Band.between(SNAPKV, (0, 1), (0, 0), (40, 60)), Band.between(KNORM, (0, 1), (40, 60), (100, 100)))
-    assert legend_of(draw(of(Drawing(FRAME, layers, "title", "salt")))) == ["snapkv", "knorm"]
+    assert legend_of(sheet_of(of(Drawing(FRAME, layers, "title", "salt")))) == ["snapkv", "knorm"]
 
 
 def test_a_map_has_the_heat_of_its_tiles_and_a_dash_where_nothing_was_run() -> None:
-    sheet = draw(of(MAP))
+    sheet = sheet_of(of(MAP))
     axes, bar = sheet.axes
     heats = axes.collections[0].get_array()
     assert heats.filled(-1).reshape(2, 2).tolist() == [[0.25, -1], [0, 0]]
@@ -180,7 +185,7 @@ def test_the_map_of_layers_has_ger_within_each() -> None:
     rows = summarise(small_records())
     (figure,) = (one for one in figures_of_run(rows, small_records(), ()) if one.stem == "ger-layers-base-agnostic")
     assert [panel.title for panel in figure.panels] == ["snapkv"]
-    heats = draw(figure).axes[0].collections[0].get_array()
+    heats = sheet_of(figure).axes[0].collections[0].get_array()
     assert heats.ravel().tolist() == pytest.approx([0.75 * 3 / 4, 1.0])
     (panel,) = figure.panels
     assert isinstance(panel.picture, HeatMap)
@@ -207,12 +212,12 @@ def test_small_multiples_are_tasks_by_measures_with_the_curves_of_each(figures: 
         f"{task}: {title}" for task in ("base", "hops") for title in (RIGHT.title, "Wrong of answered", GER.title)
     ]
     (curve,) = (figure for figure in figures if figure.stem == "right-hops-agnostic")
-    sheet = draw(grid)
-    assert places_of(sheet.axes[3]) == places_of(draw(curve).axes[0])
+    sheet = sheet_of(grid)
+    assert places_of(sheet.axes[3]) == places_of(sheet_of(curve).axes[0])
     assert len(set(legend_of(sheet))) == len(legend_of(sheet)) == 4, "one legend for all panels"
     columns = {round(axes.get_position().x0, 2) for axes in sheet.axes}
     assert len(columns) == 3
-    narrow = draw(grid, Paper.parse("column"))
+    narrow = sheet_of(grid, Paper.parse("column"))
     assert len({round(axes.get_position().x0, 1) for axes in narrow.axes}) == 1, "no task stands in two columns"
 
 
@@ -238,19 +243,22 @@ OF_STUDIES = {
 @pytest.mark.parametrize("study", OF_STUDIES, ids=lambda study: study.name)
 def test_a_study_prints_the_pictures_and_maps_of_its_page(study: Study) -> None:
     content = study.find(OF_STUDIES[study])
-    titles = [one.title for part in content.parts for one in (*part.pictures, *part.maps)]
+    titles = []
+    for part in content.parts:
+        titles += [picture.title for picture in part.pictures]
+        titles += [heat_map.title for heat_map in part.maps]
     printed = list(figures_of_study(study, content))
     assert len({figure.stem for figure in printed}) == len(printed) == len(titles) > 0
     for figure, title in zip(printed, titles, strict=True):
         assert figure.heading.endswith(title)
-        assert draw(figure).axes[0].get_ylabel(), "the note of a picture stands at its axis"
+        assert sheet_of(figure).axes[0].get_ylabel(), "the note of a picture stands at its axis"
 
 
 def test_the_map_of_bands_is_that_of_the_page() -> None:
     """Damage in Q1 costs nothing, and in Q2 one answer in four."""
     content = TREATMENTS.find(OF_STUDIES[TREATMENTS])
     (figure,) = (one for one in figures_of_study(TREATMENTS, content) if isinstance(one.panels[0].picture, HeatMap))
-    axes = draw(figure).axes[0]
+    axes = sheet_of(figure).axes[0]
     assert axes.collections[0].get_array().reshape(2, 2).tolist() == [[1.0, 1.0], [0.75, 0.75]]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["Q1", "Q2"]
     assert [text.get_text() for text in axes.texts] == ["100", "100", "75", "75"]
@@ -261,7 +269,7 @@ def test_the_map_of_heads_shows_the_head_that_reads_the_answer() -> None:
     """With the full cache head 1 of layer 1 reads every answer, and no other head any."""
     content = ROUTING.find(routing_input())
     (heads,) = (one for one in figures_of_study(ROUTING, content) if isinstance(one.panels[0].picture, HeatMap))
-    heats = draw(heads).axes[0].collections[0].get_array()
+    heats = sheet_of(heads).axes[0].collections[0].get_array()
     assert heats.reshape(2, 2).tolist() == [[0, 0], [0, 1]]
     (sheet,) = (one for one in content.sheets if one.name == "routing-heads")
     rows = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
@@ -289,7 +297,7 @@ def test_a_figure_is_as_wide_as_its_paper_and_its_legend_no_wider(tmp_path: Path
     figure = of(Drawing(FRAME, lines, "title", "salt"))
     for width, inches in {"column": 3.3, "page": 6.8, "82mm": 82 / 25.4}.items():
         paper = Paper.parse(width)
-        sheet = draw(figure, paper)
+        sheet = sheet_of(figure, paper)
         (legend,) = sheet.legends
         assert legend.get_window_extent().width <= sheet.bbox.width
         assert legend_of(sheet) == names
