@@ -23,7 +23,8 @@ from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import CONTROLS, RANDOM
 
 Styles = Mapping[str, LineStyle]
-BESIDE = 4  # maps of policies in a row, on paper that is wide enough
+MAPS_BESIDE = 4  # maps of policies in a row, on paper that is wide enough
+OUTCOMES_BESIDE = 3  # panels with boxes of three outcomes at each level, which need more room
 GRID_MEASURES = 3  # of a grid of tasks and measures
 RIGHT_ANSWER, WRONG, SILENT = OUTCOMES = ("right", "wrong", "silent")
 ONE_LEVEL = "one level"
@@ -122,7 +123,7 @@ def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterato
     panels = tuple(Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items())
     if panels:
         heading = f"GER of each layer taken alone: {_where(task, mode)}"
-        yield PaperFigure("ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=BESIDE)
+        yield PaperFigure("ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE)
 
 
 def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -146,10 +147,10 @@ def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
 
 def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles) -> Iterator[PaperFigure]:
     """Yields for each kind of level how the difference from the full cache is spread over contexts, in points of what
-    leads the task: a loss is negative. Controls have one colour, so that chance alone stands beside methods."""
+    leads the task: a loss is negative."""
     by_kind: dict[str, list[Profile]] = {}
     for policy, profile in profiles.items():
-        if (policy in CONTROLS and policy != RANDOM) or isinstance(profile.leads, Blank):
+        if not _is_compared(policy) or isinstance(profile.leads, Blank):
             continue
         highest = profile.levels[-1]
         by_kind.setdefault("" if highest == UNTREATED else highest.kind, []).append(profile)
@@ -160,6 +161,11 @@ def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: 
         name = f"differences-{kind or 'one-level'}" if len(by_kind) > 1 else "differences"
         heading = f"Difference from the full cache, by context: {_where(task, mode)}"
         yield PaperFigure.of("differences", _stem(name, task, mode), heading, picture)
+
+
+def _is_compared(policy: str) -> bool:
+    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands beside methods."""
+    return policy not in CONTROLS or policy == RANDOM
 
 
 def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
@@ -196,14 +202,16 @@ def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Itera
     task, mode = rows[0].task, rows[0].mode
     known = answers[answers["ger"].notna() & answers["right"].notna()]
     panels = []
-    for policy in dict.fromkeys(row.policy for row in _removing(rows)):
+    for policy in dict.fromkeys(row.policy for row in _removing(rows) if _is_compared(row.policy)):
         boxes = outcome_boxes(known[known["policy"] == policy])
         if boxes:
             across = known.loc[known["policy"] == policy, "level"].iloc[0].declared.axis
             panels.append(Panel(policy, Distribution(across, "GER", boxes, (0, 1))))
     if panels:
         heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
-        yield PaperFigure("ger-outcome", _stem("ger-outcome", task, mode), heading, tuple(panels), columns=BESIDE)
+        yield PaperFigure(
+            "ger-outcome", _stem("ger-outcome", task, mode), heading, tuple(panels), columns=OUTCOMES_BESIDE
+        )
 
 
 def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:

@@ -70,12 +70,17 @@ def _dress(axes: "Axes", frame: Frame, size: Size) -> None:
         axes.minorticks_off()
     axes.set_xlim(horizontal.first, horizontal.last)
     axes.set_ylim(vertical.first, vertical.last)
-    shown = horizontal.ticks[:: math.ceil(len(horizontal.ticks) * TICK_WIDTH / size[0])]
+    shown = horizontal.ticks[:: _tick_step(len(horizontal.ticks), size)]
     axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
     axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
     _lighten(axes)
     if frame.corner:
         axes.text(0.012, 0.985, frame.corner, transform=axes.transAxes, color=INK, va="top", fontsize="small")
+
+
+def _tick_step(count: int, size: Size) -> int:
+    """Returns how many ticks further the next number stands, so that they do not run into one another."""
+    return max(1, math.ceil(count * TICK_WIDTH / size[0]))
 
 
 def _lighten(axes: "Axes") -> None:
@@ -138,6 +143,7 @@ def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
         cmap=seaborn.light_palette(SERIES_COLOURS[0][0], as_cmap=True),
         cbar=False,  # the figure has one for all its maps
         linewidths=0.4,
+        xticklabels=_tick_step(len(heat_map.columns), size),
         ax=axes,
     )
     axes.tick_params(length=0, labelrotation=0)
@@ -154,15 +160,16 @@ def _paint_texts(axes: "Axes", heat_map: HeatMap) -> None:
             axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="x-small")
 
 
-def _paint_distribution(axes: "Axes", distribution: Distribution, _size: Size) -> None:
+def _paint_distribution(axes: "Axes", distribution: Distribution, size: Size) -> None:
     rows = [(box.place, value, box.style.label) for box in distribution.boxes for value in box.values]
+    places = list(dict.fromkeys(box.place for box in distribution.boxes))
     styles: dict[str, LineStyle] = {box.style.label: box.style for box in distribution.boxes}
     seaborn.boxenplot(
         DataFrame(rows, columns=["place", "value", "group"]),
         x="place",
         y="value",
         hue="group",
-        order=list(dict.fromkeys(box.place for box in distribution.boxes)),
+        order=places,
         hue_order=list(styles),
         palette={label: style.colours[0] for label, style in styles.items()},
         saturation=1,
@@ -172,6 +179,8 @@ def _paint_distribution(axes: "Axes", distribution: Distribution, _size: Size) -
         ax=axes,
     )
     _lighten(axes)
+    step = _tick_step(len(places), size)
+    axes.set_xticks(range(0, len(places), step), places[::step])
     axes.axhline(0, color=INK, linewidth=0.8, zorder=0)
     if distribution.ends is not None:
         low, high = distribution.ends

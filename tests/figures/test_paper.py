@@ -1,6 +1,7 @@
 """Figures for paper: what is drawn is the numbers of pages, in the look of pages, and the same files each time."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -140,6 +141,20 @@ def test_a_box_has_the_median_and_the_halves_of_its_values() -> None:
     heights = [path.vertices[:, 1] for boxes in axes.collections for path in boxes.get_paths() if len(path) == 5]
     widest = max(heights, key=np.ptp)
     assert widest.min() <= -40.0 < -10.0 <= widest.max(), "the quartiles by hand"
+
+
+def test_numbers_at_an_axis_do_not_run_into_one_another() -> None:
+    names = [f"0.{number}00" for number in range(1, 10)]
+    axis = Axis("ratio", tuple(float(name) for name in names), 0.0, 1.0)
+    across = Drawing(Frame(axis, FRAME.vertical), (LINE,), "title", "salt")
+    tiles = HeatMap("map", "layer", tuple(names), (("0", (Tile("", "", 0.5),) * 9),))
+    boxes = Distribution("ratio", "points", tuple(Box(name, SNAPKV, (0.0, 1.0)) for name in names))
+    for picture in (across, tiles, boxes):
+        figure = PaperFigure("name", "stem", "A heading", (Panel("one", picture),) * 4, columns=4)
+        axes = sheet_of(figure).axes[0]
+        extents = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert len(extents) > 1
+        assert all(left.x1 < right.x0 for left, right in pairwise(extents)), type(picture)
 
 
 RIGHTS = {"full": (1, 1, 1, 0), "snapkv": (1, 0, 0, 0)}  # of two contexts with two questions each
