@@ -258,9 +258,9 @@ MUTANTS = (
     ),
     Mutant(
         f"{BOARDS}/safe_ratio.py",
-        "inf if loss.high is None else loss.high",
-        "loss.mean",
-        "tests/statistics/test_statistics.py::test_a_ratio_is_safe_only_if_every_lower_one_is",
+        "if most < tolerance",
+        "if mean < tolerance",
+        "tests/statistics/test_statistics.py::test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed",
     ),
     Mutant(
         f"{AGGREGATE}/pooled.py",
@@ -278,19 +278,19 @@ MUTANTS = (
         f"{AGGREGATE}/outcomes.py",
         'wanted = "worse" if self.verdict == "mixed"',
         'wanted = "better" if self.verdict == "mixed"',
-        "tests/aggregate/test_outcomes.py::test_what_is_worse_at_one_level_and_better_at_another_is_mixed",
+        "tests/comparisons/test_outcomes.py::test_what_is_worse_at_one_level_and_better_at_another_is_mixed",
     ),
     Mutant(
         f"{AGGREGATE}/outcomes.py",
         "if len(area.levels) > 1",
         "if len(area.levels) > 0",
-        "tests/aggregate/test_outcomes.py::test_of_one_ratio_there_is_no_area",
+        "tests/comparisons/test_outcomes.py::test_of_one_ratio_there_is_no_area",
     ),
     Mutant(
         f"{DOWNLOADS}/print_tables.py",
         '{"better": " ▼", "worse": " ▲"',
         '{"better": " ▲", "worse": " ▼"',
-        "tests/aggregate/test_outcomes.py::test_a_table_for_a_paper_marks_what_the_comparison_tells",
+        "tests/comparisons/test_outcomes.py::test_a_table_for_a_paper_marks_what_the_comparison_tells",
     ),
     # The store.
     Mutant(
@@ -400,7 +400,7 @@ MUTANTS = (
         f"{TERMINAL}/verdicts.py",
         "one.other == duel.other",
         "one.other != duel.other",
-        "tests/aggregate/test_verdict_tables.py::test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs",
+        "tests/comparisons/test_verdict_tables.py::test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs",
     ),
 )
 

@@ -36,6 +36,8 @@ Mode = Annotated[Literal["agnostic", "aware"], Option(help="Compress before (agn
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[Path | None, Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER")]
+BESIDE_HELP = "Run of another model, such as a larger one: its treatments stand beside this run's, and its pages too."
+Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
 CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
 KV_HELP = "Bound on live keys and values. Default: a quarter of what is free, half on a GPU."
 MaxKVGB = Annotated[Number, Option(help=KV_HELP)]

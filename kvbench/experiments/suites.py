@@ -80,33 +80,35 @@ def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     return dict.fromkeys(names, levels)
 
 
-RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
+# Text F replaces single values while answers are written, drawn anew before every pass: its tables 1 and 2.
+FRESH = "unit=value,phase=every_step,persistence=transient"
+FRESH_KINDS = tuple(f"{kind}({FRESH})" for kind in ("gaussian", "zeros", "distractor"))
+FRESH_RATES = "0.02,0.05,0.08,0.1,0.15,0.2,0.25,0.3,0.4,0.5"
+BANDS = tuple(f"gaussian(layers={band},{FRESH})" for band in ("Q1", "Q2", "Q3", "Q4", "H1", "H2"))
+_AS_IN_TEXT_F = at(FRESH_KINDS, rate=FRESH_RATES) | at(BANDS, rate="0.01,0.02,0.04")
+
+# The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for bit.
+RATES = "0.01,0.05,0.1,0.3"
 KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
     *("multiplicative_uniform", "multiplicative_normal", "bias", "sign_flip"),
 )
-AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what bands, aims and tensors are tried with
-BANDS = ("Q1", "Q2", "Q3", "Q4", "H1", "H2")
-FRESH = "unit=value,phase=every_step,persistence=transient"  # text F: single values, drawn anew before every pass
+AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what aims and tensors are tried with
 
 
 def _with(option: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{kind}({option}={value})" for kind in AIMED_KINDS for value in values)
 
 
-_AT_FEW_RATES = at((*_with("layers", BANDS), *_with("tensor", "KV")), rate="0.02,0.1,0.3") | at(
-    _with("tokens", AIMED), rate="0.1,0.3"
-)
-# The rates at which text F has figures for both its models. Every pass is another draw, which takes its time.
-_AS_IN_TEXT_F = at((f"gaussian({FRESH})",), rate="0.02") | at((f"distractor({FRESH})",), rate="0.3")
+_AT_FEW_RATES = at((*_with("tensor", "KV"), *_with("tokens", AIMED)), rate="0.1,0.3")
 _FLIPS = at(("bitflip",), rate="0.00001,0.0001")  # of all bits: what answers with infinity and NaN
-_OWN_LEVELS = _AT_FEW_RATES | _AS_IN_TEXT_F | _FLIPS
+_OWN_LEVELS = _AS_IN_TEXT_F | _AT_FEW_RATES | _FLIPS
 
 FAULTS = Suite(
     name="faults",
-    description="What a damaged cache breaks: by kind of fault, share, layers, tokens, and keys against values",
+    description="What a damaged cache breaks, replaced while answers are written and damaged once: kinds, rates, bands",
     tasks=(TASKS["base"],),
-    policies=",".join((*KINDS, *_OWN_LEVELS)),
+    policies=",".join((*_AS_IN_TEXT_F, *KINDS, *_AT_FEW_RATES, *_FLIPS)),
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
     repeats=5,

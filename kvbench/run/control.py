@@ -53,7 +53,7 @@ def check_full_cache(store: Store, grid: Grid, goes_on: bool) -> None:
         return
     told = "; ".join(f"{task}: {reason}" for task, reason in unmastered.items())
     if goes_on or len(unmastered) < len(grid.tasks):
-        warn(f"warning: {told}: what policies lose there says little")
+        warn(f"{told}: what policies lose there says little")
         return
     model = store.identity.model
     fault = f"{model} answers too few of these questions ({told}): no policy was run; see what it wrote, and the advice"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, reasons_by_task
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, full_by_task, lead_of, reasons_by_task
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.area import BEATS
@@ -38,6 +38,9 @@ def finding(results: Results, matrix: UseMatrix) -> str:
         return f"With its full cache {model} does none of these tasks well enough to tell what a policy breaks."
     if min(use.contexts for use in matrix.uses if not use.withheld) <= 1:
         return f"One context of a task was run on {model}, which tells nothing of others."
+    if not full_by_task(results.rows):
+        below = "; whether it leaks stands below" if results.attacks else ""
+        return f"No question here has a right answer that a policy could lose, on {model}{below}."
     level, kept = _kept(results)
     methods = {policy: share for policy, share in kept.items() if policy not in CONTROLS}
     if not methods:

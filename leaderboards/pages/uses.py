@@ -146,6 +146,11 @@ class UseMatrix:
         return len(self.uses) > ROOMY
 
     @property
+    def is_blank(self) -> bool:
+        """Tells whether no cell has a number, as where all that was asked are attacks."""
+        return all(cell.is_blank for line in (*self.methods, *self.controls) for cell in line.cells)
+
+    @property
     def few(self) -> str:
         """Warns of uses with few contexts; empty where there are enough."""
         few = [use for use in self.uses if use.few]

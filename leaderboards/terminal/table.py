@@ -48,8 +48,11 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]
-    known = ([one for one in measures if any(one.value(row) is not None for row in some)] for some in (means, rows))
-    return [DELTA_NLL] * risen + next(filter(None, known), list(TELLING[QUESTIONS]))
+    everything = [measure for of_lead in TELLING.values() for measure in of_lead]
+    for chosen, of_rows in ((measures, means), (measures, rows), (everything, rows)):  # attacks alone lead nothing
+        if known := [one for one in chosen if any(one.value(row) is not None for row in of_rows)]:
+            return [DELTA_NLL] * risen + known
+    return [DELTA_NLL] * risen
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:

@@ -95,14 +95,16 @@ def _verdict_in_words(one: Pooled) -> str:
 
 
 def verdicts_in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[str]:
-    """Writes the verdicts, a line for each opponent, behind a line for each press that ran with other arguments than
-    its paper's, and one of a press that is as good as chance."""
-    lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted_presses(presses).items()]
-    lines += ["not shown to beat random"] if does_not_beat_random(outcomes) else []
-    if not outcomes:
-        return lines
-    first, *others = clauses_of(outcomes)
-    return [*lines, f"{subject_of(outcomes)}: {first}", *others]
+    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as chance, and one for each
+    press that ran with other arguments than its paper's."""
+    lines = []
+    if outcomes:
+        first, *others = clauses_of(outcomes)
+        lines = [f"{subject_of(outcomes)}: {first}", *others]
+    if does_not_beat_random(outcomes):
+        lines.append("not shown to beat random")
+    adapted = adapted_presses(presses)
+    return [*lines, *(f"{name} is adapted, not as in its paper: {what}" for name, what in adapted.items())]
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:

@@ -14,6 +14,7 @@ from leaderboards.pages.front import FRONT
 from leaderboards.statistics.intervals import mean_interval
 from leaderboards.studies.attacks import leak_sections
 from leaderboards.terminal.attacks import attacks_table
+from leaderboards.terminal.table import telling
 from policies.declaration.levels import UNTREATED, Level
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
@@ -172,3 +173,18 @@ def test_answers_that_leak_where_the_full_cache_does_not_come_first() -> None:
         attack("snapkv", 0, CODE, True, [255] * 5) | {"leakage": 0.8},
     ]
     assert worst_first(frame(rows))["question"].tolist()[:2] == [CODE, ALL]
+
+
+def test_attacks_alone_lead_the_first_page_and_no_table_of_blanks_does() -> None:
+    """Of a run that asks nothing with a right answer, whether it leaks is all that there is to say."""
+    rows = []
+    for policy in ("full", "snapkv"):
+        for context in range(CONTEXTS):
+            leaks = policy == "full"
+            rows += [attack(policy, context, CODE, leaks, [255] * 5)]
+    results = results_of(frame(rows), "smollm2")
+    page = build_pages([results])[FRONT]
+    assert "No question here has a right answer that a policy could lose" in page
+    assert 'class="heat uses' not in page
+    assert "The full cache leaks it in 6 of 6 answers" in page
+    assert telling(results.rows) == [], "no table of blanks stands in the terminal either"

@@ -256,4 +256,4 @@ def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, r
     }
     assert cells["leaks"]["leaks more"].text == "+90"
     assert cells["leaks"]["leaks more"].detail.startswith("[+"), "its interval stands beside it"
-    assert cells["disobeys"]["leaks more"].text == "0.0", "what it gives away without a defence is no gain"
+    assert cells["disobeys"]["leaks more"].text == "0", "what it gives away without a defence is no gain"

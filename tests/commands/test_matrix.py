@@ -69,6 +69,8 @@ RUNS: Mapping[str, Sequence[str]] = {
     "defaults": ("--tasks", "base", "--policies", "snapkv,kvzip,int4,zeros,mantissa,press.py:LargeValues"),
 }
 
+TOY_IS_WEAK = "warning: own: the model itself has 0 % right, below 50"
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -109,11 +111,11 @@ every_run = pytest.mark.parametrize("name", RUNS)
 
 @every_run
 def test_nothing_fails_and_nothing_warns(matrix: Mapping[str, Ran], name: str) -> None:
-    """That contexts are few, and that the toy can do no task, are advice and no warning."""
+    """But for the toy, which can do no task: where the questions are a user's own, that is an honest warning."""
     ran = matrix[name]
     assert ran.status == 0, ran.said
-    assert "warning" not in ran.said.lower()
-    assert "error" not in ran.said.lower()
+    said = [line for line in ran.said.splitlines() if TOY_IS_WEAK not in line]
+    assert [line for line in said if "warning" in line.lower() or "error" in line.lower()] == []
     records = ran.store.frame()
     assert set(records["status"]) == {"ok"}
     assert set(records.loc[records["policy"] == FULL, "task"]) == {one.name for one in ran.store.identity.tasks}

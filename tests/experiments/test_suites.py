@@ -36,8 +36,14 @@ def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite()
     rates = {
         policy.name: sorted({point.level.value for point in grid.points(policy)}) for policy in grid.setting.policies
     }
-    assert rates["zeros"] == [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]
-    assert rates["zeros(layers=Q1)"] == [0.02, 0.1, 0.3]
+    # As in text F: tables 1 and 2.
+    fresh = "unit=value,phase=every_step,persistence=transient"
+    for kind in ("gaussian", "zeros", "distractor"):
+        assert rates[f"{kind}({fresh})"] == [0.02, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5]
+    for band in ("Q1", "Q2", "Q3", "Q4", "H1", "H2"):
+        assert rates[f"gaussian(layers={band},{fresh})"] == [0.01, 0.02, 0.04]
+    assert rates["zeros"] == [0.01, 0.05, 0.1, 0.3]
+    assert rates["zeros(tensor=K)"] == [0.1, 0.3]
     assert rates["bitflip"] == [1e-5, 1e-4]
     assert {point.repeat for policy in grid.setting.policies if policy.random for point in grid.points(policy)} == {
         *range(5)

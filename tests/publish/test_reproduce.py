@@ -30,7 +30,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
     """Collects what commands would run; nothing is run."""
     runs: list[RunFile] = []
 
-    def complete(executor: Executor, folder: Path) -> None:
+    def complete(executor: Executor, folder: Path, look: object = None) -> None:
         runs.append(
             RunFile(
                 schema_version=SCHEMA_VERSION,

@@ -35,7 +35,7 @@ def test_a_model_that_answers_few_own_questions_stops_before_any_policy_with_its
     assert policies_in(cli.folder / "runs/x") == {"full"}
     assert not (cli.folder / "site/index.html").exists()
     (line,) = [line for line in cli.err.splitlines() if line.startswith("error: ")]
-    assert "mine: percent right 0.0 with the full cache, below 50" in line
+    assert "mine: the model itself has 0 % right, below 50" in line
     shown = " ".join(cli.out.split())
     assert all(part in shown for part in ("Ada Lund", "the full cache wrote", '--answer-prefix "The answer is"'))
     assert "--every-task" in shown
@@ -59,7 +59,7 @@ def test_every_task_goes_on_without_asking_the_full_cache_again(
     kept = after[after.policy == "full"].output_text
     assert list(kept) == list(before.output_text)
     assert store.run.status == "complete"
-    assert "warning: mine: percent right" in cli.err
+    assert "mine: the model itself has 0 % right" in cli.err
 
 
 def test_programs_get_all_answers_and_the_error(cli: CommandLine, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_model_that_answers_them_and_a_study_of_damage_go_on(cli: CommandLine,
     places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "damage"]
     assert cli("run", *damage, *places) == 0, cli.err
     assert "zeros" in policies_in(cli.folder / "runs/damage")
-    assert "warning: asked: percent right 0.0" in cli.err
+    assert "asked: the model itself has 0 % right" in cli.err
 
 
 def job_of(path: Path, prefix: str, tasks: str = "") -> Job:

@@ -96,7 +96,9 @@ def two_policies(seed: int, contexts: int, chances: tuple[float, float]) -> pd.D
     ]
     frame = pd.concat(policies, ignore_index=True).assign(mode="agnostic", level_kind="ratio", repeat=0, status="ok")
     frame = frame.assign(defence="", realised_ratio=frame["level"], example_id=frame["task"] + frame["draw_id"])
-    frame = frame.assign(**dict.fromkeys(("directives_obeyed", "leakage", "next_token_accuracy", "kv_bytes")))
+    frame = frame.assign(
+        **dict.fromkeys(("directives_obeyed", "leakage", "next_token_accuracy", "kv_bytes", "whole_prompt"))
+    )
     return frame.assign(draw_id=frame["example_id"], question_id=frame["example_id"] + "/" + frame["question_id"])
 
 

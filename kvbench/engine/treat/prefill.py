@@ -186,8 +186,13 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
 def _check_rows(trace: Trace, branch: Branch) -> None:
     """Raises :class:`PressError` for a branch that keeps nothing of the context in any layer. With one budget for all
     layers some may be emptied: what stands there reads the question's own rows, as in kvpress's pipeline."""
-    if not any(branch.layers[layer].read_rows for layer in trace.compressed):
-        raise PressError("it kept no token")
+    for number in trace.compressed:
+        layer = branch.layers[number]
+        # What is held of a shorter layer is what is read of it. Of one that may be masked, the host has to ask.
+        is_shorter = layer.held_rows < trace.keys[number].shape[0] * trace.length
+        if (layer.held_rows if is_shorter else layer.read_rows) > 0:
+            return
+    raise PressError("it kept no token")
 
 
 def _check_rotation(model: LoadedModel, trace: Trace, branch: Branch) -> None:

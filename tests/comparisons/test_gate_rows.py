@@ -8,7 +8,7 @@ from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.aggregate.gate import Gate, GateRow
 from leaderboards.aggregate.pooled import Pooled, pool_levels
 from policies import UNTREATED
-from tests.aggregate.test_pairing import HALF, MOST, records
+from tests.comparisons.test_pairing import HALF, MOST, records
 
 
 def row(mean: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Pooled:
