@@ -232,7 +232,8 @@ class FaultTreatment:
         """Tells which values are hit: bool (answers, num_kv_heads, rows, 1 or head_dim)."""
         options, (count, heads, _, size) = self.options, site.states.shape
         positions, rates = site.rows.positions, site.rates.float()
-        if self.fault.hits_all or options.unit == "bit":
+        # Of a share of 1 nothing is drawn: all numbers are below it.
+        if self.fault.hits_all or options.unit == "bit" or min(self._shares(answers)) >= 1:
             hit = (rates > 0).expand(*positions.shape, 1)
         elif options.unit == "token":
             # One number for a token, in whatever place of a head it stands: heads may keep different tokens.

@@ -1,5 +1,6 @@
 """Suites bring tasks, policies, levels, draws and contexts, which the options of a run replace."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -72,16 +73,18 @@ def test_errors_of_text_e_are_written_and_two_stand_beside_them_once_behind_the_
     assert resident == {"multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)"}
 
 
-def row_of(number: int, kind: str, arguments: dict[str, object]) -> dict[str, object]:
+def row_of(number: int, kind: str, arguments: Mapping[str, object]) -> dict[str, object]:
     return {"key": number, "prompt": f"Praise tea {number}.", "instruction_id_list": [kind], "kwargs": [arguments]}
 
 
 @pytest.mark.parametrize(("rows", "contexts"), [(10, 6), (300, 128)])
 def test_the_paper_profile_of_errors_asks_as_text_e_does(tmp_path: Path, rows: int, contexts: int) -> None:
-    """Every fifth row but one counts words and is left out."""
-    words = ("length_constraints:number_words", {"relation": "at least", "num_words": 300})
-    kinds = (words, words, ("punctuation:no_comma", {}), ("detectable_format:title", {}), ("punctuation:no_comma", {}))
-    data = written(tmp_path, *(row_of(number, *kinds[number % 5]) for number in range(rows)))
+    """Two rows of five count words and are left out."""
+    words, commas, title = "length_constraints:number_words", "punctuation:no_comma", "detectable_format:title"
+    kinds = (words, words, commas, title, commas)
+    arguments = {words: {"relation": "at least", "num_words": 300}, commas: {}, title: {}}
+    of_rows = [kinds[number % 5] for number in range(rows)]
+    data = written(tmp_path, *(row_of(number, kind, arguments[kind]) for number, kind in enumerate(of_rows)))
     job = Job(suite="errors", tasks="ifeval", data=data, profile="paper")
     grid = build_grid(job, len)
     ((task, count),) = grid.tasks
