@@ -118,7 +118,8 @@ FAULTS = Suite(
 
 # The tables of text E, whose error acts on each key and value "as it enters the KV cache" (5.3).
 WRITTEN = "phase=write"
-BITS = ("int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
+# The text's own types are llama.cpp's, q8_0 and q4_0.
+BITS = ("q8_0", "q4_0", "int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
 _PARTS = ("", "tensor=K,", "tensor=V,")  # keys against values
 _UNIFORM = tuple(f"multiplicative_uniform({WRITTEN}{bounds})" for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5"))
 _NORMAL = tuple(f"multiplicative_normal({WRITTEN}{spread})" for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87"))
