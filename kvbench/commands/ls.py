@@ -59,7 +59,12 @@ def _suites() -> ResultTable:
     for suite in SUITES.values():
         tasks = ", ".join(task.name for task in suite.tasks)
         rows.append((suite.name, tasks, str(suite.policies), suite.description))
-    view = Group(*(Text(f"{name}\n  {asks}\n  tasks: {tasks}\n  policies: {of}") for name, tasks, of, asks in rows))
+    view = Group(
+        *(
+            Text(f"{name}\n  {asks}\n  tasks: {tasks}; any other with --tasks\n  policies: {of}")
+            for name, tasks, of, asks in rows
+        )
+    )
     columns = [Column(name) for name in ("suite", "tasks", "policies", "what it asks")]
     return ResultTable("suites", columns, rows, view=view)
 
