@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from datasets_gen import unknown_name
+from docs.papers import Command, registers
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
@@ -149,6 +150,26 @@ def policies() -> str:
     return items((family, ", ".join(names)) for family, names in by_family.items())
 
 
+def papers() -> str:
+    """Returns the register of the texts' tables and figures: a section for each text, a table below each command."""
+    titles = {claim.text.letter: claim.text for claim in claims().values()}
+    parts = []
+    for letter, register in registers().items():
+        parts.append(f"## {letter}: {titles[letter].title}\n\nTheirs: {titles[letter].models}.")
+        parts += [f"```sh\n{command.line}\n```\n\n{_items_of(command)}" for command in register.commands]
+        if register.to_come:
+            parts.append("To come:\n\n" + items((f"**{name}**", text) for name, text in register.to_come.items()))
+    return "\n\n".join(parts)
+
+
+def _items_of(command: Command) -> str:
+    rows = []
+    for item in command.items:
+        columns = ", ".join(f"`{column}`" for column in item.column_names)
+        rows.append((f"**{item.name}**: {item.shows}", item.section, f"`{item.sheet}`: {columns}", item.differs))
+    return table(("theirs", f"section of `{command.page}`", "CSV: columns", "how ours differs, and why"), rows)
+
+
 def commands() -> str:
     return items((f"`{name}`", text) for name, text in COMMANDS.items())
 
@@ -196,6 +217,7 @@ MADE = (
     options_of_faults,
     quantisations,
     deployments,
+    papers,
 )
 BLOCKS: Mapping[str, Callable[[], str]] = {
     make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)

@@ -1,14 +1,15 @@
 """Policies of several parts, such as ``snapkv+pages16+int4+zeros(rate=0.01)``: evict pages, quantise, damage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from policies.declaration.lazy import torch
 from policies.declaration.levels import KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import CacheRows, PrefillTreatment, StepTreatment
+from policies.declaration.steps import CacheRows, NewRows, PrefillTreatment, StepTreatment, WriteTreatment
 from policies.faults.fault import FaultTreatment
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
@@ -41,6 +42,18 @@ class Chain:
     def copy_answers(self, copies: Mapping[int, int]) -> None:
         for treatment in self.at_steps:
             treatment.copy_answers(copies)
+
+
+@dataclass(frozen=True)
+class WriteChain:
+    """Has treatments change new rows in order."""
+
+    treatments: Sequence[WriteTreatment]
+
+    def on_write(self, new: NewRows) -> "torch.Tensor":
+        for treatment in self.treatments:
+            new = replace(new, states=treatment.on_write(new))
+        return new.states
 
 
 def followed_by(plain: Policy, way: Policy) -> Policy:
@@ -90,6 +103,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         stored_bytes=way.stored_bytes or plain.stored_bytes,
         prefill_treatment=None if by_step else chain,
         step_treatment=chain if by_step else None,
+        write_treatment=_write_treatment(plain, way),
         per_question=plain.per_question or way.per_question,
         same_as=simpler(name),
         baseline=None,
@@ -112,6 +126,13 @@ def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question
         assert isinstance(flips, FaultTreatment)
         flips.act_on(stored, plain.codeword_bits)
     return Chain(once, at_steps)
+
+
+def _write_treatment(plain: Policy, way: Policy) -> Callable[[Sequence[Situation]], WriteTreatment] | None:
+    builders = [policy.write_treatment for policy in (plain, way) if policy.write_treatment]
+    if len(builders) < 2:
+        return builders[0] if builders else None
+    return lambda situations: WriteChain([build(situations) for build in builders])
 
 
 def _check_codewords(plain: Policy, way: Policy, name: str) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import nltk
 import pytest
 import torch
 from hypothesis import settings
@@ -14,7 +13,7 @@ from kvbench.models import precision
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
-from leaderboards.metrics.judges.obedience import SPLITTER, official
+from leaderboards.metrics.judges.obedience import official
 from tests.support.browsing.chromium import Chromium, chromium
 from tests.support.models.runs import CommandLine, ToyRuns, small_command
 from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer
@@ -92,23 +91,6 @@ def prompt() -> Prompt:
     """An agnostic prompt of task ``base``: one context and three of its questions: the first, whose row treats it, and
     two that get copies."""
     return toy_prompt(questions=3)
-
-
-@pytest.fixture(scope="session")
-def splitter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """nltk's own splitter, with the model that is installed, or else with one that was trained on nothing."""
-    try:
-        nltk.data.find(SPLITTER)
-    except LookupError:
-        root = tmp_path_factory.mktemp("nltk")
-        (root / SPLITTER).mkdir(parents=True)
-        for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
-            (root / SPLITTER / name).touch()
-        nltk.data.path.insert(0, str(root))
-        yield
-        nltk.data.path.remove(str(root))
-    else:
-        yield
 
 
 @pytest.fixture

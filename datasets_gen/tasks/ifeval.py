@@ -7,7 +7,7 @@ arXiv 2510.00231). The rows come from elsewhere: ``IFEVAL`` alone has none.
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -108,6 +108,14 @@ def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
     if not isinstance(value, list):
         raise DatasetError(f"{where}: '{name}' is no list")
     return value
+
+
+def rows_without(rows: Sequence[IfevalPrompt], kinds: Collection[str]) -> tuple[IfevalPrompt, ...]:
+    """Leaves out the rows that have a directive of these kinds; raises :class:`DatasetError` where all of them have."""
+    left = tuple(row for row in rows if not any(directive.kind in kinds for directive in row.directives))
+    if not left:
+        raise DatasetError(f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more rows")
+    return left
 
 
 def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:

@@ -29,13 +29,15 @@ Tasks = Annotated[Text, Option(help="Names, ruler, or files such as mine.jsonl, 
 EveryTask = Annotated[bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")]
 TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
 Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
-Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as many as the paper has.")]
+Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as the paper has.")]
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, Option(help="Seed of the examples and of random policies.")]
 Mode = Annotated[Literal["agnostic", "aware"], Option(help="Compress before (agnostic) or after the question is seen.")]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[Path | None, Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER")]
+BESIDE_HELP = "Run of another model, such as a larger one: its treatments stand beside this run's, and its pages too."
+Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
 CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
 KV_HELP = "Bound on live keys and values. Default: a quarter of what is free, half on a GPU."
 MaxKVGB = Annotated[Number, Option(help=KV_HELP)]

@@ -21,7 +21,7 @@ from kvbench.system.process import answer_interrupts, leave_to_parent
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the pages of one or more finished runs",
-    "figures": "Draw the curves of a run for print: SVG, PNG and PDF",
+    "figures": "Draw a run for print: curves, maps and distributions",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "plan": "Tell what a run would cost: hours, bytes, fitting cards, and contexts that show a difference",

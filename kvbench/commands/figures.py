@@ -1,7 +1,6 @@
-"""``python -m kvbench figures`` draws the curves of a run, for print."""
+"""``python -m kvbench figures`` draws a run for print."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.places import name_of_place
-from kvbench.publish.site import rows_of_run
+from kvbench.publish.site import rows_of_run, study_figures
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
@@ -25,13 +24,11 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
-from leaderboards.pages.gallery import gallery
-from leaderboards.rendering.printed import Paper
-from leaderboards.rendering.style import line_styles, with_adapted
+from leaderboards.paper.of_run import figures_of_run
+from leaderboards.paper.printing import Paper, save
 from policies import FULL
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
-Figure = tuple[str, str, Callable[[Path], None]]  # its name, the stem of its files, and what saves it
 
 
 def command(
@@ -39,15 +36,15 @@ def command(
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
     formats: Annotated[str, typer.Option(help="svg, png and pdf, comma-separated.")] = "svg,png,pdf",
     only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
-    width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
+    width: Annotated[str, typer.Option(help="Of each figure: column, page, or one such as 3.25in or 8cm.")] = "page",
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
     tables: Annotated[bool, typer.Option("--tables", help="Write tables too, in LaTeX and Markdown.")] = False,
     every_task: EveryTask = False,
 ) -> Result:
-    """Draws every curve of each task and mode, in each format."""
+    """Draws the curves, maps and distributions of each task and mode, and the pictures of studies, in each format."""
     suffixes = choose("format", formats, FORMATS)
     try:
-        paper = Paper(headed=title) if width is None else Paper.parse(width, title)
+        paper = Paper.parse(width, title)
     except LeaderboardError as error:
         raise KVBenchError(f"--width: {error}") from error
     store = Store.open(run)
@@ -55,19 +52,12 @@ def command(
     records = store.frame()
     rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
-    figures: list[Figure] = []
-    for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
-        of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
-        styles = with_adapted(line_styles(rows), adapted_presses(of_task))
-        for picture in gallery(rows, task, mode, styles):
-            stem = f"{picture.identifier}-{file_name(task)}-{file_name(mode)}"
-            figures.append((picture.name, stem, partial(picture.plot.save, paper=paper)))
+    figures = [*figures_of_run(rows, records, presses), *study_figures(store)]
     if only:
-        names = choose("figure", only, {name: name for name, _, _ in figures})
-        figures = [figure for figure in figures if figure[0] in names]
-    for _, stem, save in track(figures, "figures", console=console):
-        for suffix in suffixes:
-            save(out / f"{stem}.{suffix}")
+        names = choose("figure", only, {figure.name: figure.name for figure in figures})
+        figures = [figure for figure in figures if figure.name in names]
+    for figure in track(figures, "figures", console=console):
+        save(figure, out, suffixes, paper)
     if tables:
         compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
         _write_tables(store, rows, presses, compared, out)

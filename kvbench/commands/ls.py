@@ -57,9 +57,14 @@ def _models() -> ResultTable:
 def _suites() -> ResultTable:
     rows = []
     for suite in SUITES.values():
-        tasks = [*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]
-        rows.append((suite.name, ", ".join(tasks), str(suite.policies), suite.description))
-    view = Group(*(Text(f"{name}\n  {asks}\n  tasks: {tasks}\n  policies: {of}") for name, tasks, of, asks in rows))
+        tasks = ", ".join(task.name for task in suite.tasks)
+        rows.append((suite.name, tasks, str(suite.policies), suite.description))
+    view = Group(
+        *(
+            Text(f"{name}\n  {asks}\n  tasks: {tasks}; any other with --tasks\n  policies: {of}")
+            for name, tasks, of, asks in rows
+        )
+    )
     columns = [Column(name) for name in ("suite", "tasks", "policies", "what it asks")]
     return ResultTable("suites", columns, rows, view=view)
 

@@ -86,6 +86,7 @@ def command(
     cpus_per_worker: options.CPUs = None,
     gpus_per_worker: options.GPUs = None,
     every_task: options.EveryTask = False,
+    beside: options.Beside = None,
 ) -> Result:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
@@ -105,12 +106,14 @@ def command(
         job, loaded = levels_found.with_levels_found(job, grid)
     cluster = (address, workers, cpus_per_worker, gpus_per_worker)
     with _executor(executor, job, begun is None, *cluster, loaded=loaded) as chosen:
+        # Refused now rather than after the run.
+        others = [] if beside is None else sites.other_model(beside, [chosen.identity])
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         try:
             store = runs.complete(chosen, folder, look=controls.look_of(job, chosen.grid, every_task))
         except controls.UnmasteredError as error:
             return Result([error.table], notes=error.remedies, fault=str(error))
-    return publish(store, chosen.grid.setting.policies, site, tolerance, every_task)
+    return publish(store, chosen.grid.setting.policies, site, tolerance, every_task, others)
 
 
 def _executor(
@@ -148,10 +151,11 @@ def publish(
     site: Path | None,
     tolerance: float | None = None,
     every_task: bool = False,
+    others: Sequence["Store"] = (),
 ) -> Result:
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
-    published = sites.publish_site(store, records, site, tolerance, every_task)
+    published = sites.publish_site(store, records, site, tolerance, every_task, others)
     rows, points = published.rows, published.results.tolerance
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]

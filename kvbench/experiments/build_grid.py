@@ -34,24 +34,29 @@ def build_grid(job: Job, count: Count) -> Grid:
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
-    counts = [(task, options.contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
+    counts = [
+        (task, options.contexts_of(task, job.profile, job.limit, coverage.contexts_of(task, job.profile)))
+        for task in tasks
+    ]
     others: list[Policy] = []
     press = None
     if job.press is None:
-        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
+        is_of_suite = bool(job.suite) and job.policies is None
+        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
         policies = catalogue.with_references(chosen, job.controls)
     else:
         press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
         # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
-    repeats = coverage.repeats if job.repeats is None else job.repeats
+    paper_size = coverage.size_at(job.profile)
+    of_suite = paper_size.repeats if paper_size else coverage.repeats
+    repeats = of_suite if job.repeats is None else job.repeats
     points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
     if press is not None:
         catalogue.check_levels_meet(press, others, points)
     if not job.levels:
         policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
-    catalogue.check_donors(policies, tasks)
     names = (job.policies or catalogue.EVERYTHING).strip()
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
     time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
@@ -71,10 +76,13 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
 
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
-    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
+    paper_size = coverage.size_at(job.profile)
+    without = paper_size.without if paper_size else ()
+    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays)
     tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
-    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
+    most_tokens = paper_size.tokens if paper_size else None
+    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens)
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
@@ -108,8 +116,11 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     for task, _ in grid.tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
-    registered = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode).tasks
+    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    registered = coverage.tasks
     notes = options.notes_on_levels(registered, job.difficulty)
+    if job.suite and job.policies is None and coverage.policies:
+        notes += catalogue.left_out(coverage.policies, [task for task, _ in grid.tasks], job.mode)
     if names_model:
         notes += notes_on_length(registered, job.context_tokens, places_within(registered, job), job.model)
     for note in notes:

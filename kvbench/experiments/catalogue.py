@@ -30,7 +30,19 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
         return "it reads the question with the context: use --mode aware"
     if policy.needs_spans and task.role != "system":
         return f"it protects instructions, and the contexts of {task.name} have none"
+    if policy.needs_donor and task.most == 1:
+        return f"it takes rows of another context, and {task.name} has one: give more data"
     return ""
+
+
+def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str]:
+    """Says which policies of a suite mean nothing on any task of a run, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name in split_outside_brackets(suite_policies):
+        reasons = [why_not(find_policy(name), task, mode) for task in tasks]
+        if all(reasons):
+            by_reason.setdefault(reasons[0], []).append(name)
+    return [f"left out: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
@@ -42,11 +54,13 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
             raise KVBenchError(f"{other.name} has no system prompt: leave it out, or use --compress context")
 
 
-def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
+def choose_policies(
+    names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False, of_suite: bool = False
+) -> list[Policy]:
     """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None or ``default``.
 
-    It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that
-    cannot be used, unless it may be recorded as failed.
+    It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all`` or a suite, and for a
+    plug-in that cannot be used, unless it may be recorded as failed.
     """
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
@@ -58,9 +72,14 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
         if not chosen:
             known_names = f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
             raise KVBenchError(f"no policy given: name {known_names}")
+    nowhere = {}
     for policy in chosen:
         if all(reasons := [why_not(policy, task, mode) for task in tasks]):
-            raise KVBenchError(f"{policy.name} cannot be run here: {reasons[0]}")
+            nowhere[policy.name] = reasons[0]
+    if nowhere and (not of_suite or len(nowhere) == len(chosen)):
+        name, reason = next(iter(nowhere.items()))
+        raise KVBenchError(f"{name} cannot be run here: {reason}")
+    chosen = [policy for policy in chosen if policy.name not in nowhere]
     check_names(chosen)
     return chosen
 
@@ -126,14 +145,6 @@ def press_alone(names: str) -> Policy:
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
         raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
     return policy
-
-
-def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
-    """Raises :class:`KVBenchError` for a policy that takes rows of another context, on a task that has one context."""
-    alone = [task.name for task in tasks if task.most == 1]
-    for policy in policies:
-        if policy.needs_donor and alone:
-            raise KVBenchError(f"{policy.name} takes rows of another context, and {alone[0]} has one: give more data")
 
 
 def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:

@@ -8,7 +8,7 @@ from huggingface_hub import constants
 
 from datasets_gen import FROM_DATA, RULER, Example, Task
 from datasets_gen.tasks import gsm8k, prose
-from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of
+from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of, rows_without
 from datasets_gen.tasks.ruler import niah
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
@@ -22,9 +22,14 @@ PYTHON = Path("python")  # named likewise: the reference of Python's language, w
 
 
 def with_data(
-    tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
+    tasks: Sequence[Task],
+    data: Path | None,
+    defence: Placement | None,
+    otherwise: Placement = "none",
+    without: Sequence[str] = (),
 ) -> list[Task]:
-    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is given."""
+    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is given. ``without``:
+    kinds of directives whose rows are left out."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
@@ -33,12 +38,13 @@ def with_data(
         raise KVBenchError(f"--data {data} has rows of one task: name one of {' and '.join(taking)}")
     if defence is not None and IFEVAL.name not in taking:
         raise KVBenchError(f"--defence is for the task {IFEVAL.name}, not for {names}")
-    return [_with_rows(task, data, defence or otherwise) if task.name in taking else task for task in tasks]
+    return [_with_rows(task, data, defence or otherwise, without) if task.name in taking else task for task in tasks]
 
 
-def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
+def _with_rows(task: Task, data: Path | None, defence: Placement, without: Sequence[str]) -> Task:
     if task.name == IFEVAL.name:
-        return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
+        rows = read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB)
+        return ifeval_of(rows_without(rows, without), defence)
     if task.name == prose.PROSE.name:
         if data == WIKITEXT and not data.exists():
             return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))

@@ -89,21 +89,24 @@ def check_count(option: str, value: int) -> int:
 
 
 def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
-    """Counts the contexts of a task by its profile, or by a limit; that of a suite may be more than there are."""
+    """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more than there are."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
         if task.most is not None and limit > task.most:
             raise KVBenchError(f"--limit {limit}: {task.name} has {task.most:,} contexts, give so many at most")
         return check_count("--limit", limit)
-    if of_suite is not None and profile == QUICK:
+    if of_suite is not None:
         return of_suite if task.most is None else min(of_suite, task.most)
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 
-def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
+def with_answers_of(tasks: Sequence[Task], tokens: int | None, most_of_suite: int | None = None) -> list[Task]:
+    """Returns the tasks with answers of so many tokens, by default their own, and of no more than a suite has."""
     if tokens is None:
-        return list(tasks)
+        if most_of_suite is None:
+            return list(tasks)
+        return [replace(task, max_new_tokens=min(task.max_new_tokens, most_of_suite)) for task in tasks]
     if not 1 <= tokens < MOST_TOKENS:
         raise KVBenchError(f"--max-new-tokens is 1 or more and below {MOST_TOKENS:,}, not {tokens}")
     return [replace(task, max_new_tokens=tokens) for task in tasks]

@@ -3,12 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, by_name, get_task, is_file_of_questions, unknown_name
+from datasets_gen import (
+    FAMILIES,
+    KNOWN_TASKS,
+    RULER,
+    TASKS,
+    Task,
+    by_name,
+    get_task,
+    is_file_of_questions,
+    unknown_name,
+)
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
-from kvbench.experiments.options import choose
+from kvbench.experiments.options import QUICK, choose
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
@@ -18,13 +28,22 @@ LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
 
 
 @dataclass(frozen=True)
+class PaperSize:
+    """Says how the paper of a suite asked, where its summary tells: what ``--profile paper`` means then."""
+
+    contexts: Mapping[str, int]  # by task; of others as many as the profile says
+    tokens: int  # of an answer at most
+    repeats: int
+    without: tuple[str, ...] = ()  # kinds of directives whose rows of IFEval are left out
+
+
+@dataclass(frozen=True)
 class Suite:
     """Declares a suite. Whatever the options of a run give is taken from them instead."""
 
     name: str
     description: str
     tasks: Sequence[Task]  # that it has unless others are named
-    if_named: Sequence[Task] = ()  # that it has only if they are named
     policies: str | None = None  # as ``--policies`` takes them
     scope: Scope = "context"  # what is compressed
     defence: Placement = "none"  # where a defence stands in prompts from elsewhere
@@ -34,6 +53,7 @@ class Suite:
     repeats: int = 1
     dtype: str | None = None  # as ``--dtype`` takes it, of what compares types of numbers
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
+    paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
 
@@ -43,40 +63,52 @@ class Suite:
         texts = [pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()]
         return {kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind)) for kind, _ in texts}
 
+    def size_at(self, profile: str) -> PaperSize | None:
+        """Returns how the paper asked, where the profile is that of the paper."""
+        return self.paper_size if profile == "paper" else None
+
+    def contexts_of(self, task: Task, profile: str) -> int | None:
+        """Returns how many contexts of a task it has, and ``None`` where the profile alone says that."""
+        if profile == QUICK:
+            return self.limit
+        size = self.size_at(profile)
+        return size.contexts.get(task.name) if size else None
+
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     """Gives policies levels of their own, such as ``at(("zeros",), rate="0.1,0.5")``."""
     return dict.fromkeys(names, levels)
 
 
-RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
+# Text F replaces single values while answers are written, drawn anew before every pass: its tables 1 and 2.
+FRESH = "unit=value,phase=every_step,persistence=transient"
+FRESH_KINDS = tuple(f"{kind}({FRESH})" for kind in ("gaussian", "zeros", "distractor"))
+FRESH_RATES = "0.02,0.05,0.08,0.1,0.15,0.2,0.25,0.3,0.4,0.5"
+BANDS = tuple(f"gaussian(layers={band},{FRESH})" for band in ("Q1", "Q2", "Q3", "Q4", "H1", "H2"))
+_AS_IN_TEXT_F = at(FRESH_KINDS, rate=FRESH_RATES) | at(BANDS, rate="0.01,0.02,0.04")
+
+# The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for bit.
+RATES = "0.01,0.05,0.1,0.3"
 KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
     *("multiplicative_uniform", "multiplicative_normal", "bias", "sign_flip"),
 )
-AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what bands, aims and tensors are tried with
-BANDS = ("Q1", "Q2", "Q3", "Q4", "H1", "H2")
-FRESH = "unit=value,phase=every_step,persistence=transient"  # text F: single values, drawn anew before every pass
+AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what aims and tensors are tried with
 
 
 def _with(option: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{kind}({option}={value})" for kind in AIMED_KINDS for value in values)
 
 
-_AT_FEW_RATES = at((*_with("layers", BANDS), *_with("tensor", "KV")), rate="0.02,0.1,0.3") | at(
-    _with("tokens", AIMED), rate="0.1,0.3"
-)
-# The rates at which text F has figures for both its models. Every pass is another draw, which takes its time.
-_AS_IN_TEXT_F = at((f"gaussian({FRESH})",), rate="0.02") | at((f"distractor({FRESH})",), rate="0.3")
+_AT_FEW_RATES = at((*_with("tensor", "KV"), *_with("tokens", AIMED)), rate="0.1,0.3")
 _FLIPS = at(("bitflip",), rate="0.00001,0.0001")  # of all bits: what answers with infinity and NaN
-_OWN_LEVELS = _AT_FEW_RATES | _AS_IN_TEXT_F | _FLIPS
+_OWN_LEVELS = _AS_IN_TEXT_F | _AT_FEW_RATES | _FLIPS
 
 FAULTS = Suite(
     name="faults",
-    description="What a damaged cache breaks: by kind of fault, share, layers, tokens, and keys against values",
+    description="What a damaged cache breaks, replaced while answers are written and damaged once: kinds, rates, bands",
     tasks=(TASKS["base"],),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context", "instructions")),
-    policies=",".join((*KINDS, *_OWN_LEVELS)),
+    policies=",".join((*_AS_IN_TEXT_F, *KINDS, *_AT_FEW_RATES, *_FLIPS)),
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
     repeats=5,
@@ -84,29 +116,34 @@ FAULTS = Suite(
     needs_right_answers=False,
 )
 
-# The tables of text E. Of the uniform error rate 0 too, which is the full cache.
-BITS = ("int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
-_UNIFORM, _NORMAL, _CONSTANT = (
-    tuple(f"{kind}({options})" for options in of_kind)
-    for kind, of_kind in (
-        ("multiplicative_uniform", ("low=0,high=2", "low=-1.5,high=1.5", "tensor=K", "tensor=V")),
-        ("multiplicative_normal", ("std=0.1", "std=0.25", "std=0.87", "tensor=K", "tensor=V")),
-        ("bias", ("shift=0.25", "shift=0.5")),
-    )
+# The tables of text E, whose error acts on each key and value "as it enters the KV cache" (5.3).
+WRITTEN = "phase=write"
+# The text's own types are llama.cpp's, q8_0 and q4_0.
+BITS = ("q8_0", "q4_0", "int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
+_PARTS = ("", "tensor=K,", "tensor=V,")  # keys against values
+_UNIFORM = tuple(f"multiplicative_uniform({WRITTEN}{bounds})" for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5"))
+_NORMAL = tuple(f"multiplicative_normal({WRITTEN}{spread})" for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87"))
+_ERRORS_OF_PARTS = tuple(
+    f"{kind}({part}{WRITTEN})" for kind in ("multiplicative_uniform", "multiplicative_normal") for part in _PARTS[1:]
 )
-_SIGNS = ("sign_flip", "same_sign", *(f"{kind}(tensor={one})" for kind in ("sign_flip", "same_sign") for one in "KV"))
-_OF_EVERY_VALUE = at((*_UNIFORM, "multiplicative_normal", *_NORMAL, *_CONSTANT), rate="1")
-_OF_ERRORS = at(("multiplicative_uniform",), rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
+_SIGNS = tuple(f"{kind}({part}{WRITTEN})" for kind in ("sign_flip", "same_sign") for part in _PARTS)
+# The same errors once behind an exact prefill, on the context alone, to show what the place of the text costs. A bias
+# is no error of the text, and is counted in the spread of a layer, which is known when the context has been read.
+_RESIDENT = ("multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)")
+_OF_EVERY_VALUE = at((*_UNIFORM[1:], *_NORMAL, *_ERRORS_OF_PARTS, *_RESIDENT), rate="1")
+# Of the uniform error rate 0 too, which is the full cache.
+_OF_ERRORS = at(_UNIFORM[:1], rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
 
 ERRORS = Suite(
     name="errors",
     description="What small errors of every value break: fewer bits, noise, bias, wrong signs of equal size",
     tasks=(TASKS["instructions"], TASKS["base"], PROSE),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context")),
     policies=",".join((*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS)),
     own_levels=_OF_ERRORS,
     repeats=2,
     limit=24,
+    # 5.5: IFEval without directives that count words, as answers end after 100 tokens; every benchmark ran five times.
+    paper_size=PaperSize({IFEVAL.name: 128}, tokens=100, repeats=5, without=("length_constraints:number_words",)),
     needs_right_answers=False,
 )
 
@@ -132,7 +169,6 @@ BYTES = Suite(
     name="bytes",
     description="What is kept at equal bytes by eviction, fewer bits, and both, and by what an engine can free",
     tasks=(TASKS["base"], TASKS["long_context"]),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "instructions")),
     policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
     own_levels=_BOTH | _DEPLOYED,
@@ -153,7 +189,6 @@ SUITES: Mapping[str, Suite] = {
             name="instructions",
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
-            if_named=(IFEVAL,),
             policies=",".join(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
             scope="system",
             defence="both",
@@ -166,10 +201,6 @@ SUITES: Mapping[str, Suite] = {
             name="routing",
             description="Is the evidence still there, can it be reached, is it used (arXiv 2603.01426)",
             tasks=(TASKS["base"], TASKS["hops"]),
-            if_named=(
-                *(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
-                *niah.TASKS,
-            ),
             policies="streaming_llm,snapkv,knorm,tova,h2o",
             tables=("attention", "states", "routes", "interventions"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
@@ -188,7 +219,6 @@ SUITES: Mapping[str, Suite] = {
             name="numerics",
             description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
             tasks=(TASKS["base"], PROSE),
-            if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
             policies="full",
             tables=("numerics_pairs", "numerics_drift", "numerics_patches"),
             levels={"ratio": "0.5"},  # of the controls
@@ -207,27 +237,24 @@ def coverage_of(
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
-        known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
-        chosen = _choose_tasks(tasks, TASKS if tasks else known, {**RULER, **FROM_DATA})
-        return Suite("", "", chosen, policies=policies, scope=scope)
+        by_default = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
+        return Suite("", "", _choose_tasks(tasks, by_default), policies=policies, scope=scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
-    by_default, if_named = ({task.name: task for task in part} for part in (named.tasks, named.if_named))
-    try:
-        chosen = _choose_tasks(tasks, by_default, if_named)
-    except KVBenchError as error:
-        raise KVBenchError(f"--suite {suite}: {error}") from error
+    chosen = _choose_tasks(tasks, by_name(named.tasks))
     by_mode = named.if_aware if mode == "aware" else None
     named = replace(named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies)
     return named if policies is None else replace(named, policies=policies, own_levels={})
 
 
-def _choose_tasks(names: str | None, known: Mapping[str, Task], if_named: Mapping[str, Task]) -> list[Task]:
-    """Finds the tasks of a comma-separated list of names and of files with the user's own questions."""
+def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:
+    """Finds the tasks of a comma-separated list of registered names, families, and files with the user's own questions.
+    A task that is asked by default, which a suite may ask in its own way, comes before the registered one."""
     words = [word.strip() for word in (names or "").split(",")]
     files = {word: get_task(word) for word in words if is_file_of_questions(word)}
-    return list(by_name(choose("task", names, known, {**if_named, **files}, FAMILIES)).values())
+    others = {**KNOWN_TASKS, **files, **by_default}
+    return list(by_name(choose("task", names, by_default, others, FAMILIES)).values())
 
 
 def dtype_of(dtype: str, suite: str | None) -> str:

@@ -29,7 +29,7 @@ from kvbench.publish.published import published_records, published_rows, publish
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
-from kvbench.store.run_file import tolerance_of
+from kvbench.store.run_file import Identity, tolerance_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -57,6 +57,8 @@ from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
+from leaderboards.paper.of_run import figures_of_study
+from leaderboards.paper.pictures import PaperFigure
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
 from leaderboards.studies.lost_answers import lost_section
@@ -130,11 +132,29 @@ def publish_site(
     folder: Path | None,
     tolerance: float | None = None,
     every_task: bool = False,
+    others: Sequence[Store] = (),
 ) -> PublishedRun:
-    """Writes the pages of a run and its summary."""
+    """Writes the pages of a run and its summary. ``others``: runs of other models, which stand beside it on the
+    site."""
     place = folder_of(folder, [store])
-    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, every_task, tolerance)
-    return PublishedRun(first, rows, results)
+    groups = [RunGroup((store,)), *group_runs(others)]
+    if others:
+        publish_summary(store, records)
+    frames = [records, *(group.records() for group in groups[1:])]
+    first, rows, results = _write(groups, frames, place, every_task, tolerance)
+    return PublishedRun(first, rows[0], results[0])
+
+
+def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
+    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model or has none of
+    their tasks."""
+    other = Store.open(beside)
+    if other.identity.model in {run.model for run in runs}:
+        raise KVBenchError(f"--beside {beside}: it is of {other.identity.model} too; give a run of another model")
+    tasks = {task.name for run in runs for task in run.tasks}
+    if tasks.isdisjoint(task.name for task in other.identity.tasks):
+        raise KVBenchError(f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them")
+    return [other]
 
 
 def publish_sites(
@@ -240,9 +260,7 @@ def _part(
     """Joins the tables that studies read, and all that is shown of a group. ``names``: of runs, by their folders."""
     identity = group.identity
     runs = {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
-    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
-    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
-    given = StudyInput(identity.model, records, list(runs.values()), frames, number=number)
+    given = _study_input(group, records, list(runs.values()), number)
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
@@ -250,6 +268,20 @@ def _part(
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
     shown |= {"title": model.title, "described": model.in_words}
     return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
+
+
+def _study_input(group: RunGroup, records: DataFrame, runs: Sequence[Mapping[str, Any]], number: int = 1) -> StudyInput:
+    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
+    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
+    return StudyInput(group.identity.model, records, runs, frames, number=number)
+
+
+def study_figures(store: Store) -> list[PaperFigure]:
+    """Returns the pictures of the studies of a run, as their pages have them."""
+    (group,) = _published_groups([RunGroup((store,))])
+    runs = [one.run.model_dump(mode="json", exclude={"job"}) for one in group.stores]
+    given = _study_input(group, group.records(), runs)
+    return [figure for study in studies_of(given) for figure in figures_of_study(study, study.find(given))]
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,18 @@ def audit(
 
 def _informative(policy: str, records: DataFrame) -> DataFrame:
     """Selects records in which two methods do not agree by chance: those with room for more than a window of recent
-    tokens, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
+    tokens or a page, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
     arguments = records["press_arguments"]
-    windows = arguments.map({text: largest_window(json.loads(text)) for text in arguments.unique()})
-    return records[(records["kept_tokens"] >= needed) & (records["kept_tokens"] > windows)]
+    parsed = {text: json.loads(text) for text in arguments.unique()}
+    together = arguments.map({text: max(largest_window(one), _page_of(one)) for text, one in parsed.items()})
+    return records[(records["kept_tokens"] >= needed) & (records["kept_tokens"] > together)]
+
+
+def _page_of(arguments: Mapping[str, object]) -> int:
+    """Returns how many rows a policy that keeps whole pages keeps together; 0 where it keeps single ones."""
+    size = arguments.get("size")
+    return size if isinstance(size, int) else 0
 
 
 def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:

@@ -1,5 +1,5 @@
-"""Drawings: a frame with marks on it, for a page or for print, and plots, whose points tell their numbers. The same
-values give the same bytes."""
+"""Drawings: a frame with marks on it, as a page has it, and plots, whose points tell their numbers. The same values
+give the same bytes."""
 
 import hashlib
 import html
@@ -7,21 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from markupsafe import Markup
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.rendering.frames import Band, Dots, Frame, Mark, Place, PolicyLine, Region, depth
-from leaderboards.rendering.printed import USUAL, Paper, save
 from leaderboards.rendering.style import LineStyle, marker_path, markers_path, pixel_text
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.text import interval_text
 
 # Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
-# page's typeface. Places have tenths of a pixel. The marks look as matplotlib draws them in print, which takes ten
-# times as long and three times the bytes.
+# page's typeface. Places have tenths of a pixel. The marks look as seaborn draws them in print (``paper``), which
+# takes ten times as long and three times the bytes.
 
 INK = "var(--ink-curve)"
 INTERVAL = "95 % interval "
@@ -163,10 +161,6 @@ class Plot:
                 ],
             }
         )
-
-    def save(self, path: Path, paper: Paper = USUAL) -> None:
-        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf."""
-        save(self.drawing.frame, self.drawing.marks, self.drawing.salt, path, self.heading, paper)
 
 
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 """Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A page has them as SVG
-(``drawing.py``), print by matplotlib (``printed.py``)."""
+(``drawing.py``), print by seaborn (``paper``)."""
 
 import math
 from collections.abc import Sequence

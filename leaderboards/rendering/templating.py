@@ -27,6 +27,27 @@ class Listing:
     rows: tuple[tuple[str, ...], ...]
 
 
+@dataclass(frozen=True)
+class Tile:
+    """A cell of a :class:`HeatMap`."""
+
+    text: str
+    detail: str  # stands under the text
+    heat: float  # 0 to 1
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table that is a picture: cells are the darker the higher their value. None is a cell that was not run."""
+
+    title: str
+    side: str  # what the rows are
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Tile | None, ...]], ...]  # the name of each row, and its cells
+    across: str = ""  # what the columns are, and what the heat is, which a page says in words
+    unit: str = ""
+
+
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)

@@ -3,8 +3,8 @@
 the page of method holds its definitions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +16,9 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration import Chapter
+from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.style import LineStyle
-from leaderboards.rendering.templating import Listing, render
+from leaderboards.rendering.templating import HeatMap, Listing, render
 from policies.declaration.names import by_name
 
 
@@ -37,7 +38,7 @@ class StudyInput:
 class Picture:
     title: str
     note: str  # stands beside the title
-    drawing: Markup
+    drawing: Drawing  # a page has it as SVG, print by seaborn
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,19 @@ class StudySection:
     pictures: tuple[Picture, ...] = ()
     listings: tuple[Listing, ...] = ()
     details: tuple[Listing, ...] = ()  # stand behind a summary that opens them
+    maps: tuple[HeatMap, ...] = ()  # stand before the listings
+
+    @property
+    def printable(self) -> Iterator[tuple[str, Drawing | HeatMap]]:
+        """Yields what goes to paper, with its heading: the page has the note of a picture above it, paper at its
+        axis."""
+        for picture in self.pictures:
+            frame = picture.drawing.frame
+            vertical = replace(frame.vertical, title=frame.vertical.title or picture.note)
+            drawing = replace(picture.drawing, frame=replace(frame, vertical=vertical))
+            yield f"{self.title} – {picture.title}", drawing
+        for heat_map in self.maps:
+            yield f"{self.title} – {heat_map.title}", heat_map
 
 
 @dataclass(frozen=True)

@@ -46,4 +46,4 @@ def _bars(lost: LostAnswers, styles: Mapping[str, LineStyle]) -> Picture:
                 marks.append(Band.between(style, ends, (top - height,) * 2, (top,) * 2, OPACITY))
     title = f"{lost.policy}: lost answers by what became of them, over the {axis.title}"
     drawing = Drawing(Frame(axis, upright), tuple(marks), title, f"lost/{lost.policy}")
-    return Picture(lost.policy, "lost answers", drawing.svg())
+    return Picture(lost.policy, "lost answers", drawing)

@@ -85,7 +85,7 @@ def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: 
     upright = Axis.from_values("", ends)
     marks = tuple(mark for line in lines for mark in line.marks)
     drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
-    return Picture(title, note, drawing.svg())
+    return Picture(title, note, drawing)
 
 
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> tuple[Picture, ...]:

@@ -11,7 +11,7 @@ from policies.declaration.lazy import kvpress, torch
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import PrefillTreatment, States, StepTreatment
+from policies.declaration.steps import PrefillTreatment, States, StepTreatment, WriteTreatment
 
 Family = Literal[
     "control", "scorer", "wrapper", "prefill", "decoding", "protection", "deployed", "quantisation", "fault", "plug-in"
@@ -86,6 +86,9 @@ class CacheTreatment:
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
     # Puts a press around another, for a treatment of what the model writes while it reads the context.
     wrap: Callable[[Press, Situation], Press] | None = None
+    # Builds what changes the rows of questions and answers as they are written, for some branches. Those of the context
+    # are written under the press.
+    write_treatment: Callable[[Sequence[Situation]], WriteTreatment] | None = None
     # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.
     corrupts: bool = False
     # Infinity or NaN of one question must not reach another: each is decoded from its own copy of what is kept.

@@ -1,6 +1,7 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from policies.declaration.lazy import torch
@@ -46,6 +47,30 @@ class CacheRows(Protocol):
     ) -> None:
         """Puts these, of the shape in which they are read, into the cache; absent rows are left out. ``rows``: bool
         (answers, num_kv_heads, rows), the only ones that are written; by default all."""
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Holds the keys or the values that the model computed for new tokens of some answers, before they are written."""
+
+    layer: int
+    layers: int  # that the model has
+    tensor: States
+    answers: Sequence[int]  # which of those that the treatment was built for
+    states: "torch.Tensor"  # shape (answers, num_kv_heads, tokens, head_dim)
+    positions: "torch.Tensor"  # of the tokens, int64 (answers, tokens)
+    end: int  # a position behind all of them
+
+
+class WriteTreatment(Protocol):
+    """Changes rows once, as the model writes them into the cache, so that whoever reads them reads them changed.
+
+    What it makes of a row may depend on layer, head, position and the situation of its branch, and not on what else is
+    written at the same time: a question is read beside others or alone.
+    """
+
+    def on_write(self, new: NewRows) -> "torch.Tensor":
+        """Returns what is written instead of the states, of the same shape and type."""
 
 
 class PrefillTreatment(Protocol):

@@ -16,7 +16,7 @@ from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
-from policies.faults.options import FaultOptions, Parts, chosen
+from policies.faults.options import WRITING, FaultOptions, Parts, chosen
 
 # By the model's dtype: bits of the mantissa, which are the lowest, and of the exponent; the sign is the highest.
 BITS = {"float32": (23, 8), "bfloat16": (7, 8), "float16": (10, 5)}
@@ -32,8 +32,8 @@ class BitflipOptions(FaultOptions):
     def _fits_codewords(self) -> "BitflipOptions":
         if not self.on_codewords:
             return self
-        if self.phase == "prefill_write":
-            raise ValueError("on=codeword: nothing is quantised while the context is read, so not phase=prefill_write")
+        if self.phase in WRITING:
+            raise ValueError(f"on=codeword: nothing is quantised when rows are written, so not phase={self.phase}")
         for part in set(self.bits) & set(FIELDS[1:]):
             raise ValueError(f"bits={part}: codewords have no {part}: say any, or numbers")
         return self

@@ -10,7 +10,7 @@ from typing import Any
 from policies.declaration.lazy import torch
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
-from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
+from policies.declaration.steps import ABSENT, TENSORS, CacheRows, NewRows, States
 from policies.faults.counter_based import Distribution, numbers_of
 from policies.faults.options import FIRST, FaultOptions
 from policies.quantisation.window import QuantisedRows
@@ -121,6 +121,7 @@ class Fault:
     default_rates: str = RATE.default  # as ``--rates`` takes them
     rates_below: float | None = None  # it means nothing at these and higher ones
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
+    reads_other_rows: bool = False  # what it makes of a row depends on the others of its layer
     hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
 
 
@@ -152,21 +153,16 @@ class FaultTreatment:
     def copy_answers(self, copies: Mapping[int, int]) -> None:
         self._clean = {place: clean.with_copies(copies) for place, clean in self._clean.items()}
 
-    def write(
-        self, layer: int, layers: int, keys: "torch.Tensor", values: "torch.Tensor", first: int
-    ) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Returns what is written instead of the keys and values of new tokens, shape (num_kv_heads, tokens, head_dim)
-        each, in one of so many layers. ``first``: the position of the first one."""
-        if layer not in self.options.layers_of(layers) or not any(self._shares([0])):
-            return keys, values
-        end = first + keys.shape[1]
-        rows = Rows(torch.arange(first, end, device=keys.device).expand(1, len(keys), -1), end)
-        states: dict[States, torch.Tensor] = {"keys": keys, "values": values}
-        for tensor in TENSORS[self.options.tensor]:
-            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, rows, states[tensor][None])
-            hit = self._hit(site, [0])
-            states[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
-        return states["keys"], states["values"]
+    def on_write(self, new: NewRows) -> "torch.Tensor":
+        """Damages rows as they are written: by the draws of one step, whichever pass writes them."""
+        is_aimed = new.tensor in TENSORS[self.options.tensor] and new.layer in self.options.layers_of(new.layers)
+        if not is_aimed or not any(self._shares(new.answers)):
+            return new.states
+        tokens = new.positions[:, None].expand(-1, new.states.shape[1], -1)
+        rows = Rows(tokens, max(new.end, tokens.shape[2]))
+        site = self._site(new.answers, new.layer, new.tensor, BEFORE_THE_QUESTION, rows, new.states)
+        hit = self._hit(site, new.answers)
+        return torch.where(hit, self._damaged(site, hit), site.states)
 
     def _act(self, cache: CacheRows, step: int) -> None:
         self.restore(cache)
@@ -236,7 +232,8 @@ class FaultTreatment:
         """Tells which values are hit: bool (answers, num_kv_heads, rows, 1 or head_dim)."""
         options, (count, heads, _, size) = self.options, site.states.shape
         positions, rates = site.rows.positions, site.rates.float()
-        if self.fault.hits_all or options.unit == "bit":
+        # Of a share of 1 nothing is drawn: all numbers are below it.
+        if self.fault.hits_all or options.unit == "bit" or min(self._shares(answers)) >= 1:
             hit = (rates > 0).expand(*positions.shape, 1)
         elif options.unit == "token":
             # One number for a token, in whatever place of a head it stands: heads may keep different tokens.

@@ -11,7 +11,8 @@ from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
 
 Tensor = Literal["K", "V", "both"]
-Phase = Literal["resident", "prefill_write", "every_step", "step"]
+Phase = Literal["resident", "write", "prefill_write", "every_step", "step"]
+WRITING: tuple[Phase, ...] = ("write", "prefill_write")  # they act in a prefill of their own
 PARTS = {"H": 2, "Q": 4}  # halves and quarters of the layers: H1, H2, Q1 to Q4
 FIRST = re.compile(r"first([1-9][0-9]{0,6})")
 AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from question to question
@@ -42,7 +43,9 @@ class FaultOptions(BaseModel):
     tokens: str = "all"  # all, evidence, answer, other than evidence, as many random ones as evidence, first4
     # Of which the rate is a share; a row is one layer, head and token.
     unit: Literal["bit", "row", "value", "token"] = "row"
-    phase: Phase = "resident"  # once after the prefill, while it is written, before every pass that reads, before one
+    # Once after the prefill; on every row when it is written, or on those of the context alone; before every pass that
+    # reads, or before one.
+    phase: Phase = "resident"
     step: int = Field(0, ge=0)  # with phase=step: 0 is before the question is read, 1 before the first answer token is
     persistence: Literal["persistent", "transient"] = "persistent"  # transient: clean again at the next step
     rate: float | None = Field(None, ge=0, le=1)  # instead of a level
@@ -60,7 +63,7 @@ class FaultOptions(BaseModel):
             raise ValueError("unit=bit: only bitflip counts bits; say row, value or token")
         if self.step and self.phase != "step":
             raise ValueError("step goes with phase=step")
-        if self.persistence == "transient" and self.phase in ("resident", "prefill_write"):
+        if self.persistence == "transient" and self.phase in ("resident", *WRITING):
             raise ValueError(f"persistence=transient goes with phase=every_step or step, not {self.phase}")
         return self
 

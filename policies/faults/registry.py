@@ -11,11 +11,11 @@ from policies.declaration.lazy import LazyModule, torch
 from policies.declaration.levels import RATE
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation
-from policies.declaration.steps import ABSENT, StepTreatment
+from policies.declaration.steps import ABSENT, StepTreatment, WriteTreatment
 from policies.eviction.controls import FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
-from policies.faults.options import AIMED, FaultOptions
+from policies.faults.options import AIMED, WRITING, FaultOptions
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
 presses = LazyModule("policies.presses.writing")
@@ -136,6 +136,7 @@ KINDS: Mapping[str, Fault] = by_name(
             name="gaussian_matched",
             description="Gaussian noise of the mean and spread of the layer",
             corrupt=_matched,
+            reads_other_rows=True,
         ),
         robust(
             name="distractor",
@@ -147,6 +148,7 @@ KINDS: Mapping[str, Fault] = by_name(
             name="stale",
             description="Rows of the page of 16 before, as if not overwritten",
             corrupt=_stale,
+            reads_other_rows=True,
             options=StaleOptions,
         ),
         effect(
@@ -167,6 +169,7 @@ KINDS: Mapping[str, Fault] = by_name(
             name="bias",
             description="Each value plus a constant, in spreads of its layer",
             corrupt=_shifted,
+            reads_other_rows=True,
             options=BiasOptions,
         ),
         effect(
@@ -195,12 +198,20 @@ def fault_of(name: str) -> Policy:
     """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` for other options."""
     fault = KINDS[kind_in(name)]
     options = options_in(name, fault)
+    if fault.reads_other_rows and options.phase == "write":
+        raise PolicyError(
+            f"{name}: what {fault.name} makes of a row depends on the others, which are not all written yet: say "
+            "phase=prefill_write, which damages the context alone, or leave phase out"
+        )
 
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
         return FaultTreatment(fault, options, situations)
 
     def wrap(press: Press, situation: Situation) -> Press:
-        return presses.WriteFaultPress(press, FaultTreatment(fault, options, [situation]).write)
+        return presses.WriteFaultPress(press, FaultTreatment(fault, options, [situation]))
+
+    def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
+        return FaultTreatment(fault, options, situations)
 
     once = options.phase == "resident" or (options.phase == "step" and not options.step)
     once = once and options.persistence == "persistent"
@@ -221,8 +232,9 @@ def fault_of(name: str) -> Policy:
         check_codewords=options.check_codewords if options.on_codewords else None,
         per_question=options.tokens in AIMED,
     )
-    if options.phase == "prefill_write":
-        return replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))
+    if options.phase in WRITING:
+        policy = replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))
+        return replace(policy, write_treatment=treat_writing) if options.phase == "write" else policy
     return replace(policy, prefill_treatment=treat) if once else replace(policy, step_treatment=treat)
 
 

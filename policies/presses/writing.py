@@ -1,6 +1,6 @@
 """Damages what is written into the cache while the context is read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +10,7 @@ import torch
 from kvpress import BasePress
 from torch import nn
 
-# Of a layer, one of so many, keys and values of new tokens, shape (num_kv_heads, tokens, head_dim) each, and the
-# position of the first one, to what is written instead.
-Write = Callable[[int, int, torch.Tensor, torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+from policies.declaration.steps import NewRows, States, WriteTreatment
 
 
 @dataclass
@@ -21,7 +19,7 @@ class WriteFaultPress(BasePress):
     then lets another press act as it would."""
 
     press: BasePress
-    write: Write
+    treatment: WriteTreatment  # of one branch
 
     @contextmanager
     def __call__(self, model: Any) -> Iterator[None]:
@@ -37,10 +35,17 @@ class WriteFaultPress(BasePress):
     def _divert(self, layers: int, module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
         """Puts the change before ``update`` of the cache for the one call that this layer makes."""
         cache = named["past_key_values"]
+        next_update = cache.update  # of the cache, or of such a press around this one, which acts afterwards
 
         def update(keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any) -> Any:
-            del cache.update
-            replacement = self.write(layer, layers, keys[0], values[0], cache.get_seq_length(layer))
-            return cache.update(*(states[None] for states in replacement), layer, *others, **more)
+            vars(cache).pop("update", None)
+            first = cache.get_seq_length(layer)
+            end = first + keys.shape[2]
+            positions = torch.arange(first, end, device=keys.device)[None]
+
+            def written(tensor: States, states: torch.Tensor) -> torch.Tensor:
+                return self.treatment.on_write(NewRows(layer, layers, tensor, [0], states, positions, end))
+
+            return next_update(written("keys", keys), written("values", values), layer, *others, **more)
 
         cache.update = update

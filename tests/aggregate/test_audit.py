@@ -114,6 +114,14 @@ def test_what_is_declared_equal_may_be_equal(declared: dict[str, tuple[str, ...]
     assert audit(frame, declared) == ([], [])
 
 
+def test_one_page_is_the_same_whatever_chooses_it() -> None:
+    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
+    pages = frame.assign(press_arguments='{"by": "mean", "size": 16}')
+    assert [found.partition(" are")[0] for found in audit(pages)[0]] == ["one and other"]
+    assert audit(pages.assign(kept_tokens=16.0)) == ([], [])
+    assert audit(frame.assign(kept_tokens=16.0))[0] != []
+
+
 def test_an_oracle_may_be_recency_where_it_cannot_keep_all_of_the_evidence() -> None:
     frame = records(full=FULL, oracle=(CHANGED, list("1234")), recency=(CHANGED, list("1234")))
     assert [found.partition(" are")[0] for found in audit(frame)[0]] == ["oracle and recency"]

@@ -78,5 +78,5 @@ def test_the_picture_has_a_bar_for_each_level_and_part() -> None:
     assert section is not None
     assert "&lt;b&gt;" in section.text
     (picture,) = section.pictures
-    assert picture.drawing.count('class="band"') == 2 + 3, "at 0.5 the lost answers have two parts, at 0.9 three"
+    assert picture.drawing.svg().count('class="band"') == 2 + 3, "at 0.5 the lost answers have two parts, at 0.9 three"
     assert [style.policy for style in section.styles] == [str(Fate.ERASED), str(Fate.PARTLY), str(Fate.THERE)]

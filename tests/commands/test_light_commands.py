@@ -21,8 +21,8 @@ COMMAND_LINES = [
     ["export", "--task", "base", "--limit", "1"],
     ["score", RUN],
     ["site", RUN],
-    ["figures", RUN, "--formats", "svg", "--only", "f1"],
     ["show", RUN, "--policy", "snapkv", "--ratio", "0.5"],
+    ["figures", RUN, "--formats", "svg", "--only", "f1"],  # the last, and the only one that seaborn is for
 ]
 # Options that make no sense, in commands that would run a model.
 MISTYPED = [
@@ -58,6 +58,8 @@ for words in {COMMAND_LINES}:
     assert main(words) == 0, words
     loaded = [name for name in {HEAVY} if name in sys.modules]
     assert not loaded, (words, loaded)
+    assert words == {COMMAND_LINES[-1]} or "seaborn" not in sys.modules, words
+assert "seaborn" in sys.modules
 print("none of them")
 """
 HANDLER = """

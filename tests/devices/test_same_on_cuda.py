@@ -34,6 +34,9 @@ PROTECTING = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs_spans]
 FAULTS_WITH_OPTIONS = (
     "gaussian(unit=value,phase=every_step,persistence=transient)",
     "zeros(phase=prefill_write)",
+    "multiplicative_normal(phase=write)",
+    "multiplicative_uniform(phase=write,tensor=K,layers=H2)",
+    "int4+sign_flip(phase=write,rate=0.1)",
     "zeros(tokens=evidence)",
     "gaussian(tokens=first4,unit=token)",
     "zeros(phase=step,step=1,persistence=transient,heads=0,layers=H2)",

@@ -19,7 +19,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, CacheRows, Level, Policy, Situation, points_of
-from policies.faults.registry import FAULTS
+from policies.faults.registry import KINDS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 
 CLOSE = 5e-4  # nats in float32: the rows of a batch are summed in another order
@@ -86,9 +86,17 @@ def told(model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: f
     return by_policy
 
 
-@pytest.mark.parametrize("phase", ["resident", "prefill_write", "every_step"])
+PHASES = ("resident", "write", "prefill_write", "every_step")
+
+
+def faults_in(phase: str) -> list[Policy]:
+    kinds = [kind for kind in KINDS.values() if not (phase == "write" and kind.reads_other_rows)]
+    return [find_policy(f"{kind.name}(phase={phase})") for kind in kinds]
+
+
+@pytest.mark.parametrize("phase", PHASES)
 def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
-    faults = [find_policy(f"{name}(phase={phase})") for name in FAULTS]
+    faults = faults_in(phase)
     answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.0)
     for fault in faults:
         for damaged, full in zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True):
@@ -97,10 +105,10 @@ def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(llama: LoadedModel, 
             assert torch.equal(damaged.logits, full.logits), fault.name
 
 
-@pytest.mark.parametrize("phase", ["resident", "prefill_write", "every_step"])
+@pytest.mark.parametrize("phase", PHASES)
 def test_at_another_rate_every_fault_changes_logits(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
     """Else the comparison above would prove nothing."""
-    faults = [find_policy(f"{name}(phase={phase})") for name in FAULTS]
+    faults = faults_in(phase)
     answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.2)
     for fault in faults:
         both = list(zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True))
@@ -113,6 +121,7 @@ def test_at_another_rate_every_fault_changes_logits(llama: LoadedModel, prompt: 
 TREATED = (
     *("full", "random", "snapkv", "adakv_snapkv"),
     *("gaussian", "gaussian(phase=every_step)", "bitflip(bits=mantissa)", "zeros(phase=prefill_write)"),
+    *("multiplicative_normal(phase=write)", "int4+zeros(phase=write,rate=0.2)"),
     *("int4", "int2(residual=4)", "knorm+int4", "snapkv+zeros(rate=0.2)"),
 )
 

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import nltk
 import pytest
 from datasets import Dataset
 
@@ -12,12 +13,10 @@ from datasets_gen import Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from kvbench.store.store import Store
+from leaderboards.metrics.judges.obedience import CHECKERS
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, written
 from tests.support.tasks.suite import parts
-
-pytestmark = pytest.mark.usefixtures("splitter")
-
 
 # --- contexts
 
@@ -62,11 +61,13 @@ def check_questions(example: Example, row: IfevalPrompt) -> None:
 
 
 @pytest.mark.usefixtures("looked_for_again")
-@pytest.mark.parametrize("package", ["lm_eval", "langdetect"])
+@pytest.mark.parametrize("module", [f"{CHECKERS}.utils", "langdetect", "punkt"])
 def test_without_the_extra_it_is_said_what_to_install(
-    cli: CommandLine, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: CommandLine, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(nltk.data, "path", [])  # where nltk's own download may lie
+    monkeypatch.setitem(sys.modules, module, None)
+    package = module.partition(".")[0]
     assert cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT), "--model", "nowhere") == 1
     assert cli.err == (
         f"error: the task ifeval needs the package {package}, which is not there: "

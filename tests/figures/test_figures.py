@@ -1,21 +1,18 @@
-"""Curves with their numbers and bands; and the figures for print."""
+"""Curves with their numbers and bands; and the command that draws figures for paper."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
-from matplotlib.image import imread
 
 from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT, SummaryRow, is_told
-from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.drawing import Plot
-from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles
 from tests.support.browsing.pages import told_by
 from tests.support.models.runs import CommandLine
-from tests.support.records.synthetic_records import realistic_records, summary_row
+from tests.support.records.synthetic_records import summary_row
 
 
 def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
@@ -66,32 +63,6 @@ def test_data_of_a_plot_cannot_close_its_script() -> None:
     assert json.loads(text)["names"]["1"] == "</script><b>\u2028"
 
 
-def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_path: Path) -> None:
-    rows = summarise(realistic_records(contexts=3))
-    plot = curve_plot(rows, "base", "agnostic", RIGHT)
-    plot.save(tmp_path / "f1.svg")
-    text = (tmp_path / "f1.svg").read_text()
-    for words in ("Right, percent: base", "snapkv", "random", "asked ratio"):
-        assert words in text, words
-    assert text.count(">snapkv<") == 1, "one entry, though its line may be in pieces"
-    plot.save(tmp_path / "f1.png")
-    height, width = imread(tmp_path / "f1.png").shape[:2]
-    assert width == 1800
-    assert 1300 < height < 1600
-    plot.save(tmp_path / "f1.pdf")
-    assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
-    assert b"/FontFile2" in (tmp_path / "f1.pdf").read_bytes(), "its fonts lie in it, as TrueType"
-
-
-@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-def test_a_file_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
-    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", RIGHT)
-    first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
-    for path in (first, second):
-        plot.save(path, Paper(3.25))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_figures_write_nothing_into_a_run(cli: CommandLine, toy_run: Path) -> None:
     run = toy_run / "runs/x"
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
@@ -106,6 +77,7 @@ def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) ->
     names = {path.name for path in out.iterdir()}
     assert {name.split("-")[0] for name in names} <= {"right", "ger", "results"}
     assert {"right-base-agnostic.svg", "ger-base-agnostic.svg"} <= names
+    assert "ger-layers-base-agnostic.svg" not in names
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
 

@@ -1,17 +1,19 @@
 """The official checkers of IFEval: what they say of answers whose outcome is known."""
 
+import hashlib
 import importlib
 import json
+from pathlib import Path
 
+import nltk
 import pytest
 
 from datasets_gen import Directive
 from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.obedience import CHECKERS, check_directives, loosely, strictly
+from leaderboards.metrics.judges.obedience import CHECKERS, SPLITTER, check_directives, loosely, official, strictly
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
-pytestmark = pytest.mark.usefixtures("splitter")
 EXISTENCE = 'keywords:existence {"keywords": ["tea", "hot"]}'
 WORDS = 'length_constraints:number_words {"num_words": 3, "relation": "at least"}'
 
@@ -45,6 +47,33 @@ def test_loosely_a_preface_and_asterisks_are_forgiven() -> None:
 def test_an_empty_answer_obeys_nothing_and_stays_in_the_denominator() -> None:
     for answer in ("", " \n"):
         assert strictly(["punctuation:no_comma"], answer) == loosely(["punctuation:no_comma"], answer) == [False]
+
+
+# Of each file of nltk's own punkt_tab for English: its lines in order, hashed, as they are sets.
+PUNKT_TAB = {
+    "abbrev_types.txt": "0ab7d6b126eed733",
+    "collocations.tab": "73d7f183e9cf31ee",
+    "ortho_context.tab": "d762d271cb556bab",
+    "sent_starters.txt": "8a66e19f1bf6a030",
+}
+
+
+@pytest.mark.usefixtures("looked_for_again")
+def test_the_splitter_of_sentences_comes_with_the_extra_and_nothing_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", [])
+    monkeypatch.setattr(nltk, "download", lambda *_: pytest.fail("nltk downloads"))
+    official()
+    folder = Path(nltk.data.find(SPLITTER))
+    hashes = {}
+    for file in folder.iterdir():
+        lines = sorted(file.read_text(encoding="utf-8").split("\n"))
+        hashes[file.name] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    assert hashes == PUNKT_TAB
+    # Whoever knows no abbreviations counts four sentences.
+    two = 'length_constraints:number_sentences {"num_sentences": 3, "relation": "less than"}'
+    assert strictly([two], "Dr. Smith came to Mr. Jones. They had tea.") == [True]
 
 
 @needs_rows

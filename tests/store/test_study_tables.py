@@ -51,7 +51,7 @@ def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
 def test_a_suite_asks_for_it(
     llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suite = Suite("dummy", "For a test", (TASKS["base"],), (), "full,knorm", "context", "none", ("steps",))
+    suite = Suite("dummy", "For a test", (TASKS["base"],), "full,knorm", "context", "none", ("steps",))
     monkeypatch.setitem(SUITES, "dummy", suite)
     job = Job(suite="dummy", levels={"ratio": "0.5"}, limit=1)
     store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")

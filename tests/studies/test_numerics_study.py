@@ -135,6 +135,10 @@ def test_drift_leaves_out_answers_that_overflow() -> None:
     assert drift_of(DataFrame(drifts(hidden=[0.0, NAN]))) == []
 
 
+def test_answers_of_one_token_have_no_drift() -> None:
+    assert drift_of(DataFrame(drifts(hidden=[0.0]))) == []
+
+
 def page_of(**tables: DataFrame) -> str:
     one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}

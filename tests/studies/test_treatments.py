@@ -7,7 +7,8 @@ from pandas import DataFrame, concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.study import STUDY, damages
+from leaderboards.studies.treatments.damage import damages
+from leaderboards.studies.treatments.study import STUDY
 from tests.support.records.damaged_records import Right, treated_records
 
 RATES = (0.0, 0.1, 0.2)
@@ -74,7 +75,7 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
     lost, share = cells["bitflip"][1].split("], ")
     assert (lost.startswith("0 [0 to "), share) == (True, "96.6 % of numbers")
     assert 15 < float(lost.split()[-1]) < 60, "no context shows that nothing is ever kept"
-    assert "share of numbers changed" in str(part.pictures[0].drawing)
+    assert "share of numbers changed" in part.pictures[0].drawing.svg()
     (one,) = damages(["bitflip(bits=0-7)"])
     assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)
 
@@ -208,6 +209,108 @@ def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
     assert rise.note == "Rise of the right answer’s NLL, nats a token"
     (judged,) = at_bytes["front"].pictures
     assert judged.note == score.note == "Right, percent"
-    assert str(judged.drawing).count("<path") > str(score.drawing).count("<path"), "the lines of fronts"
+    assert judged.drawing.svg().count("<path") > score.drawing.svg().count("<path"), "the lines of fronts"
     sheet = build_study(STUDY, given)[1].sheets[-1]
     assert {row[sheet.columns.index("on_front")] for row in sheet.rows} == {None}
+
+
+FRESH = "unit=value,phase=every_step,persistence=transient"
+IN_BANDS = {
+    f"gaussian(layers=Q3,{FRESH})": lambda rate, question: True,
+    f"gaussian(layers=Q4,{FRESH})": lambda rate, question: question > 0 if rate < 0.2 else question > 2,
+    f"gaussian(layers=H2,{FRESH})": lambda rate, question: False,
+    f"gaussian({FRESH})": lambda rate, question: rate < 0.2 and question < 2,
+    "gaussian": lambda rate, question: True,
+}
+
+
+def cells_of(given: StudyInput, name: str) -> list[dict[str, object]]:
+    (sheet,) = [sheet for sheet in build_study(STUDY, given)[1].sheets if sheet.name == name]
+    return [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
+
+
+def test_the_map_of_bands_has_what_each_band_keeps_and_the_same_as_download() -> None:
+    """Nothing is lost in Q3, one question of four and then three in Q4, all in H2; in all layers two and then all."""
+    given = StudyInput("toy", treated_records(IN_BANDS, RATES))
+    (drawn,) = sections(given)["bands"].maps
+    texts = {band: tuple(tile and (tile.text, tile.heat) for tile in tiles) for band, tiles in drawn.rows}
+    assert drawn.title == f"base: gaussian({FRESH})"
+    assert drawn.columns == ("0.1", "0.2"), "without the rate at which nothing is damaged"
+    assert texts == {
+        "Q3": (("100", 1.0), ("100", 1.0)),
+        "Q4": (("75", 0.75), ("25", 0.25)),
+        "H2": (("0", 0.0), ("0", 0.0)),
+        "all layers": (("50", 0.5), ("0", 0.0)),
+    }
+    rows = cells_of(given, "treatments-bands")
+    kept = {(row["band"], row["level"]): (row["share_kept"], row["score"], row["full_cache"]) for row in rows}
+    assert len(kept) == len(rows) == 8
+    assert kept["Q4", 0.2] == (0.25, 0.25, 1.0)
+    assert 'style="--heat:0.75"><b>75</b>' in build_study(STUDY, given)[0]
+
+
+def test_the_map_leaves_blank_what_a_band_was_not_run_at() -> None:
+    records = treated_records(IN_BANDS, RATES)
+    not_run = (records["policy"] == f"gaussian(layers=Q3,{FRESH})") & (records["level"] == 0.2)
+    (drawn,) = sections(StudyInput("toy", records[~not_run]))["bands"].maps
+    assert [tile is None for tile in dict(drawn.rows)["Q3"]] == [False, True]
+
+
+def test_what_is_replaced_at_every_pass_has_a_section_of_its_own() -> None:
+    parts = sections(StudyInput("toy", treated_records(IN_BANDS, RATES)))
+    fresh, once = parts["kept-fresh"], parts["kept"]
+    assert fresh.title == "Replaced while answers are written, anew before every pass"
+    assert once.title == "Damaged once, after the context is read"
+    assert {row[0] for row in fresh.listings[0].rows} == {*IN_BANDS} - {"gaussian"}
+    assert {row[0] for row in once.listings[0].rows} == {"gaussian"}
+
+
+def of_two_models(**other: object) -> StudyInput:
+    """Zeros leave the large model three of four answers, and the small one, which has two of four itself, one of
+    these; at 0.2 neither keeps any."""
+    large = treated_records({"zeros": lambda rate, question: rate < 0.2 and question < 3}, (0.1, 0.2))
+    small = treated_records({"zeros": lambda rate, question: rate < 0.2 and question < 1}, (0.1, 0.2))
+    right = small["right"].astype(bool) & small["question_id"].str.endswith(("/0", "/1"))
+    beside = StudyInput("small", small.assign(**{"right": right, **other}), number=2)
+    return StudyInput("large", large, beside=[beside])
+
+
+def test_two_models_stand_beside_one_another_with_their_paired_difference() -> None:
+    given = of_two_models()
+    part = sections(given)["beside-1"]
+    assert part.title == "Beside small"
+    (difference,), (both,) = part.listings, part.details
+    (row,) = difference.rows
+    assert (difference.columns, row[0]) == (("treatment", "0.1", "0.2"), "zeros")
+    assert row[1].startswith("+25 ["), "75 % of its answers against 50 %"
+    assert row[2].startswith("0 ["), "neither keeps any"
+    assert means_of(both) == (("zeros", "0.1", "75", "25", "75", "50"), ("zeros", "0.2", "0", "0", "0", "0"))
+    (picture,) = part.pictures
+    assert [style.policy for style in part.styles] == ["large", "small"]
+    assert picture.drawing.svg().count('class="policy"') == 2, "a line for each model"
+    first, _ = cells_of(given, "treatments-beside")
+    assert (first["share_kept"], first["other_share_kept"], first["difference"]) == (0.75, 0.5, pytest.approx(25))
+    assert (first["score"], first["other_score"], first["other_full_cache"]) == (0.75, 0.25, 0.5)
+    assert first["other_model"] == "small"
+
+
+def test_contexts_are_resampled_for_both_models_together() -> None:
+    """Each context has its own share, the same in both models: their difference is 0 in every resample."""
+    rules = {"zeros": lambda rate, question: question > 0}
+    records = treated_records(rules, (0.1, 0.2))
+    lost = (records["policy"] == "zeros") & (records["example_id"].astype(int) < 4)
+    records = records.assign(right=records["right"].astype(bool) & ~lost)
+    given = StudyInput("large", records, beside=[StudyInput("small", records, number=2)])
+    assert rows_of(sections(given)["beside-1"].listings[0])["zeros"] == ("0 [0, 0]", "0 [0, 0]")
+
+
+def test_other_questions_are_not_set_beside_one_another() -> None:
+    """The same names with another text, as of a tokenizer that makes contexts of another length."""
+    parts = sections(of_two_models(context="Ben lives in Rome."))
+    assert not any(name.startswith("beside") for name in parts)
+
+
+def test_two_models_stand_beside_one_another_on_one_page_alone() -> None:
+    given = of_two_models()
+    (other,) = given.beside
+    assert "beside-1" not in sections(StudyInput(other.model, other.records, beside=[given], number=2))

@@ -25,8 +25,10 @@ import torch
 from torch.nn import functional as F
 
 from kvbench.engine.decode.columns import PLACES_AT_ONCE, Row, make_columns, make_gold_columns
+from kvbench.engine.decode.writing import Writing
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache, kept_last
+from policies.declaration.steps import States
 
 # A GPU's memory-efficient attention copies a mask in every layer whose rows are no multiple of so many numbers.
 ALIGNED = 8
@@ -87,6 +89,7 @@ class Bundle:
         self.positions = columns.shared_positions
         # A NaN in padding would be read through any mask.
         self._may_overflow = any(row.of.treatment.policy.own_rows for row in rows)
+        self._writing = Writing(rows, len(self.keys), self.room, device)
         self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
         self.row_numbers = list(range(len(rows)))
         self.answering = self.active.numel()
@@ -191,6 +194,7 @@ class Bundle:
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self._positions = self.positions
         self.places, self.rows_read, self.alone = places, rows, alone
+        self._writing.begin(self.row_numbers[rows])
         self.skipped = self._spare_of_all if rows == slice(None) else self._least_spare(rows)
 
     def _least_spare(self, rows: slice) -> list[int]:
@@ -219,8 +223,8 @@ class Bundle:
         they are folded into the query length, (rows, num_kv_heads, places * groups, head_dim), instead of repeating
         keys and values.
         """
-        keys = self._write_and_read(self.keys[layer], key, layer)
-        values = self._write_and_read(self.values[layer], value, layer)
+        keys = self._write_and_read("keys", key, layer)
+        values = self._write_and_read("values", value, layer)
         rows, key_heads = keys.shape[:2]
         query = self._in_rows(query, rows)
         groups = query.shape[2] // key_heads
@@ -247,11 +251,13 @@ class Bundle:
             tokens = tokens[self._answering[0].to(tokens.device)]
         return tokens.view(rows, -1, *tokens.shape[1:])
 
-    def _write_and_read(self, storage: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
+    def _write_and_read(self, tensor: States, states: torch.Tensor, layer: int) -> torch.Tensor:
         """Writes the keys or values of the pass into the storage of a layer, and returns all that the pass reads."""
+        storage = (self.keys if tensor == "keys" else self.values)[layer]
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
         cache = storage[self.rows_read]
         new = self._in_rows(states, len(cache)).transpose(1, 2)
+        new = self._writing.changed(layer, tensor, new, self._positions[self.rows_read, self.places])
         if self._may_overflow:
             new = new.masked_fill(self._padding[self.rows_read, None, self.places, None].to(new.device), 0.0)
         cache[:, :, behind + self.places.start : behind + self.places.stop] = new

@@ -10,11 +10,17 @@ from leaderboards.claims.declaration import Claim, Experiment, Measured, Statist
 from leaderboards.statistics.bootstrap import FloatArray
 
 E = Text("E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens")
-CENTRED = "multiplicative_uniform"  # by a factor from 0 to 2
-BIASED = "multiplicative_uniform(low=0,high=2)"
-WIDE = "multiplicative_uniform(low=-1.5,high=1.5)"
+# As in the text, each row is damaged once, as it enters the cache.
+CENTRED = "multiplicative_uniform(phase=write)"  # by a factor from 0 to 2
+BIASED = "multiplicative_uniform(phase=write,low=0,high=2)"
+WIDE = "multiplicative_uniform(phase=write,low=-1.5,high=1.5)"
 STDS = (0.1, 0.25, 0.5)
-NORMALS = ("multiplicative_normal(std=0.1)", "multiplicative_normal(std=0.25)", "multiplicative_normal")
+NORMALS = (
+    "multiplicative_normal(phase=write,std=0.1)",
+    "multiplicative_normal(phase=write,std=0.25)",
+    "multiplicative_normal(phase=write)",
+)
+FLIPPED, UNFLIPPED = "sign_flip(phase=write)", "same_sign(phase=write)"
 EVERYWHERE, FLIPPED_SHARE = 1.0, 0.05  # of the values
 # Tasks with what is judged of them; the text has no right answers, which more models can give.
 SCORES = {
@@ -28,7 +34,7 @@ QUANTISED = Experiment("quantised", TASKS, "int8,int4", (), contexts=24)
 ERRORS = Experiment(
     "errors", TASKS, ",".join((CENTRED, BIASED, WIDE, *NORMALS)), (("rate", "1"),), contexts=24, repeats=2
 )
-SIGNS = Experiment("signs", TASKS, "sign_flip,same_sign", (("rate", "0.05"),), contexts=24, repeats=2)
+SIGNS = Experiment("signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2)
 Kept = Callable[[str], FloatArray]  # what a treatment keeps of a score, as a share of the full cache's
 Formula = Callable[[Kept], FloatArray]
 
@@ -90,7 +96,7 @@ CLAIMS = (
         "does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(of_each_score, FLIPPED_SHARE, {"": lambda kept: kept("sign_flip") - kept("same_sign")}),
+        measure=partial(of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}),
     ),
     claim(
         identifier="E5",

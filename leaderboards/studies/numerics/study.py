@@ -198,7 +198,8 @@ def drift_of(table: DataFrame) -> list[Drift]:
     """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
     first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
-    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))))
+    # Where no answer has a second step, the column is empty and of numbers all the same.
+    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))).astype(float))
     rows = rows[np.isfinite(rows["alone"])]  # of an answer that overflows, nothing is known
     found = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):

@@ -1,6 +1,7 @@
 """Shows whether the heads of each layer look at the same token where the answer begins."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, slope
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
@@ -67,6 +69,31 @@ def agreements(attention: DataFrame) -> list[Agreement]:
     return found
 
 
+@dataclass(frozen=True)
+class HeadReads:
+    """Says how often each head attends to a token of the gold answer most, at the first token of the answer."""
+
+    policy: str
+    level: Level
+    shares: FloatArray  # of answers, shape (layers, heads)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        places = np.ndindex(*self.shares.shape)
+        cell = {"policy": self.policy, "level": self.level}
+        return [{**cell, "layer": layer, "head": head, "reads": self.shares[layer, head]} for layer, head in places]
+
+
+def heads_that_read(attention: DataFrame) -> list[HeadReads]:
+    """Returns how often each head reads the answer, by policy and level. ``attention``: of :func:`with_questions`."""
+    rows = attention[(attention["step"] == ANSWER_STEP) & (attention["answer_tokens"] > 0)]
+    found = []
+    for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
+        by_layer = [np.stack(of_layer.to_list()).mean(axis=0) for _, of_layer in group.groupby("layer")["retrieves"]]
+        found.append(HeadReads(str(policy), level, np.stack(by_layer)))
+    return found
+
+
 def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     """Returns the slope of consensus over depth of each answer, and its context. ``group``: of :func:`at_answers`."""
     layers = group["layer"].nunique()
@@ -76,7 +103,8 @@ def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    found = agreements(with_questions(given.tables[TABLE], given.records))
+    attention = with_questions(given.tables[TABLE], given.records)
+    found = agreements(attention)
     rows = [
         {"policy": one.policy, "level": one.level, "layer": layer} | means
         for one in found
@@ -100,13 +128,29 @@ def content_of(given: StudyInput) -> StudyContent:
             "slope": lambda one: in_numbers(one.slope),
         },
     )
+    reads = heads_that_read(attention)
+    whole_reads = next((one for one in reads if one.policy == FULL), None)
+    maps = () if whole_reads is None else (_map_of_heads(whole_reads),)
     text = (
         "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the heads, "
         "low where they agree; agreement is the largest share of heads on one token."
     )
     title = "Do heads agree, early or late?"
-    section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,))
-    return StudyContent([section], sheets=[Sheet.of("routing-agreement", "Agreement of heads by layer", rows)])
+    section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps)
+    sheets = [
+        Sheet.of("routing-agreement", "Agreement of heads by layer", rows),
+        Sheet.of("routing-heads", "How often each head reads the answer", [row for one in reads for row in one.rows]),
+    ]
+    return StudyContent([section], sheets=sheets)
+
+
+def _map_of_heads(reads: HeadReads) -> HeatMap:
+    rows = []
+    for layer, shares in enumerate(reads.shares):
+        rows.append((str(layer), tuple(Tile(f"{100 * share:.0f}", "", share) for share in shares.tolist())))
+    columns = tuple(map(str, range(reads.shares.shape[1])))
+    title = "Answers that a head reads, full cache, percent"
+    return HeatMap(title, "layer", columns, tuple(rows), "head", "share of answers")
 
 
 DEFINITIONS = (
@@ -118,5 +162,10 @@ DEFINITIONS = (
         "of the late half of the layers less that of the early half.",
         "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
+    ),
+    Definition(
+        "Heads that read the answer",
+        "The share of answers at whose first token a head attends to a token of the gold answer most, of questions "
+        "whose answer stands in the context.",
     ),
 )

@@ -83,8 +83,9 @@ def _macro_f1(
 
 
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins states with the labels of their questions; only questions with an answer in the context count."""
-    asked = records[records["answer_tokens"] > 0]
+    """Joins states with the labels of their questions; only questions with an answer in the context count, and running
+    text has none."""
+    asked = records[(records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)]
     asked = asked[[*CELL, "draw_id", "answer_type", "golds"]].rename(columns={"answer_type": TYPE})
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
     asked[CONTEXT] = contexts_of(asked)

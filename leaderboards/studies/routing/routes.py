@@ -262,7 +262,7 @@ def _stack(
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
     drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}{ending}")
-    return Picture(f"{policy}{ending}", "share of answers", drawing.svg())
+    return Picture(f"{policy}{ending}", "share of answers", drawing)
 
 
 DEFINITIONS = (

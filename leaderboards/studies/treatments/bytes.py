@@ -117,7 +117,7 @@ def _score_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], style
             marks.append(PolicyLine(style, tuple(point.place for point in front(members))))
     frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
     drawing = Drawing(frame, tuple(marks), f"{task.title} over {AXIS}: {task.name}", f"bytes/{task.name}")
-    return Picture(task.label, f"{task.title}, percent", drawing.svg())
+    return Picture(task.label, f"{task.title}, percent", drawing)
 
 
 def _rise_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]) -> Picture:
@@ -129,7 +129,7 @@ def _rise_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], styles
     frame = Frame(Axis.up_to(AXIS, 100), Axis.from_values("", list(rises.values())), corner="↙ better")
     title = f"{DELTA_NLL.title} over {AXIS}: {task.name}"
     drawing = Drawing(frame, tuple(marks), title, f"rise/{task.name}")
-    return Picture(task.label, f"{DELTA_NLL.title}, {DELTA_NLL.unit}", drawing.svg())
+    return Picture(task.label, f"{DELTA_NLL.title}, {DELTA_NLL.unit}", drawing)
 
 
 def _front_of_all(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:

@@ -1,7 +1,7 @@
 """The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk, and
 what eviction, fewer bits and both keep at equal bytes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
@@ -15,33 +15,21 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, curve, in_numbers, in_percent, level_table, line_of
+from leaderboards.studies.treatments.bands import band_cells, band_section, bands_sheet
+from leaderboards.studies.treatments.beside import beside_section, beside_sheet, pairs_of
 from leaderboards.studies.treatments.bytes import bytes_sheet, equal_bytes, has_families
+from leaderboards.studies.treatments.damage import (
+    KEPT_TITLE,
+    Damage,
+    DamageGroup,
+    compared_faults,
+    damages,
+    groups_of,
+)
 from leaderboards.studies.treatments.tasks import OUTCOMES, RISE, MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 from policies.faults.options import FaultOptions
-from policies.faults.registry import KINDS as FAULTS
-from policies.quantisation.quantisation import QuantisationOptions
-from policies.quantisation.registry import KINDS as FORMATS
-from policies.treatments.options import TreatmentKind, is_one_of, kind_in, options_in
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A treatment of what the full cache holds: a fault, an error of every number, or fewer bits."""
-
-    policy: str
-    options: FaultOptions | QuantisationOptions
-
-    def changed(self, rate: float, dtype: str) -> float:
-        """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
-        return self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
-
-
-def damages(policies: Iterable[str]) -> list[Damage]:
-    """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
-    kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
-    return [Damage(one, options_in(one, kinds[kind_in(one)])) for one in policies if is_one_of(one, kinds)]
 
 
 def policies_in(records: DataFrame) -> Sequence[str]:
@@ -68,21 +56,9 @@ LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for na
 BANDS = "on the same questions; bands and brackets are 95 % intervals over contexts."
 
 
-def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]:
-    """Returns the faults that were run at the rates of the most, two or more: the least harmful first, where the model
-    can do the task."""
-    usual = max((task.evidence.levels(one.policy) for one in found), key=len, default=())
-    if len([level for level in usual if level.amount]) < 2:
-        return []
-    compared = [one for one in found if task.evidence.levels(one.policy) == usual]
-    if task.withheld:
-        return compared
-    kept = {one.policy: task.kept(one.policy, usual[-1]) for one in compared}
-    return sorted(compared, key=lambda one: -(estimate.mean if (estimate := kept[one.policy]) else 0.0))
-
-
-def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
+def _kept(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
     """Shows what is kept over the share of numbers changed: faults of bits and of rows change others at one rate."""
+    found = group.members
     compared = {task.name: compared_faults(task, found) for task in tasks}
     shown = {one.policy for of_task in compared.values() for one in of_task}
     styles = policy_styles([one.policy for one in found if one.policy in shown])
@@ -93,14 +69,16 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
             listings.append(_by_rate(KEPT, task, faults, dtype))
         (details if faults else listings).append(_every_cell(task, found))
     pictures = [_over_changed(KEPT, task, compared[task.name], styles, dtype) for task in tasks if compared[task.name]]
-    text = f"What is kept of what the full cache has, {BANDS}"
+    text = f"{group.text}What is kept of what the full cache has, {BANDS}"
+    drawn = (tuple(styles.values()), tuple(pictures))
     return StudySection(
-        "kept", "How much is kept", text, tuple(styles.values()), tuple(pictures), tuple(listings), tuple(details)
+        f"kept{group.identifier}", group.title, text, *drawn, listings=tuple(listings), details=tuple(details)
     )
 
 
-def _risen(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
+def _risen(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
     """Shows by how much the right answer becomes less likely where the model cannot do the task."""
+    found = group.members
     shown = [task for task in tasks if task.shows_rise]
     compared = {task.name: compared_faults(task, found) for task in shown}
     drawn = {one.policy for of_task in compared.values() for one in of_task}
@@ -108,13 +86,13 @@ def _risen(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -
     pictures = [_over_changed(RISEN, task, compared[task.name], styles, dtype) for task in shown if compared[task.name]]
     listings = [_by_rate(RISEN, task, compared[task.name] or found, dtype) for task in shown]
     return StudySection(
-        "rise",
-        DELTA_NLL.title,
-        f"How much less likely the right answer becomes than with the full cache, in nats a token, {BANDS} It moves "
-        "before answers do, and comes first where the model cannot do the task: nothing is judged there.",
+        f"rise{group.identifier}",
+        DELTA_NLL.title if group.title == KEPT_TITLE else f"{DELTA_NLL.title}: {group.title.lower()}",
+        f"{group.text}How much less likely the right answer becomes than with the full cache, in nats a token, {BANDS} "
+        "It moves before answers do, and comes first where the model cannot do the task: nothing is judged there.",
         tuple(styles.values()),
         tuple(pictures),
-        tuple(listings),
+        listings=tuple(listings),
     )
 
 
@@ -168,18 +146,31 @@ def content_of(given: StudyInput) -> StudyContent:
     policies = policies_in(given.records)
     found = damages(policies)
     dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
-    parts = [_risen(tasks, found, dtype), _kept(tasks, found, dtype), *equal_bytes(tasks, policies)]
+    cells_of_bands = band_cells(tasks, found)
+    groups = groups_of(found)
+    parts = [_risen(tasks, group, dtype) for group in groups]
+    parts += [_kept(tasks, group, dtype) for group in groups]
+    parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
+    # Two models stand beside one another once, on the page of the first.
+    pairs = [pairs_of(given, other) for other in given.beside if other.number > given.number]
+    sections = [beside_section(of_model, found, number) for number, of_model in enumerate(pairs, start=1)]
+    parts += [one for one in sections if one is not None]
     cells = [
         task.row(one.policy, level) for task in tasks for one in found for level in task.evidence.levels(one.policy)
     ]
-    sheets = (Sheet.of("treatments-kept", "What is kept with each treatment", cells), bytes_sheet(tasks, policies))
+    sheets = (
+        Sheet.of("treatments-kept", "What is kept with each treatment", cells),
+        bands_sheet(cells_of_bands),
+        bytes_sheet(tasks, policies),
+        beside_sheet([pair for of_model in pairs for pair in of_model], found),
+    )
     facts = [
         *((f"Full cache, {task.name}", _fact_of(task)) for task in tasks),
         ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
         ("Draws of each", str(1 + int(given.records["repeat"].max()))),
         *(("Tells nothing", reason) for reason in unknown),
     ]
-    shown = [part for part in parts if part.pictures or any(one.rows for one in part.listings)]
+    shown = [part for part in parts if part.pictures or part.maps or any(one.rows for one in part.listings)]
     return StudyContent(shown, facts, [sheet for sheet in sheets if sheet.rows])
 
 
@@ -213,10 +204,18 @@ CHAPTER = Chapter(
         ),
         Definition(
             "Where a treatment acts",
-            "A fault hits a share of the rows of a place alone. Layers: Q1 to Q4 are quarters of the layers from the "
-            "input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the answer follows "
-            "from, answer those of the answer itself, other all but the evidence, random as many tokens as carry "
-            "evidence, of those that do not.",
+            "A fault hits a share of the entries of a place alone. An entry is a row, which one head of one layer "
+            "stores for one token, or with unit=value a single number of a row. Layers: Q1 to Q4 are quarters of the "
+            "layers from the input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the "
+            "answer follows from, answer those of the answer itself, other all but the evidence, random as many tokens "
+            "as carry evidence, of those that do not.",
+        ),
+        Definition(
+            "When a treatment acts",
+            "Replaced while answers are written (phase=every_step, persistence=transient): anew before every pass, by "
+            "a draw of its own, and clean again behind it. Once as written (phase=write): every row of context, "
+            "question and answer as it enters the cache, so that all reads see it. Damaged once (phase=resident): "
+            "before the question is read, for good.",
         ),
         Definition(
             "The front, at equal bytes",

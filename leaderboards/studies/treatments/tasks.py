@@ -56,11 +56,26 @@ class MeasuredTask:
 
     def kept(self, policy: str, level: Level) -> Estimate | None:
         """Estimates what a treatment keeps of what the full cache has, as a share; None where that has nothing."""
+        values = self.kept_values(policy, level)
+        return None if values is None else self.estimate(values)
+
+    def kept_values(self, policy: str, level: Level) -> FloatArray | None:
+        """Returns the same share as measured and as resampled: shape (1 + resamples,)."""
         whole = self.evidence.mean(FULL, None, self.column)
         if not whole[0]:
             return None
         part = self.evidence.mean(policy, level.value, self.column)
-        return self.estimate(np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0))
+        return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+
+    def score(self, policy: str, level: Level | None) -> Estimate:
+        """Estimates what leads the task, as a share of its highest value."""
+        highest = (METRICS[self.column].bounds or (0, 1))[1]
+        rate = None if level is None else level.value
+        return self.estimate(self.evidence.mean(policy, rate, self.column) / highest)
+
+    @property
+    def full_score(self) -> Estimate:
+        return self.score(FULL, None)
 
     def rise(self, policy: str, level: Level) -> Estimate | None:
         """Estimates the rise of the right answer's NLL over the full cache, in nats a token; None where no answer that

@@ -71,6 +71,7 @@ def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, pr
         ("bitflip(on=codeword)", r"stores no codewords: put a quantisation before it, as int4\+bitflip\(on=codeword\)"),
         ("int4+bitflip(on=codeword,rate=0.1)+zeros(rate=0.1)", r"a fault of codewords comes last, and zeros"),
         ("int4+bitflip(on=codeword,rate=0.1,phase=prefill_write)", "so not phase=prefill_write"),
+        ("int4+bitflip(on=codeword,rate=0.1,phase=write)", "so not phase=write"),
         ("int4+bitflip(on=codeword,rate=0.1,bits=exponent)", "codewords have no exponent"),
         ("int4+bitflip(on=codeword,rate=0.1,bits=4)", "bits=4: a codeword has 4 bits, 0 to 3"),
         ("int4(tensor=K)+bitflip(on=codeword,rate=0.1)", "values are not quantised: say tensor=K"),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
+from policies.declaration.steps import NewRows
 from policies.faults.fault import Fault, FaultTreatment, Rows, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
@@ -188,8 +190,11 @@ class WritingCache(DynamicCache):
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any) -> Any:
         first = self.get_seq_length(layer_idx)
-        keys, values = self.treatment.write(layer_idx, LAYERS, key_states[0], value_states[0], first)
-        return super().update(keys[None], values[None], layer_idx, *others, **more)
+        end = first + key_states.shape[2]
+        of_layer = partial(NewRows, layer_idx, LAYERS, answers=[0], positions=torch.arange(first, end)[None], end=end)
+        keys = self.treatment.on_write(of_layer(tensor="keys", states=key_states))
+        values = self.treatment.on_write(of_layer(tensor="values", states=value_states))
+        return super().update(keys, values, layer_idx, *others, **more)
 
 
 WRITTEN = (
@@ -208,7 +213,7 @@ def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(archite
     assert [branch.error for branch in trace.branches if branch.error] == []
     for branch in trace.branches:
         press: Any = branch.press
-        cache = WritingCache(press.write.__self__)
+        cache = WritingCache(press.treatment)
         with torch.inference_mode():
             decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
         for plain, left, window in zip(cache.layers, branch.layers, trace.windows, strict=True):

@@ -31,6 +31,7 @@ def path_of(policy: Policy) -> tuple[object, ...]:
         policy.baseline is not None,
         policy.prefill_treatment is not None,
         policy.step_treatment is not None,
+        policy.write_treatment is not None,
         policy.own_rows,
         policy.needs_donor,
     )

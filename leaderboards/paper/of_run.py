@@ -1,0 +1,230 @@
+"""Gathers the figures of a run: the curves of its pages, the trade-off, small multiples, maps over layers, and
+distributions over contexts and answers. Every number is that of a row, a profile or a record that pages show."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pandas import DataFrame
+
+from leaderboards.aggregate.arguments import Arguments, adapted_presses
+from leaderboards.aggregate.lead import first_shown
+from leaderboards.aggregate.row import ALL_TASKS, GER, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.boards.profiles import Profile, Profiles
+from leaderboards.downloads.sheets import file_name
+from leaderboards.metrics import Measure
+from leaderboards.pages.gallery import GalleryPlot, gallery, tradeoff
+from leaderboards.paper.pictures import Box, Distribution, Panel, PaperFigure
+from leaderboards.rendering.style import LineStyle, line_styles, named_styles, with_adapted
+from leaderboards.rendering.templating import HeatMap, Tile
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.columns import with_levels
+from leaderboards.studies.declaration import Study, StudyContent
+from policies.declaration.levels import UNTREATED, Level, names_of
+from policies.declaration.names import CONTROLS, RANDOM
+
+Styles = Mapping[str, LineStyle]
+MAPS_BESIDE = 4  # maps of policies in a row, on paper that is wide enough
+OUTCOMES_BESIDE = 3  # panels with boxes of three outcomes at each level, which need more room
+GRID_MEASURES = 3  # of a grid of tasks and measures
+RIGHT_ANSWER, WRONG, SILENT = OUTCOMES = ("right", "wrong", "silent")
+ONE_LEVEL = "one level"
+
+
+def figures_of_run(
+    rows: Sequence[SummaryRow], records: DataFrame, presses: Sequence[Arguments]
+) -> Iterator[PaperFigure]:
+    """Yields all figures, those of one task and mode after the other. ``presses``: how policies were built."""
+    profiles = Profiles.of(records, rows)
+    levels = with_levels(records)
+    for mode in dict.fromkeys(row.mode for row in rows):
+        of_mode = [row for row in rows if row.mode == mode]
+        styles = with_adapted(line_styles(rows), adapted_presses(presses))
+        curves: dict[str, list[GalleryPlot]] = {}
+        for task in dict.fromkeys(row.task for row in of_mode):
+            of_task = [press for press in presses if task in (press.task, ALL_TASKS)]
+            styles_of_task = with_adapted(line_styles(rows), adapted_presses(of_task))
+            curves[task] = gallery(of_mode, task, mode, styles_of_task)
+            yield from _curves(curves[task], task, mode)
+            yield from _maps_of_layers([row for row in of_mode if row.task == task], task, mode)
+            if task != ALL_TASKS:
+                yield from _differences(profiles.of_board(mode, task), task, mode, styles_of_task)
+                at_task = (levels["task"] == task) & (levels["mode"] == mode)
+                yield from _evicted_by_outcome(levels[at_task], [row for row in of_mode if row.task == task])
+        yield from _tradeoff(of_mode, mode, styles)
+        yield from _small_multiples(of_mode, curves, mode)
+
+
+def figures_of_study(study: Study, content: StudyContent) -> Iterator[PaperFigure]:
+    """Yields the pictures and maps of a study as its page has them."""
+    for part in content.parts:
+        for number, (title, picture) in enumerate(part.printable, start=1):
+            stem = f"{study.name}-{file_name(part.identifier)}-{number}"
+            yield PaperFigure.of(study.name, stem, title, picture)
+
+
+def _curves(plots: Sequence[GalleryPlot], task: str, mode: str) -> Iterator[PaperFigure]:
+    for plot in plots:
+        stem = _stem(plot.identifier, task, mode)
+        yield PaperFigure.of(plot.name, stem, plot.plot.heading, plot.plot.drawing)
+
+
+def _stem(name: str, task: str, mode: str) -> str:
+    return f"{name}-{file_name(task)}-{file_name(mode)}"
+
+
+def _where(task: str, mode: str) -> str:
+    return f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}"
+
+
+def _tradeoff(rows: Sequence[SummaryRow], mode: str, styles: Styles) -> Iterator[PaperFigure]:
+    tasks = list(dict.fromkeys(row.task for row in rows if row.task != ALL_TASKS))
+    of_mean = next((row.mean_of for row in rows if row.task == ALL_TASKS), tuple(tasks))
+    plot = tradeoff(rows, of_mean, styles)
+    if not isinstance(plot, Blank):
+        task = ALL_TASKS if any(row.task == ALL_TASKS for row in rows) else tasks[0]
+        heading = f"{plot.heading}: {_where(task, mode)}"
+        yield PaperFigure.of("tradeoff", _stem("tradeoff", task, mode), heading, plot.drawing)
+
+
+def _small_multiples(
+    rows: Sequence[SummaryRow], curves: Mapping[str, Sequence[GalleryPlot]], mode: str
+) -> Iterator[PaperFigure]:
+    """Yields a grid for each kind of level, whose rows are tasks and whose columns are measures: what leads most tasks,
+    then what is wrong of what is answered, and GER."""
+    tasks = [task for task in curves if task != ALL_TASKS]
+    if len(tasks) < 2:
+        return
+    leading = [measure for task in tasks for measure in first_shown(task, [row for row in rows if row.task == task])]
+    measures = list(dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER)))
+    for kind in dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task):
+        by_place = {(task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind}
+        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][:GRID_MEASURES]
+        if shown:
+            panels = [_panel(by_place[task, measure.name], task, measure) for task in tasks for measure in shown]
+            stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
+            yield PaperFigure("tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown))
+
+
+def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
+    """Makes a panel whose title says what its vertical axis is."""
+    drawing = plot.plot.drawing
+    frame = replace(drawing.frame, vertical=replace(drawing.frame.vertical, title=""))
+    return Panel(f"{task}: {measure.title}, {measure.unit}", replace(drawing, frame=frame))
+
+
+def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterator[PaperFigure]:
+    """Yields a map for each policy that removes tokens: GER within each layer alone, over the levels."""
+    if not is_told(GER, rows):
+        return
+    by_policy: dict[str, dict[Level, tuple[float, ...]]] = {}
+    for row in _removing(rows):
+        if row.ger_by_layer:
+            by_policy.setdefault(row.policy, {})[row.at] = row.ger_by_layer
+    panels = tuple(Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items())
+    if panels:
+        heading = f"GER of each layer taken alone: {_where(task, mode)}"
+        yield PaperFigure("ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE)
+
+
+def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Selects the rows of treatments that remove tokens, those of methods before those of controls."""
+    shown = [row for row in rows if row.at != UNTREATED and not row.removes_nothing]
+    return sorted(shown, key=lambda row: row.policy in CONTROLS)
+
+
+def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
+    levels = sorted(by_level)
+    names = names_of(levels)
+    layers = max(len(of_level) for of_level in by_level.values())
+    rows = []
+    for layer in range(layers):
+        shares = [by_level[level][layer] if layer < len(by_level[level]) else None for level in levels]
+        tiles = tuple(None if share is None else Tile(f"{share:.2f}", "", share) for share in shares)
+        rows.append((str(layer), tiles))
+    columns = tuple(names[level] for level in levels)
+    return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
+
+
+def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles) -> Iterator[PaperFigure]:
+    """Yields for each kind of level how the difference from the full cache is spread over contexts, in points of what
+    leads the task: a loss is negative."""
+    by_kind: dict[str, list[Profile]] = {}
+    for policy, profile in profiles.items():
+        if not _is_compared(policy) or isinstance(profile.leads, Blank):
+            continue
+        highest = profile.levels[-1]
+        by_kind.setdefault("" if highest == UNTREATED else highest.kind, []).append(profile)
+    for kind, members in by_kind.items():
+        boxes = _boxes_of(members, styles)
+        across = members[0].levels[-1].declared.axis if kind else ONE_LEVEL
+        picture = Distribution(across, "difference from the full cache, points", boxes)
+        name = f"differences-{kind or 'one-level'}" if len(by_kind) > 1 else "differences"
+        heading = f"Difference from the full cache, by context: {_where(task, mode)}"
+        yield PaperFigure.of("differences", _stem(name, task, mode), heading, picture)
+
+
+def _is_compared(policy: str) -> bool:
+    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands beside methods."""
+    return policy not in CONTROLS or policy == RANDOM
+
+
+def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
+    """Makes a box for each policy and level; where two measures lead the task, of their mean in each context."""
+    levels = sorted({level for profile in profiles for level in profile.levels[1:]})
+    names = names_of(levels)
+    boxes = []
+    for level in levels:
+        for profile in profiles:
+            if level in profile.levels[1:]:
+                place = profile.levels.index(level, 1)
+                values = differences_by_context(profile, place)
+                name = ONE_LEVEL if level == UNTREATED else names[level]
+                boxes.append(Box(name, styles[profile.policy], values))
+    return tuple(boxes)
+
+
+def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
+    """Returns for each context of a task by how many points a level is better than the full cache."""
+    if isinstance(profile.leads, Blank):
+        return ()
+    (measures,) = profile.leads
+    shared = measures[0].there
+    for measure in measures[1:]:
+        shared = shared & measure.there
+    gains = sum(measure.heights[place, shared] - measure.heights[0, shared] for measure in measures) / len(measures)
+    return tuple(gains.tolist())
+
+
+def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Iterator[PaperFigure]:
+    """Yields a panel for each policy: GER of the answers that are right, wrong and silent, level by level."""
+    if not is_told(GER, rows):
+        return
+    task, mode = rows[0].task, rows[0].mode
+    known = answers[answers["ger"].notna() & answers["right"].notna()]
+    panels = []
+    for policy in dict.fromkeys(row.policy for row in _removing(rows) if _is_compared(row.policy)):
+        boxes = outcome_boxes(known[known["policy"] == policy])
+        if boxes:
+            across = known.loc[known["policy"] == policy, "level"].iloc[0].declared.axis
+            panels.append(Panel(policy, Distribution(across, "GER", boxes, (0, 1))))
+    if panels:
+        heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
+        yield PaperFigure(
+            "ger-outcome", _stem("ger-outcome", task, mode), heading, tuple(panels), columns=OUTCOMES_BESIDE
+        )
+
+
+def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:
+    """Makes the boxes of one policy. ``answers``: with a GER, and levels as of :func:`with_levels`."""
+    styles = named_styles(OUTCOMES)
+    right, answered = answers["right"] == 1, answers["answered"].eq(True)
+    outcomes = {RIGHT_ANSWER: right, WRONG: ~right & answered, SILENT: ~right & ~answered}
+    levels = sorted(set(answers["level"]))
+    names = names_of(levels)
+    boxes = []
+    for level in levels:
+        for outcome, holds in outcomes.items():
+            values = answers.loc[holds & (answers["level"] == level), "ger"]
+            if len(values):
+                boxes.append(Box(names[level], styles[outcome], tuple(map(float, values))))
+    return tuple(boxes)
