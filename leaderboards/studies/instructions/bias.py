@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Series
 
+from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.prompts import PromptRecords, forms_of
-from leaderboards.studies.parts import curve, exactly, in_percent, in_points, level_table, line_of
+from leaderboards.studies.parts import curve, exactly, in_percent, level_table, line_of
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL, PLAIN, plain_and_way
 
@@ -143,7 +144,7 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
                 pictures.append(curve(_titled(base, arm), note, lines, REALISED, f"protected/{arm}/{base}"))
     tables = []
     for arm in _arms(rows):
-        cells = {(row["policy"], row["level"]): in_points(row["difference"]) for row in rows if row["arm"] == arm}
+        cells = {(row["policy"], row["level"]): _points_of(row["difference"]) for row in rows if row["arm"] == arm}
         tables.append(level_table(_titled("Defence less directives, points", arm), cells))
     return StudySection(
         "bias-protected",
@@ -154,6 +155,12 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
         tuple(pictures),
         details=tuple(tables),
     )
+
+
+def _points_of(share: Estimate) -> str:
+    """Writes a difference of shares in points, as differences are written everywhere."""
+    ends = (None if end is None else 100 * end for end in (share.low, share.high))
+    return MeanDifference(100 * share.mean, *ends).text
 
 
 def _layers_section(
