@@ -21,7 +21,8 @@ from policies.declaration.names import FULL, PLAIN, plain_and_way
 
 SPANS = ("defence", "directives")
 CELL = ["policy", "level", "arm"]
-REALISED = Axis.around("realised ratio", SHARE)
+REALISED, KEPT = Axis.around("realised ratio", SHARE), Axis.around("", SHARE)
+DIFFERENCE = Axis.around("", (-1.0, -0.5, 0.0, 0.5, 1.0))
 Row = Mapping[str, Any]
 
 
@@ -117,7 +118,7 @@ def _pictures_of_spans(
         for arm in _arms(rows):
             if _has_levels(rows, base, arm):
                 lines = [line_of(style, _points(rows, base, arm, f"{span}_kept")) for span, style in styles.items()]
-                yield curve(_titled(base, arm), "share of the tokens kept", lines, REALISED, f"bias/{arm}/{base}")
+                yield curve(_titled(base, arm), "share of the tokens kept", lines, REALISED, f"bias/{arm}/{base}", KEPT)
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[Listing]:
@@ -141,7 +142,7 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
                     line_of(styles[plain_and_way(form)[1]], _points(rows, form, arm, "difference")) for form in drawn
                 ]
                 note = "defence less directives, shares kept"
-                pictures.append(curve(_titled(base, arm), note, lines, REALISED, f"protected/{arm}/{base}"))
+                pictures.append(curve(_titled(base, arm), note, lines, REALISED, f"protected/{arm}/{base}", DIFFERENCE))
     tables = []
     for arm in _arms(rows):
         cells = {(row["policy"], row["level"]): _points_of(row["difference"]) for row in rows if row["arm"] == arm}
@@ -149,8 +150,9 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
     return StudySection(
         "bias-protected",
         "What protection makes of it",
-        "The share of the defence that is kept, less that of the directives: 0 is even-handed, and below 0 the defence "
-        "goes first. `fair` gives every part its share, `fair(as=paper)` two ranges that reach to the ends.",
+        "The share of the defence that is kept, less that of the directives: at 0 neither is preferred, below it "
+        "the defence goes first. “fair” gives every span and gap its share, “fair(as=paper)” two ranges that reach to the "
+        "ends of the context, as the paper’s code does.",
         tuple(styles.values()),
         tuple(pictures),
         details=tuple(tables),
@@ -184,7 +186,7 @@ def _layers_section(
             if shown:
                 title = f"{_titled(base, arm)}, {middle.where}"
                 salt = f"layers/{arm}/{base}"
-                pictures.append(curve(title, "share of the tokens kept", lines, Axis.of_layers(layers), salt))
+                pictures.append(curve(title, "share of the tokens kept", lines, Axis.of_layers(layers), salt, KEPT))
     return StudySection(
         "bias-layers",
         "Which instructions are evicted, by layer",

@@ -136,7 +136,8 @@ def ranks_section(correlations: Sequence[RankCorrelation]) -> StudySection:
         "Spearman’s rank correlation of the shares obeyed, family by family, with those of the full cache: 1 where "
         "the families stand in its order. Text P reports that it falls, and faster where several directives are "
         f"asked. A dash stands where there are {TOO_FEW}, or {ALIKE}.",
-        tuple(styles.values()),
+        tuple(styles.values()) if pictures else (),
         tuple(pictures),
-        details=tuple(tables),
+        listings=tuple(tables[:1]),  # also where it says of each that there is none
+        details=tuple(tables[1:]),
     )
