@@ -151,8 +151,8 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
         "bias-protected",
         "What protection makes of it",
         "The share of the defence that is kept, less that of the directives: at 0 neither is preferred, below it "
-        "the defence goes first. “fair” gives every span and gap its share, “fair(as=paper)” two ranges that reach to the "
-        "ends of the context, as the paper’s code does.",
+        "the defence goes first. “fair” gives every span and gap its share, “fair(as=paper)” two ranges that reach "
+        "to the ends of the context, as the paper’s code does.",
         tuple(styles.values()),
         tuple(pictures),
         details=tuple(tables),

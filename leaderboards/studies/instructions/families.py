@@ -43,7 +43,8 @@ def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
     for number, table in _by_number(prompts.directives).items():
         families = sorted(set(table["family"]))
         whole = family_means(prompts, table[table["policy"] == FULL], families)
-        for (policy, level), of_level in table[table["policy"] != FULL].groupby(["policy", "level"], observed=True):
+        treated = table[table["policy"] != FULL]
+        for (policy, level), of_level in treated.groupby(["policy", "level"], sort=False, observed=True):
             shares = family_means(prompts, of_level, families)
             count = int((~np.isnan(shares[:, 0]) & ~np.isnan(whole[:, 0])).sum())
             values = rank_correlation(shares, whole)

@@ -62,13 +62,14 @@ def content_of(given: StudyInput) -> StudyContent:
     pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
     gains = [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
     highest_leaks = while_obeying(prompts)
+    leaked = leaks(prompts)
     ranks, numbers = rank_correlations(prompts), kept_by_number(prompts)
     kept, by_layer = spans_kept(prompts), spans_kept_by_layer(prompts)
     parts = (
         *_leaks_of_attacks(given.records),
         amnesia_section(highest_leaks),
-        _plane(prompts),
-        _defence(prompts),
+        _plane(prompts, leaked),
+        _defence(prompts, leaked),
         *bias_sections(prompts, kept, by_layer),
         gains_section(gains),
         families_section(prompts),
@@ -80,7 +81,7 @@ def content_of(given: StudyInput) -> StudyContent:
         ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)).to_dict("records"),
         ("ranks", "Rank correlation of the families with the full cache"): _fields_of(ranks),
         ("numbers", "Directives obeyed, by how many a prompt has"): _fields_of(numbers),
-        ("leakage", "What attacks get"): leaks(prompts).to_dict("records"),
+        ("leakage", "What attacks get"): leaked.to_dict("records"),
         ("bias", "What is kept of defence and directives"): kept,
         ("bias-layers", "What is kept of defence and directives, by layer"): by_layer,
         ("amnesia", "Where most leaks while directives are obeyed"): _fields_of(highest_leaks, leave_out=("values",)),
@@ -112,16 +113,17 @@ def _fields_of(rows: Sequence[Any], leave_out: Sequence[str] = ()) -> Rows:
     return [{name: value for name, value in vars(row).items() if name not in leave_out} for row in rows]
 
 
-def _plane(prompts: PromptRecords) -> StudySection:
+def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
     """Draws what is obeyed over what leaks, by order; one without a name where each prompt has drawn its own."""
     bases = forms_of(prompts.policies)
     ways = named_styles(list(dict.fromkeys(plain_and_way(name)[1] for forms in bases.values() for name in forms)))
     frame = Frame(Axis.around("leakage", SHARE), Axis.around("", SHARE))
     pictures, details = [], []
     for arm in dict.fromkeys(prompts.attacks["arm"]):
-        directives, attacks = (table[table["arm"] == arm] for table in (prompts.directives, prompts.attacks))
-        of_arm, order = replace(prompts, directives=directives, attacks=attacks), f", {arm}" if arm else ""
-        obeyed, leaked = cells_of(accuracy(of_arm), "strict"), cells_of(leaks(of_arm), "leakage")
+        order = f", {arm}" if arm else ""
+        directives = prompts.directives[prompts.directives["arm"] == arm]
+        obeyed = cells_of(accuracy(replace(prompts, directives=directives)), "strict")
+        leaked = cells_of(leak_table[leak_table["arm"] == arm], "leakage")
         details.append(percent_table(f"Leakage, percent of the protected text{order}", leaked))
         if directives.empty or arm not in (*DEFENDED, OF_ONE_ORDER):
             continue
@@ -149,13 +151,13 @@ def _plane(prompts: PromptRecords) -> StudySection:
     )
 
 
-def _defence(prompts: PromptRecords) -> StudySection:
+def _defence(prompts: PromptRecords, leaked: DataFrame) -> StudySection:
     """Draws in how many attacks the defence holds, in each order, under plain policies."""
     plain = [policy for policy in prompts.policies if plain_and_way(policy)[1] == PLAIN]
     styles = policy_styles(plain)
     pictures: list[Picture] = []
     tables = []
-    for arm, of_arm in leaks(prompts).groupby("arm", sort=False):
+    for arm, of_arm in leaked.groupby("arm", sort=False):
         order = f", {arm}" if arm else ""
         held = cells_of(of_arm, "defence_success")
         if held:
