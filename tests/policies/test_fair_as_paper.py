@@ -79,7 +79,8 @@ def test_the_first_range_has_its_share_rounded_down_and_the_last_the_rest(
     places = press.positions(lambda start, end: TOKENS[..., start:end], kept, 10)
     first, second = places[0].tolist()
     ranges = ranges_of(spans, 10)
-    late, early = [], []
+    late: list[int] = []
+    early: list[int] = []
     for (start, end), count in zip(ranges, counts, strict=True):
         late += range(end - count, end)
         early += range(start, start + count)

@@ -26,7 +26,7 @@ DIFFERENCE = Axis.around("", (-1.0, -0.5, 0.0, 0.5, 1.0))
 Row = Mapping[str, Any]
 
 
-def spans_kept(prompts: PromptRecords) -> list[Row]:
+def spans_kept(prompts: PromptRecords) -> Sequence[Row]:
     """Averages by policy, level and order what is kept of each span, as :class:`Estimate` over contexts, and the
     difference: the defence less the directives. What has no such span, or was rewritten, has None."""
     rows = []
@@ -51,7 +51,7 @@ def _difference(prompts: PromptRecords, caches: DataFrame) -> Estimate | None:
     return prompts.resampler.estimate_of(means, len(both))
 
 
-def spans_kept_by_layer(prompts: PromptRecords) -> list[Row]:
+def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
     """Averages the same by layer, over contexts and heads. Layers are those that presses compress."""
     rows = []
     for (policy, level, arm), caches in prompts.caches.groupby(CELL, sort=False, observed=True):
