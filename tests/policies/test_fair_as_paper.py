@@ -153,13 +153,23 @@ def attention_and_keys(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.T
 @pytest.mark.parametrize("defence_first", [True, False], ids=["defence-first", "directives-first"])
 @pytest.mark.parametrize("base", ["snapkv", "tova", "h2o", "knorm"])
 def test_the_same_tokens_are_kept_as_by_the_slow_form(llama: LoadedModel, base: str, defence_first: bool) -> None:
+    check_same_tokens(llama, base, defence_first)
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "phi3", "qwen2", "qwen3", "gemma3"])
+def test_so_it_is_on_every_architecture(architecture: str) -> None:
+    for base in ("snapkv", "h2o"):
+        check_same_tokens(model_of(architecture), base, defence_first=True)
+
+
+def check_same_tokens(model: LoadedModel, base: str, defence_first: bool) -> None:
     prompt = prompt_in_order(defence_first)
     length = len(prompt.token_ids)
-    trace = treat(llama, [find_policy(f"{base}+{WAY}")], RATIOS, prompt)
+    trace = treat(model, [find_policy(f"{base}+{WAY}")], RATIOS, prompt)
     (first_start, _), (cut, end) = prompt.protected
     window = getattr(trace.branches[0].press.press.press, "window_size", 1)  # type: ignore[union-attr]
     assert base != "snapkv" or 2 <= window < cut, "both halves look back"
-    for number, (attention, keys) in enumerate(attention_and_keys(llama, prompt)):
+    for number, (attention, keys) in enumerate(attention_and_keys(model, prompt)):
         scores = slow_scores(base, attention, keys, ((first_start, cut), (cut, end)), window)
         for branch in trace.branches:
             kept = int(length * (1 - branch.treatment.ratio))
