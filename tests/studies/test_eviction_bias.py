@@ -91,7 +91,8 @@ def test_rank_correlations_are_those_of_scipy_ties_and_missing_families_among_th
     for place, value in enumerate(rank_correlation(first, second)):
         known = ~np.isnan(first[:, place]) & ~np.isnan(second[:, place])
         assert value == pytest.approx(spearmanr(first[known, place], second[known, place]).statistic)
-    assert np.isnan(rank_correlation(np.ones((4, 1)), np.arange(4, dtype=np.float64)[:, None])).all(), "without an order"
+    ordered = np.arange(4, dtype=np.float64)[:, None]
+    assert np.isnan(rank_correlation(np.ones((4, 1)), ordered)).all(), "without an order"
 
 
 def families(obeyed: dict[str, list[float]], contexts: int = 4) -> Any:
