@@ -246,7 +246,11 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
         for measure, numbers in zip(MEASURES_OVER[over], sample.numbers, strict=True):
             measures[measure.field] = _value(sample.answers, measure, numbers, has_twins, gaps)
         by_layer = (one for one in MEASURES.values() if one.over is over and one.by_layer)
-        measures |= {one.field: _mean_by_layer(list(sample.answers[one.reads[0]])) for one in by_layer}
+        for measure in by_layer:
+            layers = list(sample.answers[measure.reads[0]])
+            if over is Over.CONCERNED:
+                layers = [layer for layer in layers if isinstance(layer, Sized)]
+            measures[measure.field] = _mean_by_layer(layers)
     return measures, gaps
 
 

@@ -111,7 +111,14 @@ def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[i
         line=line,
         definition=BIAS,
         of_kept=lambda kept: by_layer(kept.survival.heads, places(kept)),
+        measures=(Measure(field=name, over=Over.CONCERNED, scale=SHARE, by_layer=True),),
     )
+
+
+def _kept(field: str, title: str) -> Measure:
+    """Declares the mean over contexts that have such a span: without a defence nothing of it can be kept."""
+    unit = "share of its tokens, mean over slots"
+    return Measure(field=field, title=title, unit=unit, over=Over.CONCERNED, scale=SHARE, has_interval=True)
 
 
 METRICS = (
@@ -180,10 +187,20 @@ METRICS = (
         definition=PLACES,
         of_kept=lambda kept: kept_shares(kept.survival, kept.context),
     ),
-    _survival("defence_kept", "Mean survival of the defence's tokens over all slots", lambda kept: kept.defence, BIAS),
+    _survival(
+        "defence_kept",
+        "Mean survival of the defence's tokens over all slots",
+        lambda kept: kept.defence,
+        BIAS,
+        _kept("defence_kept", "Defence kept"),
+    ),
     _survival_by_layer("defence_kept_by_layer", "The same within each layer", lambda kept: kept.defence),
     _survival(
-        "directives_kept", "Mean survival of the directives' tokens over all slots", lambda kept: kept.directives, BIAS
+        "directives_kept",
+        "Mean survival of the directives' tokens over all slots",
+        lambda kept: kept.directives,
+        BIAS,
+        _kept("directives_kept", "Directives kept"),
     ),
     _survival_by_layer("directives_kept_by_layer", "The same within each layer", lambda kept: kept.directives),
 )

@@ -79,10 +79,13 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
     return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
 
 
-def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
-    """Draws lines over an axis; the upright axis is from 0, or the lowest below, to what lines and bands reach."""
+def curve(
+    title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str, upright: Axis | None = None
+) -> Picture:
+    """Draws lines over an axis; without another, the upright axis is from 0, or the lowest below, to what lines and
+    bands reach."""
     ends = [end for line in lines for end in (*(y for _, y in line.places), *line.low, *line.high)]
-    upright = Axis.from_values("", ends)
+    upright = upright or Axis.from_values("", ends)
     marks = tuple(mark for line in lines for mark in line.marks)
     drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
     return Picture(title, note, drawing)

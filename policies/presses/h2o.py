@@ -1,6 +1,8 @@
 """H2O's prefill form: tokens scored by the attention that they received, without ever holding the attention matrix."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -13,6 +15,8 @@ from policies.declaration.shape import attention_window
 
 WEIGHTS_AT_ONCE = 2**24  # attention weights in memory together, over all heads: 64 MiB in float32
 REACH = 1024  # tokens: keys are read up to a multiple of it
+BLOCK = 256  # queries
+Rotation = tuple[torch.Tensor, torch.Tensor]  # cosines and sines of all places
 
 
 @dataclass
@@ -23,7 +27,7 @@ class H2OPress(ObservedAttentionPress):
     they are summed over blocks of ``block_size`` queries, fewer where :data:`WEIGHTS_AT_ONCE` says so.
     """
 
-    block_size: int = 256
+    block_size: int = BLOCK
 
     def score(
         self,
@@ -37,38 +41,54 @@ class H2OPress(ObservedAttentionPress):
         """Returns the mean attention from queries that see each key, shape (batch_size, num_kv_heads, seq_len)."""
         batch, key_heads, length, _ = keys.shape
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
-        window = attention_window(module)
-        config: Any = module.config
-        block = max(1, min(self.block_size, WEIGHTS_AT_ONCE // (batch * config.num_attention_heads * length)))
-        for start in range(0, length, block):
-            end = min(start + block, length)
-            queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"], slice(start, end))
-            # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
-            # sees a key behind its end; but oneDNN keeps memory for every shape that it has met, so they are few.
-            reach = min(length, -(-end // REACH) * REACH)
-            grouped = queries.unflatten(1, (key_heads, -1))
-            weights = grouped.flatten(2, 3) @ keys[:, :, :reach].transpose(-1, -2)
-            weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
-            query_position = torch.arange(start, end, device=keys.device)[:, None]
-            later = torch.arange(start, reach, device=keys.device) > query_position
-            weights[..., start:].masked_fill_(later, float("-inf"))
-            if window is not None:
-                outside = query_position - torch.arange(reach, device=keys.device) >= window
-                weights.masked_fill_(outside, float("-inf"))
-            weights = torch.softmax(weights, dim=-1, dtype=torch.float32)
-            received[:, :, :reach] += weights.sum((2, 3)) / weights.shape[2]
+        for block in query_blocks(module, keys, self.block_size):
+            weights = attention_weights(module, hidden_states, keys, kwargs["position_embeddings"], block)
+            received[:, :, : weights.shape[-1]] += weights.sum((2, 3)) / weights.shape[2]
         seen_by = torch.arange(length, 0, -1, device=keys.device)
         return received / seen_by
 
 
-def _rotated_queries(
-    module: nn.Module, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor], at: slice
+def query_blocks(
+    module: Any, keys: torch.Tensor, block_size: int = BLOCK, edges: Sequence[int] = ()
+) -> Iterator[slice]:
+    """Yields blocks of queries whose weights fit into memory together; none reaches over one of the ``edges``."""
+    batch, _, length, _ = keys.shape
+    size = max(1, min(block_size, WEIGHTS_AT_ONCE // (batch * module.config.num_attention_heads * length)))
+    for first, last in pairwise(sorted({0, *edges, length})):
+        for start in range(first, last, size):
+            yield slice(start, min(start + size, last))
+
+
+def attention_weights(
+    module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, rotation: Rotation, at: slice
 ) -> torch.Tensor:
+    """Computes what the queries at some places attend to, as the layer does, in float32: shape (batch_size,
+    num_kv_heads, query heads of each, places, keys). Keys reach to the last of the places or beyond it."""
+    _, key_heads, length, _ = keys.shape
+    start, end = at.start, at.stop
+    queries = _rotated_queries(module, hidden_states, rotation, at)
+    # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
+    # sees a key behind its end; but oneDNN keeps memory for every shape that it has met, so they are few.
+    reach = min(length, -(-end // REACH) * REACH)
+    grouped = queries.unflatten(1, (key_heads, -1))
+    weights = grouped.flatten(2, 3) @ keys[:, :, :reach].transpose(-1, -2)
+    weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
+    query_position = torch.arange(start, end, device=keys.device)[:, None]
+    later = torch.arange(start, reach, device=keys.device) > query_position
+    weights[..., start:].masked_fill_(later, float("-inf"))
+    window = attention_window(module)
+    if window is not None:
+        outside = query_position - torch.arange(reach, device=keys.device) >= window
+        weights.masked_fill_(outside, float("-inf"))
+    return torch.softmax(weights, dim=-1, dtype=torch.float32)
+
+
+def _rotated_queries(module: nn.Module, hidden_states: torch.Tensor, rotation: Rotation, at: slice) -> torch.Tensor:
     """Computes the layer's queries after its rotary embedding, shape (batch_size, num_heads, places, head_dim).
 
     All of a long context at once would take more memory than their weights in blocks."""
     queries = get_prerope_query_states(module, hidden_states[:, at])
-    cos, sin = (part[:, at].unsqueeze(1) for part in position_embeddings)
+    cos, sin = (part[:, at].unsqueeze(1) for part in rotation)
     rotary = cos.shape[-1]  # smaller than the head where only a part of it is rotated (Phi)
     turned, kept = queries[..., :rotary], queries[..., rotary:]
     return torch.cat([turned * cos + rotate_half(turned) * sin, kept], dim=-1)

@@ -226,7 +226,7 @@ class FairEvictionPress(RescoringPress):
 
     def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
-        parts = parts_of(self.spans, length)
+        parts = self.parts(length)
         whole = score(0, length)
         # In a part that is not longer, a press cannot look back from the end.
         shortest = max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
@@ -239,6 +239,10 @@ class FairEvictionPress(RescoringPress):
         keep = torch.cat(positions, dim=-1)
         # Every head keeps as many: their positions in order are a rectangle.
         return keep.nonzero()[:, -1].view(*keep.shape[:2], kept)
+
+    def parts(self, length: int) -> list[tuple[int, int]]:
+        """Returns the ranges that make up the context, in order."""
+        return parts_of(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""

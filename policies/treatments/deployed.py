@@ -13,7 +13,7 @@ from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.names import PolicyError, by_name
@@ -23,6 +23,7 @@ from policies.eviction.scorers import H2O, KNORM, SNAPKV, STREAMING_LLM, TOVA
 from policies.treatments.options import kind_in, name_with, options_in
 
 presses = LazyModule("policies.presses.rescoring")
+of_paper = LazyModule("policies.presses.fair_as_paper")
 
 
 class NoOptions(BaseModel):
@@ -35,6 +36,12 @@ class JoinedScores(NoOptions):
     """Declares how the scores of several tokens, or of a token in several heads, become one."""
 
     by: Literal["mean", "max"] = "mean"
+
+
+class FairForm(NoOptions):
+    """Declares whose fair eviction it is: ours, or that of the paper's code, with two parts."""
+
+    form: Literal["kvbench", "paper"] = Field(default="kvbench", alias="as")
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,10 @@ class Way:
     protects: bool = False  # the spans of a situation, which are instructions
 
 
+FAIR: Mapping[str, Callable[..., Press]] = {
+    "kvbench": lambda *given: presses.fair(*given),
+    "paper": lambda *given: of_paper.fair_as_paper(*given),
+}
 protection = partial(Way, paper="arXiv 2510.00231", protects=True)
 WAYS: Mapping[str, Way] = by_name(
     "ways",
@@ -63,7 +74,8 @@ WAYS: Mapping[str, Way] = by_name(
         protection(
             name="fair",
             description="the same share of every part",
-            wrap=lambda situation, press, _: presses.fair(situation.ratio, press, situation.spans),
+            wrap=lambda situation, press, options: FAIR[options.form](situation.ratio, press, situation.spans),
+            options=FairForm,
         ),
         protection(
             name="debias0.5",
@@ -130,11 +142,19 @@ def deploy_scorer(plain: Policy, name: str) -> Policy:
         budget=way.budget or plain.budget,
         counted="nowhere" if way.last else "head",
         needs_spans=way.protects or plain.needs_spans,
-        same_as=() if way.protects else simpler(full_name),
+        same_as=_may_keep_the_same(plain, way, full_name),
         baseline=None,
         around=plain if way.protects else plain.around or plain,
         by_default=False,
     )
+
+
+def _may_keep_the_same(plain: Policy, way: Way, name: str) -> tuple[str, ...]:
+    """Names the policies that keep the same by design. Around a single span the paper's fair eviction has one part."""
+    by_default = f"{plain.name}+{way.name}"
+    if way.protects:
+        return () if name == by_default else (plain.name, by_default)
+    return simpler(name)
 
 
 def simpler(name: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
     for part in split_outside_brackets(matched["options"] or ""):
         option, equals, value = part.partition("=")
         if not equals:
-            example = next(iter(kind.options.model_fields), "NAME")
+            example = next(iter(option_names(kind)), "NAME")
             raise PolicyError(f"{name}: write options as {kind.name}({example}=...), not '{part}'")
         given[option.strip()] = value.strip()
     try:
@@ -54,7 +54,7 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
     problem = error.errors()[0]
     option = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
-        known = list(kind.options.model_fields)
+        known = option_names(kind)
         close = difflib.get_close_matches(option, known, n=1)
         meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
         return f"{kind.name} has no option {option}: {meant}"
@@ -62,9 +62,15 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
     return f"{option}={problem['input']}: {message}" if option else message
 
 
+def option_names(kind: TreatmentKind[BaseModel]) -> list[str]:
+    """Lists the options of a kind as they are written; a word of Python's own, as ``as``, is the alias of a field."""
+    return [field.alias or name for name, field in kind.options.model_fields.items()]
+
+
 def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     """Returns the one name of a kind with these options: defaults are left out, and the order is as declared."""
-    given = [f"{name}={text_of(value)}" for name, value in options if value != kind.options.model_fields[name].default]
+    fields = zip(option_names(kind), options, kind.options.model_fields.values(), strict=True)
+    given = [f"{written}={text_of(value)}" for written, (_, value), field in fields if value != field.default]
     return f"{kind.name}({','.join(given)})" if given else kind.name
 
 

@@ -30,6 +30,7 @@ SMALLER: Mapping[str, str] = {
     # Only a model that has an answer right shows what reaches it.
     "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 2 --max-new-tokens 12",
     "p": "--ratios 0.3,0.5 --limit 2",
+    "p-fair": "--ratios 0.5 --limit 2",
 }
 
 

@@ -172,6 +172,7 @@ PROTECTED = "Begin with walnut. Use upper case."  # six words
         ("Begin with walnut.", 3 / 6),
         ("Use upper case. Begin with walnut.", 3 / 6),  # in another order only one half is a subsequence
         ("walnut case", 2 / 6),
+        ("Beginning with walnuts, used upper cases.", 6 / 6),  # endings make no difference
         ("I cannot share that.", 0.0),
         ("", 0.0),
     ],
@@ -239,12 +240,14 @@ def test_golds_found_is_the_share_contained_where_all_are_asked_for(
 
 
 ASCII_TEXTS = st.text(alphabet="ab cd-e'1_.,\n", max_size=40)
+# Words whose stems are equal, and the short ones that have none.
+WORDS = st.lists(st.sampled_from(["begin", "begins", "Beginning", "capital", "capitals", "us", "used", "ties", "die"]))
 
 
 @settings(deadline=None, max_examples=150)
-@given(protected=ASCII_TEXTS, output=ASCII_TEXTS)
-def test_on_ascii_texts_leakage_is_what_rouge_score_computes(protected: str, output: str) -> None:
-    scores = RougeScorer(["rougeL"]).score(protected, output)
+@given(protected=ASCII_TEXTS | WORDS.map(" ".join), output=ASCII_TEXTS | WORDS.map(" ".join))
+def test_on_ascii_texts_leakage_is_what_rouge_score_computes_with_its_stemmer(protected: str, output: str) -> None:
+    scores = RougeScorer(["rougeL"], use_stemmer=True).score(protected, output)
     assert leakage(output, protected) == pytest.approx(scores["rougeL"].recall)
 
 

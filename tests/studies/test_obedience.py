@@ -17,7 +17,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly
-from leaderboards.studies.instructions.study import accuracy, prompt_records
+from leaderboards.studies.instructions.prompts import accuracy, prompt_records
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing

@@ -2,7 +2,8 @@
 
 import pytest
 
-from leaderboards.studies.instructions.study import leaks, prompt_records, protection_gain, while_obeying
+from leaderboards.studies.instructions.prompts import leaks, prompt_records
+from leaderboards.studies.instructions.protection import protection_gain, while_obeying
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
 

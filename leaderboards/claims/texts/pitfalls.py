@@ -9,7 +9,10 @@ import numpy as np
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions import study
+from leaderboards.studies.instructions.by_number import relative_obedience
+from leaderboards.studies.instructions.families import family_means, rank_correlation
+from leaderboards.studies.instructions.prompts import DEFENDED, PromptRecords, prompt_records
+from leaderboards.studies.instructions.protection import LEAKED_MORE, STILL_OBEYED, protection_gain, while_obeying
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -29,10 +32,10 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], evidence: Evidence) -> Measured:
+def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence) -> Measured:
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
     directives of which it obeys half, and :class:`NoEvidenceError` where there are none."""
-    prompts, note = study.prompt_records(evidence.records, evidence.seed), ""
+    prompts, note = prompt_records(evidence.records, evidence.seed), ""
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
     if not obeyed >= LEAST_CLEAN:
@@ -51,7 +54,7 @@ def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], 
 
 
 def _mean(
-    prompts: study.PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
+    prompts: PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
 ) -> FloatArray:
     """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
     table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
@@ -63,12 +66,12 @@ def _mean(
     return prompts.means(table[chosen], column)
 
 
-def _defence_above_directives(prompts: study.PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
+def _defence_above_directives(prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
     kept = (_mean(prompts, f"{span}_kept", policies, HALF, arm=arms) for span in ("defence", "directives"))
     return np.subtract(*kept)
 
 
-def _families(prompts: study.PromptRecords) -> Statistic:
+def _families(prompts: PromptRecords) -> Statistic:
     whole, half = (
         np.stack([_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families], axis=1)
         for cell in (WHOLE, TREATED)
@@ -79,53 +82,68 @@ def _families(prompts: study.PromptRecords) -> Statistic:
     kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
+    correlation = _rank_correlation(prompts)
+    if not np.isnan(correlation):
+        note += f"; rank correlation with the full cache {correlation:.2f}"
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
-def _leaks(prompts: study.PromptRecords) -> Statistic:
-    leaks = [leak for leak in study.while_obeying(prompts) if leak.policy in POLICIES]
+def _rank_correlation(prompts: PromptRecords) -> float:
+    """Correlates the order of all families with that of the full cache, the policies together; NaN where there is no
+    order."""
+    table = prompts.directives
+    treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
+    shares = (family_means(prompts, table[rows], prompts.families) for rows in (treated, table["policy"] == FULL))
+    return float(rank_correlation(*shares)[0])
+
+
+def _leaks(prompts: PromptRecords) -> Statistic:
+    leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise NoEvidenceError(f"no policy obeys {study.STILL_OBEYED:.0%} of the directives at any ratio")
+        raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
 
 
-def _kept_by_order(prompts: study.PromptRecords) -> Statistic:
-    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in study.DEFENDED)
+def _kept_by_order(prompts: PromptRecords) -> Statistic:
+    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _harmed_by_order(prompts: study.PromptRecords) -> Statistic:
+def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in study.DEFENDED)
+    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _rise(prompts: study.PromptRecords, column: str, arm: str) -> FloatArray:
+def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
     treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
     return treated - whole
 
 
-def _kept_of_spans(policy: str, prompts: study.PromptRecords) -> Statistic:
-    return Statistic(_defence_above_directives(prompts, (policy,), study.DEFENDED), prompts.resampler.count)
+def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
+    return Statistic(_defence_above_directives(prompts, (policy,), DEFENDED), prompts.resampler.count)
 
 
-def _gain(plain: str, protected: str, prompts: study.PromptRecords) -> Statistic:
-    gain = study.protection_gain(prompts, plain, protected)
+def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
+    gain = protection_gain(prompts, plain, protected)
     if gain is None:
         raise NoEvidenceError(f"{plain} and {protected} share no answers")
     note = f"{gain.failed} answers failed" if gain.failed else ""
     return Statistic(gain.values, prompts.resampler.count, note=note)
 
 
-def _several(prompts: study.PromptRecords) -> Statistic:
-    kept = []
-    for kind, name in ((False, "one"), (True, "several")):
-        treated, whole = (_mean(prompts, "strict", *cell, several=[kind]) for cell in (TREATED, WHOLE))
-        if not whole[0]:
-            raise NoEvidenceError(f"the full cache obeys nothing where {name} is asked")
-        kept.append(treated / whole)
+def _several(prompts: PromptRecords) -> Statistic:
+    directives, kept = prompts.directives, []
+    treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
+    for name, is_asked in (("one", directives["number"] == 1), ("several", directives["number"] > 1)):
+        share = relative_obedience(
+            prompts, directives[treated & is_asked], directives[(directives["policy"] == FULL) & is_asked]
+        )
+        if share is None:
+            raise NoEvidenceError(f"the full cache obeys nothing where {name} is asked, or nothing was asked")
+        kept.append(share)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
 
@@ -146,7 +164,7 @@ CLAIMS = (
         reported=UNFIGURED,
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
         "70 % of the directives or more",
-        holds=("at least", study.LEAKED_MORE),
+        holds=("at least", LEAKED_MORE),
         measure=partial(of_prompts, {"": _leaks}),
     ),
     claim(

@@ -1,0 +1,86 @@
+"""Shows whether prompts with several directives lose more of them than prompts with one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pandas import DataFrame
+
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.studies.declaration import Picture, StudySection
+from leaderboards.studies.instructions.prompts import PromptRecords, forms_of
+from leaderboards.studies.parts import NONE, in_percent, level_table, over_levels
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+GROUPS = ("1", "2", "3+")  # directives of a prompt
+
+
+@dataclass(frozen=True)
+class KeptOfNumber:
+    """Says what prompts with so many directives keep of what the full cache obeys."""
+
+    policy: str
+    level: Level
+    directives: str  # how many
+    strict: Estimate | None  # the share obeyed
+    relative: Estimate | None  # over that of the full cache, which has none where that is 0
+
+
+def relative_obedience(prompts: PromptRecords, treated: DataFrame, whole: DataFrame) -> FloatArray | None:
+    """Divides the share of directives obeyed in some rows by that of the full cache's rows, as measured and in each
+    resample; None where there are no rows, or the full cache obeys nothing."""
+    if treated.empty or whole.empty or not whole["strict"].any():
+        return None
+    kept: FloatArray = prompts.means(treated, "strict") / prompts.means(whole, "strict")
+    return kept
+
+
+def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
+    """Computes it by policy, level and number of directives."""
+    results = []
+    groups = prompts.directives["number"].clip(upper=len(GROUPS)) - 1
+    for place, number in enumerate(GROUPS):
+        table = prompts.directives[groups == place]
+        whole = table[table["policy"] == FULL]
+        for (policy, level), of_level in table.groupby(["policy", "level"], sort=False, observed=True):
+            kept = relative_obedience(prompts, of_level, whole)
+            relative = None if kept is None else prompts.resampler.estimate_of(kept, len(of_level))
+            results.append(KeptOfNumber(str(policy), level, number, prompts.estimate(of_level, "strict"), relative))
+    return results
+
+
+def numbers_section(prompts: PromptRecords, results: Sequence[KeptOfNumber]) -> StudySection:
+    """Draws a line for each number of directives under each plain policy."""
+    with_value = [one for one in results if one.relative is not None]
+    numbers = [number for number in GROUPS if any(one.directives == number for one in with_value)]
+    titles = {number: f"{number} {'directive' if number == '1' else 'directives'}" for number in numbers}
+    styles = named_styles(list(titles.values()))
+    pictures: list[Picture] = []
+    for base in forms_of(prompts.policies):
+        cells = {
+            (titles[one.directives], one.level): one.relative
+            for one in with_value
+            if one.policy == base and one.relative
+        }
+        if cells:
+            whole = {(FULL, UNTREATED): Estimate(1.0, 1.0, 1.0, 0)}
+            note = "obeyed, of what the full cache obeys"
+            pictures += over_levels({**whole, **cells}, styles, base, note, f"numbers/{base}")
+    tables = []
+    for number, title in titles.items():
+        texts = {
+            (one.policy, one.level): in_percent(one.relative) if one.relative else NONE
+            for one in results
+            if one.directives == number
+        }
+        tables.append(level_table(f"{title}: obeyed, percent of what the full cache obeys", texts))
+    return StudySection(
+        "numbers",
+        "One directive against several",
+        "What is obeyed of the directives of a prompt, over what the full cache obeys of the same, by how many "
+        "directives the prompt has; bands are 95 % intervals over contexts.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=tuple(tables),
+    )
