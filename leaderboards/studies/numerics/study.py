@@ -12,17 +12,28 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
+from leaderboards.studies.numerics.walked import (
+    ALL,
+    CACHE,
+    DRIFT,
+    DTYPES,
+    FORCED,
+    NULL,
+    PATCHES,
+    TABLE,
+    finite_of,
+    finite_sums,
+    flip_of,
+    free_pairs,
+    joined,
+    known_mean,
+    sorted_groups,
+    with_draws,
+)
 from leaderboards.studies.parts import estimate_of, listing_of_fields
-
-TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
-CACHE, NULL = "cache", "chunks"
-FORCED, FREE = "teacher-forced", "free-running"
-DTYPES = ("float64", "float32", "bfloat16", "float16")
-DRIFT, PATCHES = "numerics_drift", "numerics_patches"
-ALL = -1  # stands for all layers
 
 
 @dataclass(frozen=True)
@@ -57,56 +68,6 @@ class Free:
     right_off: float | None  # of cache off
 
 
-def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Adds to each row the context that it is about, which is resampled as a whole."""
-    draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
-    return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
-
-
-def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
-    """Puts the numbers of all rows one behind the other."""
-    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
-
-
-def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
-    values = [np.asarray(one, dtype=np.float64) for one in lists]
-    finite = [one[np.isfinite(one)] for one in values]
-    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
-
-
-def free_pairs(table: DataFrame) -> DataFrame:
-    return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-
-
-def finite_of(pairs: DataFrame) -> DataFrame:
-    """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
-    return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
-
-
-def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
-    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
-    equal.
-
-    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
-    (1, 1, None)
-    """
-    shorter = min(len(tokens), len(other))
-    differing = (step for step in range(shorter) if tokens[step] != other[step])
-    return next(differing, None if len(tokens) == len(other) else shorter)
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
-def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
-    """Groups rows by task, and by dtype in their own order."""
-    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
-    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
-
-
 def forced_of(table: DataFrame) -> list[Forced]:
     """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
@@ -135,9 +96,9 @@ def _above_null(rows: DataFrame) -> bool:
     """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
-        return _mean(joined(rows["kl"])) > 0
+        return known_mean(joined(rows["kl"])) > 0
     beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
-    return _mean(joined(beside["kl"])) > _mean(joined(null["kl"]))
+    return known_mean(joined(beside["kl"])) > known_mean(joined(null["kl"]))
 
 
 def free_of(table: DataFrame) -> list[Free]:
@@ -157,8 +118,8 @@ def free_of(table: DataFrame) -> list[Free]:
             pairs=len(group),
             differ=share_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
-            kl_before=_mean(before) if len(before) else None,
-            kl_after=_mean(after) if len(after) else None,
+            kl_before=known_mean(before) if len(before) else None,
+            kl_after=known_mean(after) if len(after) else None,
             right_on=float(right[0].mean()) if len(right[0]) else None,
             right_off=float(right[1].mean()) if len(right[1]) else None,
         )
