@@ -1,8 +1,6 @@
 """Walks two ways to compute the same logits over an answer. Either both are given the same tokens (*teacher-forced*),
 or each goes on from its own (*free-running*); figures of the two are never mixed, as behind the first difference the
 prefixes differ.
-
-Then it measures layer by layer how far cache on and cache off are apart behind the same tokens.
 """
 
 import math
@@ -14,7 +12,6 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.states import read_states
 from policies.declaration.draws import seed_of
 
 TOP_K, TOP_P, TEMPERATURE = 50, 0.9, 0.7
@@ -27,12 +24,13 @@ class Difference:
     the most likely tokens are not compared."""
 
     kl: float  # KL(first || second), in nats
+    js: float  # the divergence of Jensen and Shannon, in nats: at most ln 2
     largest: float  # |log p - log q|, over the vocabulary, in nats
     same_top: bool  # both have the same most likely token
     margin: float  # of the first row: its largest logit less the next
 
 
-UNKNOWN = Difference(math.nan, math.nan, False, math.nan)
+UNKNOWN = Difference(math.nan, math.nan, math.nan, False, math.nan)
 
 
 def difference(first: torch.Tensor, second: torch.Tensor) -> Difference:
@@ -43,6 +41,7 @@ def difference(first: torch.Tensor, second: torch.Tensor) -> Difference:
     best, next_best = first.double().topk(2).values.tolist()
     return Difference(
         kl=divergence(log_p, log_q),
+        js=jensen_shannon(log_p, log_q),
         largest=float((log_p - log_q).abs().max()),
         same_top=int(first.argmax()) == int(second.argmax()),
         margin=best - next_best,
@@ -61,8 +60,19 @@ def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     No term is negative, so that nothing cancels: rounding of float32 moves log p by 1e-6, the divergence is 1e-12, and
     a sum over p d would have an error of the same size. Equal rows give exactly 0.
     """
-    apart = log_p - log_q
-    return float((log_p.exp() * (apart + torch.expm1(-apart))).sum().clamp(min=0.0))
+    apart, p = log_p - log_q, log_p.exp()
+    # Where p is far below q, exp(-d) may be infinite, and p 0.
+    terms = torch.where(apart < -1, p * (apart - 1) + log_q.exp(), p * (apart + torch.expm1(-apart)))
+    return float(terms.sum().clamp(min=0.0))
+
+
+def jensen_shannon(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
+    """Returns the mean divergence of p and of q from their mean, in nats: the same in both directions, and at most
+    ln 2. [J. Lin, IEEE Transactions on Information Theory 37 (1991), 145-151]"""
+    apart = (log_p - log_q).abs()
+    log_mean = torch.maximum(log_p, log_q) + torch.log1p(torch.expm1(-apart) / 2)  # exactly log p where both are equal
+    both = (divergence(log_p, log_mean) + divergence(log_q, log_mean)) / 2
+    return min(both, math.log(2))  # which rounding may exceed where p and q share nothing
 
 
 def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
@@ -199,37 +209,3 @@ def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:
     if not plan.given and forced.tokens == forced.other_tokens:
         return forced
     return free_running(Cached(network), Whole(network), plan)
-
-
-@dataclass(frozen=True)
-class LayerDrift:
-    """Holds how far a layer of cache on is from the same of cache off: the distance over the length of cache off's."""
-
-    hidden: list[float]  # of the residual stream behind the layer, by step
-    keys: list[float]  # by position, once the last step is read
-    values: list[float]
-
-
-def drift_of(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]) -> list[LayerDrift]:
-    """Reads a prompt and then each written token with cache on and cache off, and compares all layers."""
-    cache, so_far = DynamicCache(), list(prompt)
-    on, off = (read_states(network, so_far, one) for one in (cache, DynamicCache()))
-    hidden = [[_apart(*pair)] for pair in zip(on.hidden, off.hidden, strict=True)]
-    for token in written:
-        so_far.append(token)
-        on, off = read_states(network, [token], cache), read_states(network, so_far, DynamicCache())
-        for steps, *pair in zip(hidden, on.hidden, off.hidden, strict=True):
-            steps.append(_apart(*pair))
-    keys, values = (map(_rows_apart, *pair) for pair in ((on.keys, off.keys), (on.values, off.values)))
-    return [LayerDrift(*layer) for layer in zip(hidden, keys, values, strict=True)]
-
-
-def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one.double() - other.double()).norm()) / float(other.double().norm())
-
-
-def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
-    """Returns the relative distance of rows of all heads together, by position."""
-    first, second = (rows.transpose(0, 1).flatten(1).double() for rows in (one, other))
-    distance: list[float] = ((first - second).norm(dim=1) / second.norm(dim=1)).tolist()
-    return distance
