@@ -22,6 +22,19 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
     return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
 
 
+def lists_of(rows: DataFrame, column: str) -> list[FloatArray]:
+    """Returns the numbers by step of each row; none where an earlier version did not measure them."""
+    return [np.empty(0) if one is None else np.asarray(one, dtype=np.float64) for one in rows[column]]
+
+
+def padded(lists: Sequence[FloatArray]) -> FloatArray:
+    """Puts numbers by step into one array of shape (rows, steps); NaN where a row has ended."""
+    values = np.full((len(lists), max(map(len, lists), default=0)), np.nan)
+    for row, one in enumerate(lists):
+        values[row, : len(one)] = one
+    return values
+
+
 def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
     """Puts the numbers of all rows one behind the other."""
     return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
