@@ -143,7 +143,17 @@ def test_heads_have_their_mean_and_a_map_of_shares_of_the_largest() -> None:
     assert [tile.heat for tile in tiles if tile] == pytest.approx([0.375 / 3.375, 1.125 / 3.375])
     assert [tile.text for tile in tiles if tile] == ["11", "33"]
     printed = [heading for heading, _ in section.printable]
-    assert printed == ["Which heads attend otherwise? – base, float16: percent of 3 nats"]
+    assert printed == ["Which heads attend otherwise? – base, float16: KL in percent of 3 nats"]
+
+
+def test_maps_of_heads_are_of_16_bits_unless_there_nothing_parts() -> None:
+    single = [one | {"dtype": "float32"} for one in LAYERS]
+    equal = [one | {"attention_kl": [0.0, 0.0]} for one in LAYERS]
+    for rows, dtype in ((LAYERS + single, "float16"), (equal + single, "float32")):
+        content = heads.content_of({DRIFT: DataFrame(rows)})
+        assert [one.title.split(":")[0] for one in content.parts[0].maps] == [f"base, {dtype}"]
+        assert len(content.sheets[0].rows) == 12, "the sheet has both"
+    assert heads.content_of({DRIFT: DataFrame(equal)}).parts == ()
 
 
 def test_layers_have_a_picture_of_distance_and_of_cosine() -> None:

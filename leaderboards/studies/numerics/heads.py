@@ -14,6 +14,7 @@ from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DRIFT, lists_of, padded, sorted_groups
 
+IN_16_BITS = ("bfloat16", "float16")
 TITLE = "Which heads attend otherwise?"
 
 
@@ -48,14 +49,16 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     heads = heads_of(tables[DRIFT]) if DRIFT in tables else []
     if not heads:
         return StudyContent(())
-    maps = []
+    by_dtype: dict[str, list[HeatMap]] = {}
     for task, dtype in dict.fromkeys((one.task, one.dtype) for one in heads):
         of_map = [one for one in heads if (one.task, one.dtype) == (task, dtype)]
-        if any(one.kl.mean for one in of_map):  # float64 may have nothing to show
-            maps.append(_map_of(f"{task}, {dtype}", of_map))
+        if any(one.kl.mean for one in of_map):  # a step may leave no difference in coarse numbers
+            by_dtype.setdefault(dtype, []).append(_map_of(f"{task}, {dtype}", of_map))
+    shown = [dtype for dtype in by_dtype if dtype in IN_16_BITS] or list(by_dtype)
+    maps = [one for dtype in shown for one in by_dtype[dtype]]
     text = (
         "KL of what each head attends to with the cache from what it attends to without it, of the last token at step "
-        "1, in percent of the head that is farthest apart."
+        "1, in percent of the head that is farthest apart. Maps are of 16 bits; the sheet has every type of numbers."
     )
     section = StudySection("heads", TITLE, text, maps=tuple(maps))
     return StudyContent([section] if maps else (), sheets=[Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])])
@@ -72,7 +75,7 @@ def _map_of(name: str, heads: Sequence[Head]) -> HeatMap:
             share = shares.get((layer, head))
             tiles.append(None if share is None else Tile(f"{100 * share:.0f}", "", share))
         rows.append((str(layer), tuple(tiles)))
-    title = f"{name}: percent of {largest:.1g} nats"
+    title = f"{name}: KL in percent of {largest:.1g} nats"
     return HeatMap(title, "layer", tuple(map(str, columns)), tuple(rows), "head", "share of the largest")
 
 

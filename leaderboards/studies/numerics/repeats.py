@@ -18,7 +18,7 @@ TITLE = "Is it the example or the draw that parts?"
 
 
 @dataclass(frozen=True)
-class Repeats:
+class PartingShares:
     """Holds the shares of examples whose answers with and without the cache differ at all draws, some or none."""
 
     task: str
@@ -31,7 +31,7 @@ class Repeats:
     never: Estimate
 
 
-def repeats_of(pairs: DataFrame) -> list[Repeats]:
+def repeats_of(pairs: DataFrame) -> list[PartingShares]:
     """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples of which a draw
     overflows are left out."""
     rows = finite_of(free_pairs(pairs))
@@ -47,7 +47,7 @@ def repeats_of(pairs: DataFrame) -> list[Repeats]:
         parted, contexts = whole["parted"], whole["context"]
         always, never = parted == draws, parted == 0
         shares = [share_of(flags, contexts) for flags in (always, ~always & ~never, never)]
-        repeats.append(Repeats(*names, draws, len(whole), *shares))
+        repeats.append(PartingShares(*names, draws, len(whole), *shares))
     return repeats
 
 
@@ -58,7 +58,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     listing = listing_of_fields(TITLE, rows, {})
     text = (
         "Shares of examples, in percent, whose answers with and without the cache differ at every draw, at some, or at "
-        "none. With one draw, as greedily, there is no sometimes; `--repeats 5` draws as the text does."
+        "none. With one draw, as greedily, there is no sometimes."
     )
     sheet = Sheet.of("numerics-repeats", TITLE, [*map(vars, rows)])
     return StudyContent([StudySection("repeats", TITLE, text, listings=(listing,))], sheets=[sheet])

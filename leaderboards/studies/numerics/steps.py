@@ -21,7 +21,7 @@ MEASURES = {"kl": "KL", "js": "Jensen-Shannon"}
 
 
 @dataclass(frozen=True)
-class Step:
+class StepDivergence:
     """Holds how far the next-token distributions of cache on and cache off are apart at one step."""
 
     task: str
@@ -34,10 +34,10 @@ class Step:
     js: Estimate | None  # None of runs before it was measured
 
 
-def steps_of(pairs: DataFrame) -> list[Step]:
+def steps_of(pairs: DataFrame) -> list[StepDivergence]:
     """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
     rows = pairs[pairs["pair"] == CACHE]
-    steps: list[Step] = []
+    steps: list[StepDivergence] = []
     for names, group in sorted_groups(rows, "task", "dtype", "sampling", "regime"):
         contexts = group["draw_id"].to_numpy(dtype=str)
         values = padded(lists_of(group, "kl"))
@@ -47,7 +47,7 @@ def steps_of(pairs: DataFrame) -> list[Step]:
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:
                 reached = np.unique(contexts[np.isfinite(values[:, step])])
-                steps.append(Step(*names, step, len(reached), kl, js))
+                steps.append(StepDivergence(*names, step, len(reached), kl, js))
     return steps
 
 
@@ -73,17 +73,22 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     return StudyContent([section], sheets=[sheet])
 
 
-def _line_name(step: Step) -> str:
+def _line_name(step: StepDivergence) -> str:
     return step.dtype if step.sampling == "greedy" else f"{step.dtype}, {step.sampling}"
 
 
-def _pictures(task: str, regime: str, steps: Sequence[Step], styles: Mapping[str, LineStyle]) -> Iterator[Picture]:
+def _pictures(
+    task: str, regime: str, steps: Sequence[StepDivergence], styles: Mapping[str, LineStyle]
+) -> Iterator[Picture]:
     """Draws a line for each dtype, and free-running for each way to choose too: behind the same tokens all ways walk
     alike."""
     if regime == FORCED:
         ways = dict.fromkeys(one.sampling for one in steps)
         steps = [one for one in steps if one.sampling == next(iter(ways))]
-    read: Mapping[str, Callable[[Step], Estimate | None]] = {"kl": lambda one: one.kl, "js": lambda one: one.js}
+    read: Mapping[str, Callable[[StepDivergence], Estimate | None]] = {
+        "kl": lambda one: one.kl,
+        "js": lambda one: one.js,
+    }
     for measure, name in MEASURES.items():
         lines = []
         for line, style in styles.items():
