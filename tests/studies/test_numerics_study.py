@@ -118,7 +118,7 @@ def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
         for layer in range(layers):
             steps = [0.0] + [0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)]
             positions = [1e-6] * 5 + [1e-3 * (layer + 1)] * 3
-            lists = {"keys": positions, "values": positions, "hidden": steps}
+            lists: dict[str, Any] = {"keys": positions, "values": positions, "hidden": steps}
             # As a run of before has them.
             lists |= dict.fromkeys(("hidden_l2", "hidden_cosine", "attention_kl"))
             rows.append(named(number, layer=layer) | lists | more)

@@ -1,7 +1,8 @@
 """Tests whether cache on is right more often than cache off: table 1 of arXiv 2604.15409."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -46,7 +47,7 @@ def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
     judged = rows[rows["right"].notna() & rows["other_right"].notna()]
     first = judged.sort_values("draw", kind="stable").drop_duplicates(["task", "dtype", "sampling", "draw_id"])
     compared = []
-    for names, group in sorted_groups(first, "task", "dtype", "sampling"):
+    for (task, dtype, way), group in sorted_groups(first, "task", "dtype", "sampling"):
         on, off = (group[name].to_numpy(dtype=bool) for name in ("right", "other_right"))
         gains, losses = (on & ~off).astype(np.float64), (off & ~on).astype(np.float64)
         ends: tuple[float | None, float | None] = (None, None)
@@ -55,7 +56,8 @@ def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
             ends = (100 * float(low), 100 * float(high))
         difference = MeanDifference(100 * float(gains.mean() - losses.mean()), *ends)
         counts = int(gains.sum()), int(losses.sum())
-        compared.append(Accuracy(*names, len(group), float(on.mean()), float(off.mean()), difference, *counts))
+        shares = float(on.mean()), float(off.mean())
+        compared.append(Accuracy(task, dtype, way, len(group), *shares, difference, *counts))
     family = as_family([mcnemar(one.only_on, one.only_off) for one in compared])
     return [replace(one, **vars(test)) for one, test in zip(compared, family, strict=True)]
 
@@ -64,9 +66,10 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     rows = accuracies_of(tables[TABLE])
     if not rows:  # nothing is asked
         return StudyContent(())
-    forms = dict.fromkeys(("p", "p_bonferroni", "p_bh"), _p)
-    forms |= dict.fromkeys(("right_on", "right_off"), lambda share: f"{share:.0%}")
-    listing = listing_of_fields(TITLE, rows, forms | {"difference": lambda difference: difference.text})
+    forms: dict[str, str | Callable[[Any], str]] = {"right_on": ".0%", "right_off": ".0%"}
+    forms |= dict.fromkeys(("p", "p_bonferroni", "p_bh"), _p)
+    forms["difference"] = lambda difference: difference.text
+    listing = listing_of_fields(TITLE, rows, forms)
     text = (
         "Each path goes on from its own tokens; of several draws the first is counted, so that the contexts are "
         "independent. McNemar’s exact test looks at the answers that one path alone has right. All rows are one family."

@@ -38,7 +38,7 @@ def repeats_of(pairs: DataFrame) -> list[PartingShares]:
     flips = [flip_of(*tokens) for tokens in zip(rows["tokens"], rows["other_tokens"], strict=True)]
     rows = rows.assign(parts=[flip is not None for flip in flips])
     repeats = []
-    for names, group in sorted_groups(rows, "task", "dtype", "sampling"):
+    for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         by_example = group.groupby("question_id", sort=False).agg(
             parted=("parts", "sum"), draws=("parts", "size"), context=("draw_id", "first")
         )
@@ -47,7 +47,7 @@ def repeats_of(pairs: DataFrame) -> list[PartingShares]:
         parted, contexts = whole["parted"], whole["context"]
         always, never = parted == draws, parted == 0
         shares = [share_of(flags, contexts) for flags in (always, ~always & ~never, never)]
-        repeats.append(PartingShares(*names, draws, len(whole), *shares))
+        repeats.append(PartingShares(task, dtype, way, draws, len(whole), *shares))
     return repeats
 
 

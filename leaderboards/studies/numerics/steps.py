@@ -38,7 +38,7 @@ def steps_of(pairs: DataFrame) -> list[StepDivergence]:
     """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
     rows = pairs[pairs["pair"] == CACHE]
     steps: list[StepDivergence] = []
-    for names, group in sorted_groups(rows, "task", "dtype", "sampling", "regime"):
+    for (task, dtype, way, regime), group in sorted_groups(rows, "task", "dtype", "sampling", "regime"):
         contexts = group["draw_id"].to_numpy(dtype=str)
         values = padded(lists_of(group, "kl"))
         divergences = series_of(values, contexts)
@@ -47,7 +47,7 @@ def steps_of(pairs: DataFrame) -> list[StepDivergence]:
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:
                 reached = np.unique(contexts[np.isfinite(values[:, step])])
-                steps.append(StepDivergence(*names, step, len(reached), kl, js))
+                steps.append(StepDivergence(task, dtype, way, regime, step, len(reached), kl, js))
     return steps
 
 
