@@ -17,10 +17,13 @@ from policies.declaration.lazy import LazyModule
 if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
-# It needs torch, and a store is read without.
+# They need torch, and a store is read without.
+patching = LazyModule("kvbench.engine.studies.patching")
+drift = LazyModule("kvbench.engine.studies.drift")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
+STEPS = ("kl", "js", "largest", "same_top", "margin")  # what is compared at each step
 IN_16_BITS = ("bfloat16", "float16")
 
 
@@ -39,18 +42,23 @@ class NumericsPair(AnswerRow):
     right: bool | None  # the first path's answer
     other_right: bool | None
     kl: list[float]  # of the first path's distribution from the second's, in nats
+    js: list[float] | None = None  # the divergence of Jensen and Shannon of both, in nats
     largest: list[float]  # difference of log-probabilities over the vocabulary, in nats
     same_top: list[bool]
     margin: list[float]  # the first path's largest logit less its next
 
 
 class NumericsDrift(AnswerRow):
-    """Holds how far a layer of cache on is from that of cache off, over the length of cache off's, by step."""
+    """Holds how far a layer of cache on is from that of cache off; relative: over the length of cache off's."""
 
     dtype: str
     layer: int
-    hidden: list[float]  # of the residual stream of the last token behind the layer, by step
-    keys: list[float]  # of each position's row once the last step is read
+    hidden: list[float]  # of the residual stream of the last token behind the layer, relative, by step
+    hidden_l2: list[float] | None = None  # the distance itself, by step
+    hidden_cosine: list[float] | None = None  # of both streams, by step
+    # By head, KL of the attention of both to the tokens so far at step 1, in nats; empty where there is no such step.
+    attention_kl: list[float] | None = None
+    keys: list[float]  # of each position's row, relative, once the last step is read
     values: list[float]
 
 
@@ -127,17 +135,17 @@ class _Measurement:
         """Compares all layers of both paths."""
         if self.is_closer:
             plan, steps = _plan(self.answer), len(self.greedy.tokens)
-            for number, layer in enumerate(walks.drift_of(self.network, plan.ids, self.written[: steps - 1])):
+            for number, layer in enumerate(drift.drift_of(self.network, plan.ids, self.written[: steps - 1])):
                 key = RECORDS.key_of(self.answer.record)
                 yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
     def patches(self) -> Iterator[NumericsPatch]:
         """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small
         to be told from the rounding of the patched pass."""
-        if self.dtype in IN_16_BITS and (place := walks.place_of(self.greedy)) is not None:
+        if self.dtype in IN_16_BITS and (place := patching.place_of(self.greedy)) is not None:
             step, at_flip = place
             where = RECORDS.key_of(self.answer.record) | {"dtype": self.dtype, "step": step, "at_flip": at_flip}
-            for patch in walks.localise(self.network, _plan(self.answer).ids, self.written[:step]):
+            for patch in patching.localise(self.network, _plan(self.answer).ids, self.written[:step]):
                 yield NumericsPatch(**where, **asdict(patch))
 
 
@@ -148,7 +156,7 @@ def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> Numerics
         if names["regime"] == "free-running" and answer.question.golds:
             values[f"{prefix}text"] = answer.text_of(tokens)
             values[f"{prefix}right"] = answer.text_scores_of(tokens)["right"]
-    steps = {name: [getattr(one, name) for one in walk.differences] for name in ("kl", "largest", "same_top", "margin")}
+    steps = {name: [getattr(one, name) for one in walk.differences] for name in STEPS}
     return NumericsPair(**RECORDS.key_of(answer.record), **names, **values, **steps)
 
 

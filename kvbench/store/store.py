@@ -199,8 +199,13 @@ class Store:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
             schema = rows.schema
+        for name in [one for one in table.later_columns if one not in schema.names]:
+            column = table.schema.field(name)
+            schema = schema.insert(min(table.columns.index(name), len(schema)), column)
+            if columns is None or name in columns:
+                rows = rows.append_column(column, pa.nulls(len(rows), column.type))
         _refuse(path, table.fault_of_schema(schema))
-        return rows
+        return rows.select([name for name in table.columns if name in rows.column_names])
 
     def record_files_without_metrics(self) -> set[Path]:
         """Finds the record files of an earlier version, which lack metrics of this one."""

@@ -151,7 +151,8 @@ class StoredTable:
     name: str  # of its folder in a run, and of its file among the downloads
     row: type[BaseModel]  # what a row holds: its fields are the columns
     key: tuple[str, ...]  # the columns that tell rows apart; with ``policy`` among them, each policy has its own files
-    version: int = SCHEMA_VERSION  # of the row: raised when its columns change
+    # Of the row: raised when its columns change, but for a new column with a default, which earlier files do not have.
+    version: int = SCHEMA_VERSION
     parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
     # Makes the rows of all finished answers of a prompt.
@@ -169,6 +170,11 @@ class StoredTable:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(self.row.model_fields)
+
+    @property
+    def later_columns(self) -> tuple[str, ...]:
+        """Returns the columns that came after the version did: they have a default, and are null in earlier files."""
+        return tuple(name for name, info in self.row.model_fields.items() if not info.is_required())
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -35,10 +35,15 @@ class Axis:
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
-    def of_layers(cls, count: int) -> Self:
-        """Makes an axis of the layers of a model, with seven ticks at most."""
+    def counted(cls, title: str, count: int) -> Self:
+        """Makes an axis of things that are counted from 0, with seven ticks at most."""
         step = max(1, math.ceil((count - 1) / 6))
-        return cls("layer", tuple(float(layer) for layer in range(0, count, step)), -0.3, count - 0.7)
+        return cls(title, tuple(float(number) for number in range(0, count, step)), -0.3, count - 0.7)
+
+    @classmethod
+    def of_layers(cls, count: int) -> Self:
+        """Makes an axis of the layers of a model."""
+        return cls.counted("layer", count)
 
     @classmethod
     def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:

@@ -1,6 +1,7 @@
 """Estimates over levels as curves, tables and texts, and addresses of answers: the parts of which pages of studies are
 made."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -77,6 +78,23 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
     intervals = [one.interval for _, one in points if one.interval is not None]
     low, high = zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
     return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
+
+
+def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[float, Estimate]]:
+    """Returns estimates as powers of ten, for values of many orders of magnitude. What is not above 0 has none: the
+    point is left out, or its interval.
+
+    >>> in_powers([(0, exactly(0.0)), (1, Estimate(1e-4, 1e-5, 1e-2, 3))])
+    [(1, Estimate(mean=-4.0, low=-5.0, high=-2.0, n=3))]
+    """
+    powers = []
+    for place, estimate in points:
+        if estimate is None or not estimate.mean > 0:
+            continue
+        low, high = estimate.interval or (0.0, 0.0)
+        ends = (math.log10(low), math.log10(high)) if low > 0 else None
+        powers.append((place, Estimate.within(math.log10(estimate.mean), ends, estimate.n)))
+    return powers
 
 
 def curve(

@@ -10,26 +10,21 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.drift import LayerDrift, drift_of
+from kvbench.engine.studies.patching import ALL, Patched, patched, place_of
+from kvbench.engine.studies.states import States, read_states
 from kvbench.engine.studies.walks import (
-    ALL,
     Cached,
     Difference,
-    LayerDrift,
-    Patched,
-    States,
     Walk,
     WalkPlan,
     Whole,
     difference,
     divergence,
-    drift_of,
     forced_walk,
     free_running,
     log_probabilities,
     logits_of,
-    patched,
-    place_of,
-    read_states,
     sampler,
     teacher_forced,
 )
@@ -246,7 +241,7 @@ def test_a_damaged_row_is_recovered_by_rows_of_its_layer_alone() -> None:
 
 
 def walk(tokens: list[int], others: list[int], kl: list[float]) -> Walk:
-    differences = [Difference(one, 0.0, True, 0.0) for one in kl]
+    differences = [Difference(one, 0.0, 0.0, True, 0.0) for one in kl]
     return Walk(tokens, others, differences)
 
 

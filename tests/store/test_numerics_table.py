@@ -16,7 +16,7 @@ from kvbench.models import precision
 from kvbench.models.load import LoadedModel
 from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
 from kvbench.store.run_file import Job
-from kvbench.store.store import Store
+from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import StoredTable
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns
@@ -146,3 +146,21 @@ def test_tables_hold_to_the_bit_what_they_hold_with_a_new_copy_for_each(
         alone = table(numerics_run(tmp_path, declared.name, DTYPES, declared), declared)
         assert len(alone) > 0
         pd.testing.assert_frame_equal(table(together, declared), alone, check_exact=True)
+
+
+def test_tables_of_a_run_before_jensen_and_shannon_are_read_with_blanks(tmp_path: Path) -> None:
+    """Its files lack the columns that came later; what they hold stays as it is."""
+    run = numerics_run(tmp_path, "run", ("float32",), NUMERICS, DRIFT)
+    later = {NUMERICS: ("js",), DRIFT: ("hidden_l2", "hidden_cosine", "attention_kl")}
+    for declared, names in later.items():
+        whole = table(run, declared)
+        assert whole[list(names)].notna().all(axis=None)
+        for path in run.files(declared):
+            rows = run.read(declared, path).drop_columns(list(names))
+            write_parquet(path, rows)
+        before = table(run, declared)
+        assert list(before.columns) == list(whole.columns)
+        assert before[list(names)].isna().all(axis=None)
+        pd.testing.assert_frame_equal(before.drop(columns=list(names)), whole.drop(columns=list(names)))
+        (path,) = run.files(declared)[:1]
+        assert run.read(declared, path, ["task", names[0]]).column_names == ["task", names[0]]

@@ -10,14 +10,12 @@ from pandas import DataFrame
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.study import (
     STUDY,
-    TABLE,
     drift_of,
-    flip_of,
     forced_of,
     free_of,
     recoveries_of,
-    with_draws,
 )
+from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan
@@ -29,7 +27,7 @@ def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     cell = {"task": "base", "question_id": question, "policy": "full", "level_kind": "ratio", "level": 0.0, "repeat": 0}
     names = {"dtype": "float16", "sampling": "greedy", "draw": 0, "regime": "teacher-forced", "pair": "cache"}
     tokens = {"tokens": [*range(count)], "other_tokens": [*range(count)], "right": None, "other_right": None}
-    steps = {"kl": kl, "largest": kl, "margin": [1.0] * count, "same_top": [True] * count}
+    steps = {"kl": kl, "js": kl, "largest": kl, "margin": [1.0] * count, "same_top": [True] * count}
     return cell | names | tokens | steps | more
 
 
@@ -84,7 +82,8 @@ def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     assert (none.steps, none.overflow, none.same_top) == (0, 1, None)
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
-    forced = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts[1].listings[0]
+    parts = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts
+    (forced,) = next(part.listings for part in parts if part.identifier == "forced")
     assert dict(zip(forced.columns, forced.rows[0], strict=True))["kl"] == "–"
 
 
@@ -119,7 +118,9 @@ def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
         for layer in range(layers):
             steps = [0.0] + [0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)]
             positions = [1e-6] * 5 + [1e-3 * (layer + 1)] * 3
-            lists = {"keys": positions, "values": positions, "hidden": steps}
+            lists: dict[str, Any] = {"keys": positions, "values": positions, "hidden": steps}
+            # As a run of before has them.
+            lists |= dict.fromkeys(("hidden_l2", "hidden_cosine", "attention_kl"))
             rows.append(named(number, layer=layer) | lists | more)
     return rows
 

@@ -15,14 +15,27 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
+from leaderboards.studies.numerics import accuracy, heads, layers, repeats, steps
+from leaderboards.studies.numerics.walked import (
+    ALL,
+    CACHE,
+    DRIFT,
+    DTYPES,
+    FORCED,
+    NULL,
+    PATCHES,
+    TABLE,
+    finite_of,
+    finite_sums,
+    flip_of,
+    free_pairs,
+    joined,
+    known_mean,
+    lists_of,
+    sorted_groups,
+    with_draws,
+)
 from leaderboards.studies.parts import estimate_of, listing_of_fields
-
-TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
-CACHE, NULL = "cache", "chunks"
-FORCED, FREE = "teacher-forced", "free-running"
-DTYPES = ("float64", "float32", "bfloat16", "float16")
-DRIFT, PATCHES = "numerics_drift", "numerics_patches"
-ALL = -1  # stands for all layers
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class Forced:
     paths: str
     steps: int  # of all answers, where all logits are finite
     kl: Estimate | None  # mean; None where no logit is finite
+    js: Estimate | None  # mean divergence of Jensen and Shannon; None of runs before it was measured too
     kl_largest: float
     largest: float  # difference of log-probabilities
     same_top: float | None  # share of the steps where all logits are finite; None where there is none
@@ -53,58 +67,10 @@ class Free:
     first_flip: float | None  # median over pairs that differ, counted from 0
     kl_before: float | None  # mean over the steps up to the flip, where both have the same prefix
     kl_after: float | None  # over the steps behind it, where they have not
+    js_before: float | None  # likewise of the divergence of Jensen and Shannon
+    js_after: float | None
     right_on: float | None  # share, of cache on
     right_off: float | None  # of cache off
-
-
-def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Adds to each row the context that it is about, which is resampled as a whole."""
-    draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
-    return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
-
-
-def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
-    """Puts the numbers of all rows one behind the other."""
-    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
-
-
-def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
-    values = [np.asarray(one, dtype=np.float64) for one in lists]
-    finite = [one[np.isfinite(one)] for one in values]
-    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
-
-
-def free_pairs(table: DataFrame) -> DataFrame:
-    return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-
-
-def finite_of(pairs: DataFrame) -> DataFrame:
-    """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
-    return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
-
-
-def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
-    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
-    equal.
-
-    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
-    (1, 1, None)
-    """
-    shorter = min(len(tokens), len(other))
-    differing = (step for step in range(shorter) if tokens[step] != other[step])
-    return next(differing, None if len(tokens) == len(other) else shorter)
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
-def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
-    """Groups rows by task, and by dtype in their own order."""
-    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
-    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
 
 
 def forced_of(table: DataFrame) -> list[Forced]:
@@ -113,14 +79,15 @@ def forced_of(table: DataFrame) -> list[Forced]:
     found = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for pair, of_pair in group.groupby("pair", sort=False):
-            kl, (sums, counts) = joined(of_pair["kl"]), finite_sums(of_pair["kl"])
+            kl = joined(of_pair["kl"])
             finite = np.isfinite(kl)
             forced = Forced(
                 task,
                 dtype,
                 str(pair),
-                steps=int(counts.sum()),
-                kl=estimate_of(sums, of_pair["draw_id"], counts, int(counts.sum())) if counts.any() else None,
+                steps=int(finite.sum()),
+                kl=_mean_over_steps(of_pair, "kl"),
+                js=_mean_over_steps(of_pair, "js"),
                 kl_largest=float(kl[finite].max(initial=0.0)),
                 largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
                 same_top=float(joined(of_pair["same_top"])[finite].mean()) if finite.any() else None,
@@ -131,13 +98,19 @@ def forced_of(table: DataFrame) -> list[Forced]:
     return found
 
 
+def _mean_over_steps(rows: DataFrame, column: str) -> Estimate | None:
+    """Averages the finite numbers of all steps, and resamples contexts; None where there is none."""
+    sums, counts = finite_sums(lists_of(rows, column))
+    return estimate_of(sums, rows["draw_id"], counts, int(counts.sum())) if counts.any() else None
+
+
 def _above_null(rows: DataFrame) -> bool:
     """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
-        return _mean(joined(rows["kl"])) > 0
+        return known_mean(joined(rows["kl"])) > 0
     beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
-    return _mean(joined(beside["kl"])) > _mean(joined(null["kl"]))
+    return known_mean(joined(beside["kl"])) > known_mean(joined(null["kl"]))
 
 
 def free_of(table: DataFrame) -> list[Free]:
@@ -146,9 +119,7 @@ def free_of(table: DataFrame) -> list[Free]:
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
         steps = [step for step in flips if step is not None]
-        ends = [len(kl) if step is None else step + 1 for kl, step in zip(group["kl"], flips, strict=True)]
-        sides = [np.split(kl, [end]) for kl, end in zip(group["kl"], ends, strict=True)]
-        before, after = (joined(side) for side in zip(*sides, strict=True))
+        kl, js = (_around_flips(group, flips, column) for column in ("kl", "js"))
         right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
         free = Free(
             task,
@@ -157,13 +128,26 @@ def free_of(table: DataFrame) -> list[Free]:
             pairs=len(group),
             differ=share_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
-            kl_before=_mean(before) if len(before) else None,
-            kl_after=_mean(after) if len(after) else None,
+            kl_before=kl[0],
+            kl_after=kl[1],
+            js_before=js[0],
+            js_after=js[1],
             right_on=float(right[0].mean()) if len(right[0]) else None,
             right_off=float(right[1].mean()) if len(right[1]) else None,
         )
         found.append(free)
     return found
+
+
+def _around_flips(rows: DataFrame, flips: Sequence[int | None], column: str) -> tuple[float | None, float | None]:
+    """Averages over the steps up to the flip of each answer, and over those behind it; None where there is none."""
+    sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    for values, flip in zip(lists_of(rows, column), flips, strict=True):
+        end = len(values) if flip is None else flip + 1
+        sides[0].append(values[:end])
+        sides[1].append(values[end:])
+    before, after = map(joined, sides)
+    return known_mean(before) if len(before) else None, known_mean(after) if len(after) else None
 
 
 @dataclass(frozen=True)
@@ -232,21 +216,32 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
 def content_of(given: StudyInput) -> StudyContent:
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     free = free_of(tables[TABLE])
-    found: dict[str, Sequence[Any]] = {
-        "free": free,
-        "forced": forced_of(tables[TABLE]),
-        "drift": drift_of(tables[DRIFT]) if DRIFT in tables else [],
-        "patches": recoveries_of(tables[PATCHES]) if PATCHES in tables else [],
-    }
-    parts, sheets = [], []
-    for name, rows in found.items():
-        title, text, forms = EXPERIMENTS[name]
-        if rows:
-            listings = (listing_of_fields(title, rows, forms),)
-            shown, folded = ((), listings) if name in ("drift", "patches") else (listings, ())
-            parts.append(StudySection(name, title, text, listings=shown, details=folded))
-            sheets.append(Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate}))
+    contents = [
+        _listed("free", free),
+        accuracy.content_of(tables),
+        repeats.content_of(tables),
+        steps.content_of(tables),
+        _listed("forced", forced_of(tables[TABLE])),
+        layers.content_of(tables),
+        heads.content_of(tables),
+        _listed("drift", drift_of(tables[DRIFT]) if DRIFT in tables else []),
+        _listed("patches", recoveries_of(tables[PATCHES]) if PATCHES in tables else []),
+    ]
+    parts = [part for content in contents for part in content.parts]
+    sheets = [sheet for content in contents for sheet in content.sheets]
     return StudyContent(parts, list(_facts(tables[TABLE], free)), sheets)
+
+
+def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
+    """Makes a section and a sheet of an experiment whose numbers are one table."""
+    if not rows:
+        return StudyContent(())
+    title, text, forms = EXPERIMENTS[name]
+    listings = (listing_of_fields(title, rows, forms),)
+    shown, folded = ((), listings) if name in ("drift", "patches") else (listings, ())
+    section = StudySection(name, title, text, listings=shown, details=folded)
+    sheet = Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate, "js": Estimate})
+    return StudyContent([section], sheets=[sheet])
 
 
 # Of each experiment: the title, what it is, and how its numbers are written.
@@ -261,7 +256,7 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
         "Both paths behind the same tokens: does the difference go in float32?",
         "Next-token distributions over the whole vocabulary, in nats. The null row is cache off in chunks, on one "
         "context in three: a difference no larger than that says nothing about the cache.",
-        {"kl": ".2g", "same_top": ".1%"},
+        {"kl": ".2g", "js": ".2g", "same_top": ".1%"},
     ),
     "drift": (
         "How the error enters",
@@ -317,6 +312,11 @@ DEFINITIONS = (
         "Right, on and off: the share of judged answers that each path has right.",
         source="Div_Index: arXiv 2506.09501",
     ),
+    *accuracy.DEFINITIONS,
+    *repeats.DEFINITIONS,
+    *steps.DEFINITIONS,
+    *layers.DEFINITIONS,
+    *heads.DEFINITIONS,
     Definition(
         "Drift of both paths",
         "How far what cache on computes is from what cache off does behind the same tokens: of rows of keys and "

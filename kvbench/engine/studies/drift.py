@@ -1,0 +1,116 @@
+"""Measures layer by layer how far cache on and cache off are apart behind the same tokens: rows of the cache, the
+residual stream, and the attention of each head."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from kvbench.engine.studies.states import States, read_states
+from kvbench.engine.studies.walks import divergence
+from kvbench.models.load import decoder_of
+
+STEP_ALONE = 1  # the first step at which cache on reads a token by itself: at step 0 both read the prompt
+
+
+@dataclass
+class LayerDrift:
+    """Holds how far a layer of cache on is from the same of cache off; relative: over the length of cache off's."""
+
+    hidden: list[float] = field(default_factory=list)  # of the residual stream behind the layer, relative, by step
+    hidden_l2: list[float] = field(default_factory=list)  # the distance itself, by step
+    hidden_cosine: list[float] = field(default_factory=list)  # of both streams, by step
+    # By head, KL of the attention of cache on from that of cache off, of the token at STEP_ALONE, in nats; empty where
+    # no answer has that step.
+    attention_kl: list[float] = field(default_factory=list)
+    keys: list[float] = field(default_factory=list)  # relative, by position, once the last step is read
+    values: list[float] = field(default_factory=list)
+
+
+def drift_of(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]) -> list[LayerDrift]:
+    """Reads a prompt and then each written token with cache on and cache off, and compares all layers."""
+    cache, so_far = DynamicCache(), list(prompt)
+    on, off = (read_states(network, so_far, one) for one in (cache, DynamicCache()))
+    layers = [LayerDrift() for _ in on.hidden]
+    _compare(layers, on, off)
+    for step, token in enumerate(written, start=1):
+        so_far.append(token)
+        with attention_noted(network, step == STEP_ALONE) as noted:
+            on, off = read_states(network, [token], cache), read_states(network, so_far, DynamicCache())
+        _compare(layers, on, off)
+        # It has the layers of cache on, then those of cache off.
+        for layer, of_on, of_off in zip(layers, noted, noted[len(layers) :], strict=False):
+            layer.attention_kl = [divergence(*heads) for heads in zip(of_on, of_off, strict=True)]
+    for layer, keys, other_keys in zip(layers, on.keys, off.keys, strict=True):
+        layer.keys = _rows_apart(keys, other_keys)
+    for layer, values, other_values in zip(layers, on.values, off.values, strict=True):
+        layer.values = _rows_apart(values, other_values)
+    return layers
+
+
+def _compare(layers: Sequence[LayerDrift], on: States, off: States) -> None:
+    """Adds how far the streams of both are apart at a step."""
+    for layer, one, other in zip(layers, on.hidden, off.hidden, strict=True):
+        first, second = one.double(), other.double()
+        distance, length = float((first - second).norm()), float(second.norm())
+        layer.hidden.append(distance / length)
+        layer.hidden_l2.append(distance)
+        layer.hidden_cosine.append(cosine_of(first, second))
+
+
+def cosine_of(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Returns the cosine of two vectors, from the distance of their directions: a product of nearly equal directions
+    would be rounded to above 1, and equal ones have exactly 1."""
+    apart = one / one.norm() - other / other.norm()
+    return 1.0 - float(apart.square().sum()) / 2
+
+
+def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
+    """Returns the relative distance of rows of all heads together, by position."""
+    first, second = (rows.transpose(0, 1).flatten(1).double() for rows in (one, other))
+    distance: list[float] = ((first - second).norm(dim=1) / second.norm(dim=1)).tolist()
+    return distance
+
+
+@contextmanager
+def attention_noted(network: PreTrainedModel, is_noted: bool = True) -> Iterator[list[torch.Tensor]]:
+    """Notes inside a ``with`` block, layer by layer, the logarithm of the attention of the last token, float64 of shape
+    (heads, tokens that it sees).
+
+    The network attends by the very function that it always does, with the same mask, so that no bit of it changes;
+    the function gives no weights, which are computed again from the queries and keys that it is given."""
+    noted: list[torch.Tensor] = []
+    name = decoder_of(network).config._attn_implementation
+    attend = ALL_ATTENTION_FUNCTIONS[name]
+
+    def note(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
+        noted.append(log_weights(query, key, mask, more.get("scaling")))
+        return attend(module, query, key, value, mask, **more)
+
+    if is_noted:
+        ALL_ATTENTION_FUNCTIONS[name] = note
+    try:
+        yield noted
+    finally:
+        ALL_ATTENTION_FUNCTIONS[name] = attend
+
+
+def log_weights(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+) -> torch.Tensor:
+    """Returns the logarithm of the attention of the last token of one sequence to the tokens that it sees.
+
+    ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``: (1, 1, tokens, keys),
+    true or 0 where a token is seen; without one the last token sees all."""
+    groups = query.shape[1] // key.shape[1]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    keys = key[0].double().repeat_interleave(groups, 0)
+    scores = (keys @ query[0, :, -1, :, None].double())[..., 0] * scale
+    if mask is not None:
+        last = mask[0, 0, -1]
+        scores = scores[:, last if last.dtype == torch.bool else last == 0]
+    return scores.log_softmax(-1)

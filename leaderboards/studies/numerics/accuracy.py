@@ -1,0 +1,94 @@
+"""Tests whether cache on is right more often than cache off: table 1 of arXiv 2604.15409."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.aggregate.duels import MeanDifference
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration import Definition
+from leaderboards.statistics.intervals import difference_interval
+from leaderboards.statistics.series import as_family, mcnemar
+from leaderboards.statistics.text import p_text
+from leaderboards.studies.declaration import StudyContent, StudySection
+from leaderboards.studies.numerics.walked import TABLE, finite_of, free_pairs, sorted_groups
+from leaderboards.studies.parts import NONE, listing_of_fields
+
+TITLE = "Is the cached answer right as often?"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Compares the right answers of cache on and cache off, over one answer of each context."""
+
+    task: str
+    dtype: str
+    sampling: str
+    contexts: int
+    right_on: float  # share
+    right_off: float
+    difference: MeanDifference  # cache on less cache off, in points
+    only_on: int  # contexts whose answer is right with the cache alone
+    only_off: int
+    p: float | None = None  # of McNemar's exact test
+    p_bonferroni: float | None = None
+    p_bh: float | None = None
+
+
+def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
+    """Returns each task, dtype and way to choose; all of them are one family. ``pairs``: with contexts (``draw_id``).
+
+    The draws of a context are not independent, and are all alike where tokens are chosen greedily: the first one is
+    its answer."""
+    rows = finite_of(free_pairs(pairs))
+    judged = rows[rows["right"].notna() & rows["other_right"].notna()]
+    first = judged.sort_values("draw", kind="stable").drop_duplicates(["task", "dtype", "sampling", "draw_id"])
+    compared = []
+    for (task, dtype, way), group in sorted_groups(first, "task", "dtype", "sampling"):
+        on, off = (group[name].to_numpy(dtype=bool) for name in ("right", "other_right"))
+        gains, losses = (on & ~off).astype(np.float64), (off & ~on).astype(np.float64)
+        ends: tuple[float | None, float | None] = (None, None)
+        if len(group) > 1:
+            low, high = difference_interval(gains, losses)
+            ends = (100 * float(low), 100 * float(high))
+        difference = MeanDifference(100 * float(gains.mean() - losses.mean()), *ends)
+        counts = int(gains.sum()), int(losses.sum())
+        shares = float(on.mean()), float(off.mean())
+        compared.append(Accuracy(task, dtype, way, len(group), *shares, difference, *counts))
+    family = as_family([mcnemar(one.only_on, one.only_off) for one in compared])
+    return [replace(one, **vars(test)) for one, test in zip(compared, family, strict=True)]
+
+
+def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = accuracies_of(tables[TABLE])
+    if not rows:  # nothing is asked
+        return StudyContent(())
+    forms: dict[str, str | Callable[[Any], str]] = {"right_on": ".0%", "right_off": ".0%"}
+    forms |= dict.fromkeys(("p", "p_bonferroni", "p_bh"), _p)
+    forms["difference"] = lambda difference: difference.text
+    listing = listing_of_fields(TITLE, rows, forms)
+    text = (
+        "Each path goes on from its own tokens; of several draws the first is counted, so that the contexts are "
+        "independent. McNemar’s exact test looks at the answers that one path alone has right. All rows are one family."
+    )
+    sheet = Sheet.of("numerics-accuracy", TITLE, [*map(vars, rows)])
+    return StudyContent([StudySection("accuracy", TITLE, text, listings=(listing,))], sheets=[sheet])
+
+
+def _p(value: float | None) -> str:
+    return NONE if value is None else p_text(value)
+
+
+DEFINITIONS = (
+    Definition(
+        "McNemar’s exact test",
+        "Of the answers that one path alone has right, each path would have as many if the cache changed nothing: p is "
+        "the chance of a split at least as uneven. Draws of one context are not independent, and greedy ones are "
+        "copies: each context counts once. Bonferroni’s p bounds the chance of any false finding of the table, that "
+        "of Benjamini and Hochberg (BH) the share of false ones among the findings.",
+        "p = 2 P(X ≤ min(only on, only off)), X binomial with one half; Bonferroni = p × tests",
+    ),
+)
