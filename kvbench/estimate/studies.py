@@ -115,7 +115,7 @@ def null_walk(dtype: str, tokens: float, written: int) -> list[Passes]:
 
 
 def patching(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
-    """Counts the passes that localise a difference at a step from 1 on (:func:`walks.localise`)."""
+    """Counts the passes that localise a difference at a step from 1 on (:func:`patching.localise`)."""
     count, length = 1 + len(PATCHED) * (layers + 1), tokens + step
     patched = Passes(dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length)
     return [reading(dtype, tokens), steps_behind(dtype, tokens, step - 1), reading(dtype, length), patched]

@@ -17,7 +17,8 @@ from policies.declaration.lazy import LazyModule
 if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
-# It needs torch, and a store is read without.
+# They need torch, and a store is read without.
+patching = LazyModule("kvbench.engine.studies.patching")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
@@ -134,10 +135,10 @@ class _Measurement:
     def patches(self) -> Iterator[NumericsPatch]:
         """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small
         to be told from the rounding of the patched pass."""
-        if self.dtype in IN_16_BITS and (place := walks.place_of(self.greedy)) is not None:
+        if self.dtype in IN_16_BITS and (place := patching.place_of(self.greedy)) is not None:
             step, at_flip = place
             where = RECORDS.key_of(self.answer.record) | {"dtype": self.dtype, "step": step, "at_flip": at_flip}
-            for patch in walks.localise(self.network, _plan(self.answer).ids, self.written[:step]):
+            for patch in patching.localise(self.network, _plan(self.answer).ids, self.written[:step]):
                 yield NumericsPatch(**where, **asdict(patch))
 
 

@@ -10,13 +10,12 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.patching import ALL, Patched, patched, place_of
+from kvbench.engine.studies.states import States, read_states
 from kvbench.engine.studies.walks import (
-    ALL,
     Cached,
     Difference,
     LayerDrift,
-    Patched,
-    States,
     Walk,
     WalkPlan,
     Whole,
@@ -27,9 +26,6 @@ from kvbench.engine.studies.walks import (
     free_running,
     log_probabilities,
     logits_of,
-    patched,
-    place_of,
-    read_states,
     sampler,
     teacher_forced,
 )

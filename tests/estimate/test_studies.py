@@ -15,7 +15,7 @@ import kvbench.store.numerics
 from datasets_gen import TASKS, Task
 from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.options import NumericsOptions
-from kvbench.engine.studies.walks import localise
+from kvbench.engine.studies.patching import localise
 from kvbench.estimate.decoder import DecoderShape
 from kvbench.estimate.loads import Load, StudyLoad, load_of
 from kvbench.estimate.machines import Machine

@@ -1,0 +1,61 @@
+"""Reads what a pass of a network computes layer by layer, and puts other states in the place of some of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from kvbench.engine.treat.branch import states_of
+from kvbench.models.load import decoder_of
+
+Layers = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class States:
+    """Holds what a pass computed."""
+
+    logits: torch.Tensor  # behind the last token, (vocabulary,)
+    hidden: Layers  # the residual stream of the last token behind each layer before it was patched, (hidden_size,)
+    keys: Layers  # of all tokens so far by layer, (num_kv_heads, tokens, head_dim)
+    values: Layers
+
+
+@torch.no_grad()
+def read_states(
+    network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache, patches: Mapping[int, torch.Tensor] | None = None
+) -> States:
+    """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in place of the
+    residual stream behind it, at the last token."""
+    tokens = torch.tensor([ids], device=network.device)
+    with _hooked(network, patches or {}) as hidden:
+        output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)
+    return States(output.logits[0, -1], hidden, *states_of(cache))
+
+
+@contextmanager
+def _hooked(network: PreTrainedModel, patches: Mapping[int, torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Notes what layers put out for the last token, and puts the patches in its place, inside a ``with`` block."""
+    hidden: list[torch.Tensor] = []
+
+    def see(layer: int, output: torch.Tensor) -> torch.Tensor | None:
+        hidden.append(output[0, -1].clone())
+        if layer not in patches:
+            return None
+        patched = output.clone()
+        patched[0, -1] = patches[layer]
+        return patched
+
+    def hook(layer: int) -> Any:
+        return lambda _module, _given, output: see(layer, output)
+
+    layers = decoder_of(network).layers
+    handles = [layer.register_forward_hook(hook(number)) for number, layer in enumerate(layers)]
+    try:
+        yield hidden
+    finally:
+        for handle in handles:
+            handle.remove()
