@@ -12,17 +12,26 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
+from leaderboards.studies.numerics import boundary, patches, rounding
+from leaderboards.studies.numerics.walked import (
+    CACHE,
+    DRIFT,
+    FORCED,
+    NULL,
+    TABLE,
+    finite_of,
+    finite_sums,
+    flip_of,
+    free_pairs,
+    joined,
+    known_mean,
+    sorted_groups,
+    with_draws,
+)
 from leaderboards.studies.parts import estimate_of, listing_of_fields
-
-TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
-CACHE, NULL = "cache", "chunks"
-FORCED, FREE = "teacher-forced", "free-running"
-DTYPES = ("float64", "float32", "bfloat16", "float16")
-DRIFT, PATCHES = "numerics_drift", "numerics_patches"
-ALL = -1  # stands for all layers
 
 
 @dataclass(frozen=True)
@@ -57,56 +66,6 @@ class Free:
     right_off: float | None  # of cache off
 
 
-def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Adds to each row the context that it is about, which is resampled as a whole."""
-    draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
-    return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
-
-
-def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
-    """Puts the numbers of all rows one behind the other."""
-    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
-
-
-def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
-    values = [np.asarray(one, dtype=np.float64) for one in lists]
-    finite = [one[np.isfinite(one)] for one in values]
-    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
-
-
-def free_pairs(table: DataFrame) -> DataFrame:
-    return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-
-
-def finite_of(pairs: DataFrame) -> DataFrame:
-    """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
-    return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
-
-
-def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
-    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
-    equal.
-
-    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
-    (1, 1, None)
-    """
-    shorter = min(len(tokens), len(other))
-    differing = (step for step in range(shorter) if tokens[step] != other[step])
-    return next(differing, None if len(tokens) == len(other) else shorter)
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
-def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
-    """Groups rows by task, and by dtype in their own order."""
-    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
-    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
-
-
 def forced_of(table: DataFrame) -> list[Forced]:
     """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
@@ -135,9 +94,9 @@ def _above_null(rows: DataFrame) -> bool:
     """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
-        return _mean(joined(rows["kl"])) > 0
+        return known_mean(joined(rows["kl"])) > 0
     beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
-    return _mean(joined(beside["kl"])) > _mean(joined(null["kl"]))
+    return known_mean(joined(beside["kl"])) > known_mean(joined(null["kl"]))
 
 
 def free_of(table: DataFrame) -> list[Free]:
@@ -157,8 +116,8 @@ def free_of(table: DataFrame) -> list[Free]:
             pairs=len(group),
             differ=share_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
-            kl_before=_mean(before) if len(before) else None,
-            kl_after=_mean(after) if len(after) else None,
+            kl_before=known_mean(before) if len(before) else None,
+            kl_after=known_mean(after) if len(after) else None,
             right_on=float(right[0].mean()) if len(right[0]) else None,
             right_off=float(right[1].mean()) if len(right[1]) else None,
         )
@@ -179,19 +138,6 @@ class Drift:
     values_prompt: float
     values_answer: float
     hidden: Estimate  # of the residual stream
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """Holds what of a divergence goes if a part of cache on is cache off's."""
-
-    dtype: str
-    at_flip: bool
-    patched: str  # which part
-    layer: int  # ALL: of all
-    cases: int
-    recovered: Estimate  # 1 - KL patched / KL
-    median: float
 
 
 def drift_of(table: DataFrame) -> list[Drift]:
@@ -218,35 +164,32 @@ def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) ->
     return prompt, answer
 
 
-def recoveries_of(table: DataFrame) -> list[Recovery]:
-    """Returns what each patch recovers, by dtype, apart for steps at which both choose different tokens and others."""
-    rows = table.assign(recovered=1 - table["kl_patched"] / table["kl"])
-    found = []
-    for (dtype, at_flip, patched, layer), group in rows.groupby(["dtype", "at_flip", "rows", "layer"]):
-        values = group["recovered"].to_numpy(dtype=np.float64)
-        estimate, median = estimate_of(values, group["draw_id"]), float(np.median(values))
-        found.append(Recovery(dtype, bool(at_flip), patched, int(layer), len(group), estimate, median))
-    return sorted(found, key=lambda one: DTYPES.index(one.dtype))
-
-
 def content_of(given: StudyInput) -> StudyContent:
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     free = free_of(tables[TABLE])
-    found: dict[str, Sequence[Any]] = {
-        "free": free,
-        "forced": forced_of(tables[TABLE]),
-        "drift": drift_of(tables[DRIFT]) if DRIFT in tables else [],
-        "patches": recoveries_of(tables[PATCHES]) if PATCHES in tables else [],
-    }
-    parts, sheets = [], []
-    for name, rows in found.items():
-        title, text, forms = EXPERIMENTS[name]
-        if rows:
-            listings = (listing_of_fields(title, rows, forms),)
-            shown, folded = ((), listings) if name in ("drift", "patches") else (listings, ())
-            parts.append(StudySection(name, title, text, listings=shown, details=folded))
-            sheets.append(Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate}))
+    contents = [
+        _listed("free", free),
+        boundary.content_of(tables),
+        _listed("forced", forced_of(tables[TABLE])),
+        rounding.content_of(tables),
+        _listed("drift", drift_of(tables[DRIFT]) if DRIFT in tables else []),
+        patches.content_of(tables),
+    ]
+    parts = [part for content in contents for part in content.parts]
+    sheets = [sheet for content in contents for sheet in content.sheets]
     return StudyContent(parts, list(_facts(tables[TABLE], free)), sheets)
+
+
+def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
+    """Makes a section and a sheet of an experiment whose numbers are one table."""
+    if not rows:
+        return StudyContent(())
+    title, text, forms = EXPERIMENTS[name]
+    listings = (listing_of_fields(title, rows, forms),)
+    shown, folded = ((), listings) if name == "drift" else (listings, ())
+    section = StudySection(name, title, text, listings=shown, details=folded)
+    sheet = Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate})
+    return StudyContent([section], sheets=[sheet])
 
 
 # Of each experiment: the title, what it is, and how its numbers are written.
@@ -259,8 +202,9 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
     ),
     "forced": (
         "Both paths behind the same tokens: does the difference go in float32?",
-        "Next-token distributions over the whole vocabulary, in nats. The null row is cache off in chunks, on one "
-        "context in three: a difference no larger than that says nothing about the cache.",
+        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context in three: cache off in "
+        "chunks (a difference no larger than that says nothing about the cache), and cache on once more (again), which "
+        "differs by nothing but the chance of a device.",
         {"kl": ".2g", "same_top": ".1%"},
     ),
     "drift": (
@@ -268,13 +212,6 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
         "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
         "cache off computes with the whole sequence, and the residual stream of the last token.",
         {"hidden": ".2g"},
-    ),
-    "patches": (
-        "Where the difference lies",
-        "The pass of cache on over one token is repeated with parts of cache off in it: at the first token that "
-        "differs (at flip), or at the step of the largest divergence where no answer parts. Recovery is the share of "
-        "the divergence that goes. Logits come from the stream behind the last layer: it recovers all.",
-        {"layer": lambda layer: "all" if layer == ALL else str(layer), "median": ".0%"},
     ),
 }
 
@@ -298,8 +235,9 @@ DEFINITIONS = (
     Definition(
         "Pair of paths",
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
-        "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
-        "with itself, reading 32 tokens at once. Steps where a logit is not finite (overflow) cannot be compared: they "
+        "time on its cache; cache off reads the whole sequence anew at every step. The null row (chunks) compares "
+        "cache off with itself, reading 32 tokens at once; the control (again) compares cache on with the very same. "
+        "Steps where a logit is not finite (overflow) cannot be compared: they "
         "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says "
         "nothing of the cache.",
     ),
@@ -324,12 +262,9 @@ DEFINITIONS = (
         "token.",
         "drift = ‖on − off‖ / ‖off‖",
     ),
-    Definition(
-        "Recovery",
-        "The share of the divergence of cache on from cache off that goes if a part of cache on’s pass over one token "
-        "is cache off’s. At flip: at the first token that differs; else at the step with the largest divergence.",
-        "recovery = 1 − KL patched / KL",
-    ),
+    *boundary.DEFINITIONS,
+    *rounding.DEFINITIONS,
+    *patches.DEFINITIONS,
 )
 STUDY = Study(
     name="numerics",
@@ -338,5 +273,5 @@ STUDY = Study(
     takes=_takes,
     find=content_of,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
-    tables=(TABLE, DRIFT, PATCHES),
+    tables=(TABLE, DRIFT, patches.TABLE, patches.EARLIER, rounding.TABLE),
 )

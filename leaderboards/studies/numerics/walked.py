@@ -1,0 +1,67 @@
+"""Reads the tables of numerics: the pairs of two paths, the contexts that they are about, and the steps that they
+share."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.statistics.bootstrap import FloatArray
+
+TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
+CACHE, NULL = "cache", "chunks"
+FORCED, FREE = "teacher-forced", "free-running"
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+DRIFT, PATCHES = "numerics_drift", "numerics_patches"
+ALL = -1  # stands for all layers
+
+
+def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
+    """Adds to each row the context that it is about, which is resampled as a whole."""
+    draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
+    return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
+
+
+def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
+    """Puts the numbers of all rows one behind the other."""
+    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
+
+
+def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
+    values = [np.asarray(one, dtype=np.float64) for one in lists]
+    finite = [one[np.isfinite(one)] for one in values]
+    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
+
+
+def free_pairs(table: DataFrame) -> DataFrame:
+    return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
+
+
+def finite_of(pairs: DataFrame) -> DataFrame:
+    """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
+    return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
+
+
+def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
+    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
+    equal.
+
+    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
+    (1, 1, None)
+    """
+    shorter = min(len(tokens), len(other))
+    differing = (step for step in range(shorter) if tokens[step] != other[step])
+    return next(differing, None if len(tokens) == len(other) else shorter)
+
+
+def known_mean(values: FloatArray) -> float:
+    """Averages the finite numbers; NaN where there is none."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+    """Groups rows by task, and by dtype in their own order."""
+    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
+    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
