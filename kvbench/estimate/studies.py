@@ -109,11 +109,11 @@ def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
     return [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1), rereadings(dtype, tokens, steps)]
 
 
-def null_walks(dtype: str, tokens: float, written: int) -> list[Passes]:
+def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
     """Counts the passes of cache off, all at once and in chunks, over the first tokens of an answer
     (:func:`walks.null_walk`), and of cache on twice over all of them (:func:`walks.same_walk`)."""
-    few = min(walks.NULL_STEPS, written)
-    same = [reading(dtype, tokens), steps_behind(dtype, tokens, written - 1)]
+    few = min(walks.NULL_STEPS, steps)
+    same = [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1)]
     return [rereadings(dtype, tokens, few), rereadings(dtype, tokens, few, walks.CHUNK), *same, *same]
 
 
@@ -169,7 +169,7 @@ def numerics_passes(
         if NUMERICS.name in tables:
             of_all += _compared(dtype, tokens, steps, study, numerics, is_most)
             if "greedy" in numerics.sampling:
-                of_closer += null_walks(dtype, tokens, round(study.first_gold) if study.is_text else steps)
+                of_closer += null_walks(dtype, tokens, steps)
         is_patched = RECOVERY.name in tables and dtype in IN_16_BITS
         is_walked = NUMERICS.name in tables and "greedy" in numerics.sampling
         if is_patched:

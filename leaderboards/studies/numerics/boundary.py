@@ -126,7 +126,7 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
     if not flips.varies:
         reasons.append(f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ")
     if thirds is None:
-        reasons.append("no early and late third that are apart")
+        reasons.append("no early and late third")
     return Boundary(
         task,
         dtype,
