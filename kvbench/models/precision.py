@@ -162,7 +162,7 @@ def checkpoint_dtype(model: str) -> torch.dtype:
     """Returns the dtype in which the files of a model hold its weights, by its configuration; bfloat16 where that says
     none, or without a model."""
     dtype = pretrained.read_config(model_source(model)).get_text_config().dtype if model else None
-    return dtype if dtype in DTYPES.values() else torch.bfloat16
+    return next((known for known in DTYPES.values() if known == dtype), torch.bfloat16)
 
 
 def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
+from leaderboards.rendering.frames import PolicyLine
 from leaderboards.studies.numerics.patches import (
     ALL,
     HIGHEST,
@@ -100,7 +101,7 @@ def test_a_page_draws_single_and_cumulative_over_layers() -> None:
     content = content_of({"numerics_recovery": DataFrame(rows)})
     (section,) = content.parts
     (picture,) = section.pictures
-    lines = [mark.places for mark in picture.drawing.marks if len(getattr(mark, "places", ())) == 3]
+    lines = [mark.places for mark in picture.drawing.marks if isinstance(mark, PolicyLine)]
     assert len(lines) == 4, "one layer and all up to it, at the step and over those behind"
     assert [layer for layer, _ in lines[1]] == [0, 1, 2], "from the first alone to all"
     assert dict(lines[0])[1] == pytest.approx(0.6)

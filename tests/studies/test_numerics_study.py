@@ -10,13 +10,11 @@ from pandas import DataFrame
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.study import (
     STUDY,
-    TABLE,
     drift_of,
-    flip_of,
     forced_of,
     free_of,
-    with_draws,
 )
+from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan

@@ -11,7 +11,7 @@ from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStati
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
 from leaderboards.studies.numerics import patches as patched
-from leaderboards.studies.numerics import study
+from leaderboards.studies.numerics import walked
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
 HALF = "float16"  # which the text is about
@@ -24,16 +24,16 @@ WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=()
 def _pairs(evidence: Evidence, regime: str, dtype: str, sampling: str | None = "greedy") -> DataFrame:
     """Returns the pairs of cache on and cache off in a type of numbers, with the context of each, whether its answers
     differ and at which step; :class:`NoEvidenceError` where there are none. ``sampling``: None for all ways."""
-    rows = table_of(evidence.tables, study.TABLE, "walked")
-    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == study.CACHE) & (rows["regime"] == regime)]
+    rows = table_of(evidence.tables, walked.TABLE, "walked")
+    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == walked.CACHE) & (rows["regime"] == regime)]
     rows = rows[rows["sampling"] == sampling] if sampling else rows
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
-    answers, rows = len(rows), study.finite_of(rows)
+    answers, rows = len(rows), walked.finite_of(rows)
     if rows.empty:
         raise NoEvidenceError(f"in {dtype} the model overflows in all of {answers} answers")
-    flips = np.array(list(map(study.flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
-    return study.with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
+    flips = np.array(list(map(walked.flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
+    return walked.with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
 
 
 def _contexts(evidence: Evidence, rows: DataFrame) -> Contexts:
@@ -47,7 +47,7 @@ def _statistic(evidence: Evidence, rows: DataFrame, values: Sequence[float] | Fl
 
 
 def _differ(dtype: str, evidence: Evidence) -> Measured:
-    rows = _pairs(evidence, study.FREE, dtype)
+    rows = _pairs(evidence, walked.FREE, dtype)
     note = f"{rows['differs'].sum()} of {len(rows)} pairs differ"
     # Resamples of pairs that are all equal do not vary, which shows nothing of contexts that were not asked.
     highest = highest_unseen_share(rows["draw_id"].nunique())
@@ -57,18 +57,18 @@ def _differ(dtype: str, evidence: Evidence) -> Measured:
 
 
 def _mean_kl(task: str, evidence: Evidence) -> Statistic:
-    rows = _pairs(evidence, study.FORCED, HALF)
+    rows = _pairs(evidence, walked.FORCED, HALF)
     rows = rows[rows["task"] == task]
     if rows.empty:
         raise NoEvidenceError(f"in {HALF} the model overflows in all answers of {task}")
-    sums, counts = study.finite_sums(rows["kl"])
+    sums, counts = walked.finite_sums(rows["kl"])
     contexts = _contexts(evidence, rows)
     mean = contexts.sums(sums) / contexts.sums(counts)
     return Statistic(mean, contexts.count, note=f"{counts.sum():.0f} steps")
 
 
 def _right(evidence: Evidence) -> list[Statistic]:
-    rows = _pairs(evidence, study.FREE, HALF, sampling=None)
+    rows = _pairs(evidence, walked.FREE, HALF, sampling=None)
     rows = rows[rows["right"].notna()]
     if rows.empty:
         raise NoEvidenceError("no task that was walked has answers that are right or wrong")
@@ -81,7 +81,7 @@ def _right(evidence: Evidence) -> list[Statistic]:
 
 def _flips(evidence: Evidence) -> DataFrame:
     """Returns the free-running pairs in float16 that differ; :class:`NoEvidenceError` where none does."""
-    rows = _pairs(evidence, study.FREE, HALF)
+    rows = _pairs(evidence, walked.FREE, HALF)
     if not rows["differs"].any():
         raise NoEvidenceError(f"none of {len(rows)} pairs of answers differs: there is no flip")
     return rows[rows["differs"]]
@@ -89,8 +89,8 @@ def _flips(evidence: Evidence) -> DataFrame:
 
 def _margin(evidence: Evidence) -> Statistic:
     """Counts the flips at which the margin is below the median margin of all steps behind the same tokens."""
-    parted, forced = _flips(evidence), _pairs(evidence, study.FORCED, HALF)
-    median = float(np.nanmedian(study.joined(forced["margin"])))
+    parted, forced = _flips(evidence), _pairs(evidence, walked.FORCED, HALF)
+    median = float(np.nanmedian(walked.joined(forced["margin"])))
     margins = _at_flip(parted, "margin")
     rows, known = parted[~np.isnan(margins)], margins[~np.isnan(margins)]
     if not len(known):
@@ -127,17 +127,17 @@ def _localised(evidence: Evidence) -> list[Statistic]:
     if patches is None:
         raise NoEvidenceError("nothing was patched")
     patches = patches[(patches["dtype"] == HALF) & (patches["direction"] == patched.INTO_ON)]
-    patches = study.with_draws(patches[patches["layers"] != patched.UP_TO], evidence.records)
+    patches = walked.with_draws(patches[patches["layers"] != patched.UP_TO], evidence.records)
     flips = patches[patches["place"] == "flip"]
     if flips.empty:
         answers = patches["question_id"].nunique()
         raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
     flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
-    stream = flips[(flips["rows"] == "residual") & (flips["layer"] != study.ALL)]
+    stream = flips[(flips["rows"] == "residual") & (flips["layer"] != walked.ALL)]
     stream = stream[stream["layer"] < stream["layer"].max()]
     if stream.empty:
         raise NoEvidenceError("a model of one layer has no stream but that which logits are computed from")
-    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == study.ALL)].drop_duplicates("question_id")
+    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == walked.ALL)].drop_duplicates("question_id")
     by_stream = stream.groupby("question_id")["recovered"].mean()[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"

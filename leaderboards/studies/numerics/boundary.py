@@ -127,21 +127,28 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
         reasons.append(f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ")
     if thirds is None:
         reasons.append("no early and late third")
+    pearson, pearson_p = pearson_of(flips)
+    spearman, spearman_p = spearman_of(flips)
+    welch_t, welch_p = welch_of(*thirds) if thirds else (None, None)
     return Boundary(
         task,
         dtype,
         sampling,
         kl_over,
-        len(flips.steps),
-        *pearson_of(flips),
-        *spearman_of(flips),
-        len(behind_0.steps),
-        pearson_of(behind_0)[0],
-        len(behind_boundary.steps),
-        pearson_of(behind_boundary)[0],
-        *((float(thirds[0].mean()), float(thirds[1].mean())) if thirds else (None, None)),
-        *(welch_of(*thirds) if thirds else (None, None)),
-        "; ".join(reasons),
+        contexts=len(flips.steps),
+        pearson=pearson,
+        pearson_p=pearson_p,
+        spearman=spearman,
+        spearman_p=spearman_p,
+        without_0=len(behind_0.steps),
+        pearson_without_0=pearson_of(behind_0)[0],
+        without_boundary=len(behind_boundary.steps),
+        pearson_without_boundary=pearson_of(behind_boundary)[0],
+        early_kl=float(thirds[0].mean()) if thirds else None,
+        late_kl=float(thirds[1].mean()) if thirds else None,
+        welch_t=welch_t,
+        welch_p=welch_p,
+        reason="; ".join(reasons),
     )
 
 
@@ -158,7 +165,8 @@ def boundaries_of(table: DataFrame) -> list[Boundary]:
     """Returns what flips tell. ``table``: with the context of each row."""
     found = []
     for (names, group), kl_over in product(groups_of(table), (ALL_STEPS, UP_TO_FLIP)):
-        found.append(boundary_of(*names, kl_over, flips_of(group, kl_over)))
+        task, dtype, sampling = names
+        found.append(boundary_of(task, dtype, sampling, kl_over, flips_of(group, kl_over)))
     return found
 
 

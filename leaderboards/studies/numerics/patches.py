@@ -117,7 +117,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     if not found:
         return StudyContent(())
     layers = 1 + max(one.layer for one in found)
-    styles = named_styles(CURVES)
+    styles = named_styles(tuple(CURVES))
     pictures = [picture for dtype in DTYPES for picture in _pictures(found, dtype, layers)]
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
     listing = listing_of_fields(TITLE, found, forms)
@@ -151,7 +151,7 @@ TEXT = (
 
 def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Picture]:
     """Draws the median over layers, a picture for each direction and part."""
-    styles, pictures = named_styles(CURVES), []
+    styles, pictures = named_styles(tuple(CURVES)), []
     for direction, part, title in PICTURES:
         rows = [
             one
