@@ -81,7 +81,8 @@ def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     assert (none.steps, none.overflow, none.same_top) == (0, 1, None)
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
-    forced = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts[1].listings[0]
+    parts = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts
+    forced = next(part.listings[0] for part in parts if part.identifier == "forced")
     assert dict(zip(forced.columns, forced.rows[0], strict=True))["kl"] == "–"
 
 

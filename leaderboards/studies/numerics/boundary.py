@@ -152,13 +152,10 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
     )
 
 
-def groups_of(table: DataFrame) -> Iterator[tuple[tuple[str, str, str], DataFrame]]:
-    """Yields the free-running pairs of cache on and off by task, dtype and way to choose, of those that have a flip."""
+def groups_of(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+    """Yields the free-running pairs of cache on and off by task, dtype and way to choose."""
     pairs = finite_of(free_pairs(table))
-    for (task, dtype, sampling), group in sorted_groups(pairs, "task", "dtype", "sampling"):
-        both = zip(group["tokens"], group["other_tokens"], strict=True)
-        if any(flip_of(*tokens) is not None for tokens in both):
-            yield (task, dtype, sampling), group
+    yield from sorted_groups(pairs, "task", "dtype", "sampling")
 
 
 def boundaries_of(table: DataFrame) -> list[Boundary]:
@@ -176,11 +173,13 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     if not found:
         return StudyContent(())
     forms = dict.fromkeys(("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f")
-    short = [one for one in found if one.pearson is not None or one.welch_t is not None]
-    listing = listing_of_fields(TITLE, short or found, forms | {"welch_t": ".1f"})
-    pictures = tuple(_pictures(table))
-    styles = tuple(named_styles(SAMPLINGS).values())
-    section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
+    parted = [one for one in found if one.contexts]
+    if parted:
+        listing = listing_of_fields(TITLE, parted, forms | {"welch_t": ".1f"})
+        styles, pictures = tuple(named_styles(SAMPLINGS).values()), tuple(_pictures(table))
+        section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
+    else:
+        section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
     return StudyContent([section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])])
 
 
@@ -200,6 +199,8 @@ def _pictures(table: DataFrame) -> Iterator[Picture]:
     marks: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for (_, dtype, sampling), group in groups_of(table):
         flips = flips_of(group, UP_TO_FLIP)
+        if not len(flips.steps):
+            continue
         places = marks.setdefault(dtype, {}).setdefault(sampling, [])
         places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
     for dtype, by_sampling in marks.items():
