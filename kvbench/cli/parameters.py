@@ -86,6 +86,8 @@ AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
 Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
 Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]
+DETERMINISTIC_HELP = "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
+Deterministic = Annotated[bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)]
 OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes; comma-separated."
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
 Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from leaderboards.claims.declaration import Experiment
 
 declaration = LazyModule("leaderboards.claims.declaration")
+determinism = LazyModule("kvbench.models.determinism")
 grids = LazyModule("kvbench.experiments.build_grid")
 local = LazyModule("kvbench.run.local")
+precision = LazyModule("kvbench.models.precision")
 published = LazyModule("kvbench.publish.claims")
 registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
@@ -128,6 +130,9 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
     """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded once."""
     stores: dict[str, Store] = {}
     model = None
+    for job in jobs.values():
+        if job.suite == NUMERICS:  # before other runs use the GPU
+            determinism.prepare_determinism(precision.choose_device(job.device))
     for name, undated in jobs.items():
         job = with_date(undated, out)
         executor = local.on_this_machine(job, model)

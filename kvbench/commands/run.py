@@ -66,6 +66,7 @@ def command(
     difficulty: options.Difficulty = None,
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
+    deterministic: options.Deterministic = None,
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,

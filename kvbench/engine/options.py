@@ -49,7 +49,10 @@ class TimeLimit:
 
 DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 SAMPLING = ("greedy", "top_k", "top_p")
-MOST_STEPS = 128
+MOST_STEPS = 128  # as in arXiv 2604.15409
+FEW_STEPS = 16
+WORKED_OUT = 64  # tokens: a task that allows so many has answers with steps before the result
+BY_TASK = "by task"
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,13 @@ class NumericsOptions:
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")  # as torch names them
     sampling: tuple[str, ...] = SAMPLING
     repeats: int = 1  # draws where tokens are chosen at random
-    steps: int = 16  # tokens at most of an answer
+    steps: int | None = None  # tokens at most of an answer; None: by its task
+    deterministic: bool = True  # torch takes only algorithms that give the same bits again
+
+    def steps_on(self, longest: int) -> int:
+        """Returns the tokens at most of an answer of a task, which itself allows ``longest``: an answer of a word or a
+        number ends before both paths could part."""
+        return self.steps or (MOST_STEPS if longest >= WORKED_OUT else FEW_STEPS)
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str]) -> Self:
@@ -67,11 +76,18 @@ class NumericsOptions:
         if not texts:
             return cls()
         dtypes, sampling = (tuple(texts[name].split(",")) for name in ("dtypes", "sampling"))
-        return cls(dtypes, sampling, int(texts["repeats"]), int(texts["steps"]))
+        steps = None if texts["steps"] == BY_TASK else int(texts["steps"])
+        return cls(dtypes, sampling, int(texts["repeats"]), steps, texts.get("deterministic") == "yes")
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""
         # In the order of the tables: that in which they are asked for makes no other run.
         dtypes = ",".join(sorted(self.dtypes, key=[*DTYPES.values()].index))
         sampling = ",".join(sorted(self.sampling, key=SAMPLING.index))
-        return {"dtypes": dtypes, "sampling": sampling, "repeats": str(self.repeats), "steps": str(self.steps)}
+        return {
+            "dtypes": dtypes,
+            "sampling": sampling,
+            "repeats": str(self.repeats),
+            "steps": str(self.steps or BY_TASK),
+            "deterministic": "yes" if self.deterministic else "no",
+        }

@@ -12,19 +12,21 @@ from kvbench.engine.options import NumericsOptions
 from kvbench.estimate.loads import Load, StudyLoad
 from kvbench.estimate.machines import CALLS
 from kvbench.store.interventions import INTERVENTIONS
-from kvbench.store.numerics import CLOSER, DRIFT, IN_16_BITS, NUMERICS, PATCHES
+from kvbench.store.numerics import CLOSER, DRIFT, IN_16_BITS, NUMERICS, RECOVERY, ROUNDING, TABLES_OF_NUMERICS
 from kvbench.store.observed import OBSERVED, ROUTES, SAMPLE
 from policies import FULL, LazyModule, Policy
 
 # They need torch, and a mistyped option waits for none.
 columns = LazyModule("kvbench.engine.decode.columns")
 observer = LazyModule("kvbench.engine.studies.observer")
+patching = LazyModule("kvbench.engine.studies.patching")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 STEP_READS = 3  # of a row of a plain cache in a step: it is read and written to be joined with the new one, and read
 PATCH_READS = 2  # more of a patched step: a cache is made of the rows first
 LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is read or patched
-PATCHED = ("residual", "keys and values", "both")  # of each layer and of all, and the pass that is not patched
+PATCHED = ("residual", "keys and values", "both")  # of each extent of layers, and the pass that is not patched
+LONGEST = 1024  # tokens of a prompt whose rounding is measured
 WEIGHT_READS = 10  # of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied
 OF_A_BLOCK = 8  # calls of an observed block of one head
 # Measured on `reference`, on one thread of an AMD EPYC.
@@ -69,7 +71,7 @@ def parts_of(
     study = load.study
     if study is None:
         return
-    if any(table.name in tables for table in (NUMERICS, DRIFT, PATCHES)):
+    if any(table.name in tables for table in TABLES_OF_NUMERICS):
         least, most = (
             list(numerics_passes(load, study, numerics, tables, layers, is_most)) for is_most in (False, True)
         )
@@ -107,25 +109,51 @@ def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
     return [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1), rereadings(dtype, tokens, steps)]
 
 
-def null_walk(dtype: str, tokens: float, written: int) -> list[Passes]:
+def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
     """Counts the passes of cache off, all at once and in chunks, over the first tokens of an answer
-    (:func:`walks.null_walk`)."""
-    few = min(walks.NULL_STEPS, written)
-    return [rereadings(dtype, tokens, few), rereadings(dtype, tokens, few, walks.CHUNK)]
+    (:func:`walks.null_walk`), and of cache on twice over all of them (:func:`walks.same_walk`)."""
+    few = min(walks.NULL_STEPS, steps)
+    same = [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1)]
+    return [rereadings(dtype, tokens, few), rereadings(dtype, tokens, few, walks.CHUNK), *same, *same]
 
 
-def patching(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
+def extents_of(layers: int) -> int:
+    """Counts the sets of layers that are patched together (:func:`patching.extents`)."""
+    return layers + max(0, layers - 2) + 1
+
+
+def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
     """Counts the passes that localise a difference at a step from 1 on (:func:`patching.localise`)."""
-    count, length = 1 + len(PATCHED) * (layers + 1), tokens + step
+    count, length = 1 + len(PATCHED) * extents_of(layers), tokens + step
     patched = Passes(dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length)
     return [reading(dtype, tokens), steps_behind(dtype, tokens, step - 1), reading(dtype, length), patched]
 
 
+def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes]:
+    """Counts the passes that patch cache off at the first step that can differ, and those of both paths over the steps
+    behind it (:func:`patching.inject`)."""
+    length, count = tokens + 1, 1 + layers
+    cached = [reading(dtype, tokens), steps_behind(dtype, tokens, 1 + after)]
+    return [*cached, reading(dtype, length).times(count), rereadings(dtype, length + 1, after)]
+
+
+def rounding(dtype: str, tokens: float) -> list[Passes]:
+    """Counts the pass whose numbers are looked at, and the two of its layers in float64
+    (:func:`rounding.rounding_of`)."""
+    length = min(tokens, LONGEST)
+    return [reading(dtype, length), reading("float64", length).times(2)]
+
+
+def _steps_of(study: StudyLoad, numerics: NumericsOptions) -> int:
+    return numerics.steps or study.steps
+
+
 def steps_walked(study: StudyLoad, numerics: NumericsOptions, is_most: bool) -> int:
     """Counts the steps of a walk: running text is as long as it is, and an answer ends behind its gold at the least."""
+    steps = _steps_of(study, numerics)
     if is_most and not study.is_text:
-        return numerics.steps
-    return max(1, min(numerics.steps, round(study.first_gold) + (not study.is_text)))
+        return steps
+    return max(1, min(steps, round(study.first_gold) + (not study.is_text)))
 
 
 def numerics_passes(
@@ -141,17 +169,26 @@ def numerics_passes(
         if NUMERICS.name in tables:
             of_all += _compared(dtype, tokens, steps, study, numerics, is_most)
             if "greedy" in numerics.sampling:
-                of_closer += null_walk(dtype, tokens, round(study.first_gold) if study.is_text else steps)
-        is_patched = PATCHES.name in tables and dtype in IN_16_BITS
+                of_closer += null_walks(dtype, tokens, steps)
+        is_patched = RECOVERY.name in tables and dtype in IN_16_BITS
         is_walked = NUMERICS.name in tables and "greedy" in numerics.sampling
         if is_patched:
             of_all += [] if is_walked else forced
-            of_all += patching(dtype, tokens, steps - 1 if is_most else 1, layers) if steps > 1 else []
+            of_all += _patched(dtype, tokens, steps, layers, is_most) if steps > 1 else []
         if DRIFT.name in tables:
             # It follows the greedy walk, and reads as many tokens.
             of_closer += forced if is_walked or is_patched else 2 * forced
+        if ROUNDING.name in tables:
+            of_closer += rounding(dtype, tokens)
         yield from (passes.times(prompts) for passes in of_all)
         yield from (passes.times(closer) for passes in of_closer)
+
+
+def _patched(dtype: str, tokens: float, steps: int, layers: int, is_most: bool) -> list[Passes]:
+    """Counts the passes that patch at a step. Behind the first step that differs an answer may end at once, or go on
+    for as many steps as it may have."""
+    at_first = injecting(dtype, tokens, layers, min(steps, patching.STEPS_AFTER) if is_most else 0)
+    return localising(dtype, tokens, steps - 1 if is_most else 1, layers) + at_first
 
 
 def _compared(
@@ -161,16 +198,16 @@ def _compared(
     goes on greedily alone, and always twice: behind what is given, and behind its own tokens."""
     forced = walk(dtype, tokens, steps)
     if study.is_text:
-        return [*forced, *walk(dtype, tokens, numerics.steps)] if "greedy" in numerics.sampling else []
+        return [*forced, *walk(dtype, tokens, _steps_of(study, numerics))] if "greedy" in numerics.sampling else []
     draws = sum(1 if way == "greedy" else numerics.repeats for way in numerics.sampling)
     return (1 + is_most) * draws * forced
 
 
 def cache_tokens(load: Load, numerics: NumericsOptions, tables: Sequence[str]) -> float:
     """Counts the tokens of all caches that numerics holds at once for a context, beside that of its answers."""
-    if load.study is None or not any(table.name in tables for table in (NUMERICS, DRIFT, PATCHES)):
+    if load.study is None or not any(table.name in tables for table in TABLES_OF_NUMERICS):
         return 0.0
-    return LIVE_CACHES * (load.tokens + load.study.first_tokens + numerics.steps)
+    return LIVE_CACHES * (load.tokens + load.study.first_tokens + _steps_of(load.study, numerics))
 
 
 def _is_masked(policy: Policy) -> bool:

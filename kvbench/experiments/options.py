@@ -151,7 +151,8 @@ def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
-    for option, value in {"--dtypes": job.dtypes, "--sampling": job.sampling}.items():
+    is_set = job.deterministic is not None
+    for option, value in {"--dtypes": job.dtypes, "--sampling": job.sampling, "--deterministic": is_set}.items():
         if value and not is_numerics:
             raise KVBenchError(f"{option} is for --suite numerics: give that too")
     default, steps = NumericsOptions(), job.max_new_tokens
@@ -159,7 +160,7 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
         raise KVBenchError(f"--max-new-tokens {steps}: numerics are measured over {MOST_STEPS} tokens at most")
     dtypes = tuple(choose("dtype", job.dtypes, DTYPES)) if job.dtypes else default.dtypes
     sampling = tuple(choose("sampling", job.sampling or None, {way: way for way in SAMPLING}))
-    return NumericsOptions(dtypes, sampling, repeats, steps or default.steps)
+    return NumericsOptions(dtypes, sampling, repeats, steps, job.deterministic is not False)
 
 
 def check_tolerance(points: float | None) -> None:

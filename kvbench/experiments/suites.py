@@ -14,11 +14,13 @@ from datasets_gen import (
     is_file_of_questions,
     unknown_name,
 )
+from datasets_gen.tasks.gsm8k import GSM8K
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
 from kvbench.experiments.options import QUICK, choose
+from kvbench.models.names import OF_CHECKPOINT
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
@@ -51,7 +53,7 @@ class Suite:
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
     own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # of the policies that run at these alone
     repeats: int = 1
-    dtype: str | None = None  # as ``--dtype`` takes it, of what compares types of numbers
+    dtype: str | None = None  # as ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
     paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
@@ -218,13 +220,14 @@ SUITES: Mapping[str, Suite] = {
         Suite(
             name="numerics",
             description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
-            tasks=(TASKS["base"], PROSE),
+            tasks=(TASKS["base"], TASKS["arithmetic"], PROSE),
             policies="full",
-            tables=("numerics_pairs", "numerics_drift", "numerics_patches"),
+            tables=("numerics_pairs", "numerics_drift", "numerics_recovery", "numerics_rounding"),
             levels={"ratio": "0.5"},  # of the controls
             repeats=2,
-            dtype="float32",
+            dtype=OF_CHECKPOINT,
             limit=6,  # 16 bits are slow on a processor: as many as take a few minutes
+            paper_size=PaperSize({GSM8K.name: 700}, tokens=128, repeats=5),  # 5.1
             needs_right_answers=False,
         ),
     )

@@ -17,6 +17,9 @@ from kvbench.models.natural import NATURAL_MODELS, fetch
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import user_path
 
+# A dtype: on a GPU that of the checkpoint, so that 16 bits need no copy of 32; float32 on a processor.
+OF_CHECKPOINT = "checkpoint"
+
 ADAPTER = "adapter_config.json"
 REFERENCE_MODELS: Mapping[str, str] = {
     "reference": "Llama architecture, reads by many routes; the default",

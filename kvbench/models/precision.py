@@ -5,12 +5,16 @@ import time
 import timeit
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import TypeVar
 
 import torch
 from transformers import PreTrainedModel
 
-from kvbench.models.names import REFERENCE_MODELS
+from kvbench.models.names import OF_CHECKPOINT, REFERENCE_MODELS, model_source
 from kvbench.system.errors import KVBenchError, first_line
+from policies.declaration.lazy import LazyModule
+
+pretrained = LazyModule("kvbench.models.pretrained")  # which asks here for the dtype of a device
 
 # Rows, columns and what is summed over: a question in a layer of a small model. A processor without instructions for
 # bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then converts number by number.
@@ -40,18 +44,35 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
     dtype = getattr(torch, name)
     if network.dtype == dtype:
         return network
-    # The copy finds these in place of the weights, so that those are not copied first.
-    memo: dict[int, object] = {
-        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False)
-        for weight in network.parameters()
-    }
-    made = copy.deepcopy(network, memo)
+    made = _copied(network, dtype)
     if network.device.type == "cpu" and not multiplies(name):
         for layer in made.modules():
             if type(layer) is torch.nn.Linear:
                 bias = None if layer.bias is None else layer.bias.float()
                 layer.forward = partial(_rounded, layer.weight.float(), bias)  # type: ignore[method-assign]
     return made
+
+
+def layer_in_float64(layer: torch.nn.Module) -> torch.nn.Module:
+    """Returns a copy of a layer that computes in float64; what transformers computes in float32, as norms, it does
+    there too."""
+    made = _copied(layer, torch.float64)
+    for inner in made.modules():
+        if type(inner) is torch.nn.Linear:
+            vars(inner).pop("forward", None)  # that of a processor without products of 16 bits, which would round
+    return made
+
+
+Copied = TypeVar("Copied", bound=torch.nn.Module)
+
+
+def _copied(module: Copied, dtype: torch.dtype) -> Copied:
+    """Copies a module with its weights in another dtype. The copy finds these in place of the weights, so that those
+    are not copied first."""
+    memo: dict[int, object] = {
+        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False) for weight in module.parameters()
+    }
+    return copy.deepcopy(module, memo)
 
 
 class NetworkCopies:
@@ -137,13 +158,24 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def checkpoint_dtype(model: str) -> torch.dtype:
+    """Returns the dtype in which the files of a model hold its weights, by its configuration; bfloat16 where that says
+    none, or without a model."""
+    dtype = pretrained.read_config(model_source(model)).get_text_config().dtype if model else None
+    return next((known for known in DTYPES.values() if known == dtype), torch.bfloat16)
+
+
 def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
     """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
-    float32 on every CPU: what is published of it must not depend on who runs it."""
+    float32 on every CPU: what is published of it must not depend on who runs it. :data:`OF_CHECKPOINT` keeps on a GPU
+    what the checkpoint has, of which copies in other types are exact; a CPU, which may have no products of 16 bits,
+    loads float32."""
     if name == "auto":
         if device.type == "cpu":
             return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
         return torch.bfloat16
+    if name == OF_CHECKPOINT:
+        return torch.float32 if device.type == "cpu" else checkpoint_dtype(model)
     if name not in DTYPES:
         raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
     return DTYPES[name]

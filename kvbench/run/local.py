@@ -19,6 +19,7 @@ from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_task
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
+from kvbench.models.determinism import prepare_determinism
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.precision import check_dtypes, choose_device, choose_dtype
 from kvbench.models.pretrained import shape_of
@@ -154,6 +155,8 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
+        if grid.setting.numerics.deterministic:
+            prepare_determinism(choose_device(job.device))
     wanted = (job.model, choose_dtype(dtype, loaded.device, job.model)) if loaded else None
     if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
         model = loaded

@@ -1,11 +1,11 @@
 """The tables of numerics: cache on against cache off over an answer, layer by layer, and patched.
 
-It asks the first question of each context, as another context tells more than another question. Null rows and drift,
-which take as long as the rest, are measured on one context in three. Lists have a number for each step that both paths
-have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
+It asks the first question of each context, as another context tells more than another question. Null rows, drift and
+rounding, which take as long as the rest, are measured on one context in three. Lists have a number for each step that
+both paths have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
 # They need torch, and a store is read without.
-patching = LazyModule("kvbench.engine.studies.patching")
+determinism = LazyModule("kvbench.models.determinism")
 drift = LazyModule("kvbench.engine.studies.drift")
+patching = LazyModule("kvbench.engine.studies.patching")
+rounding = LazyModule("kvbench.engine.studies.rounding")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
@@ -34,7 +36,8 @@ class NumericsPair(AnswerRow):
     sampling: Literal["greedy", "top_k", "top_p"]
     draw: int  # of a random way to choose; 0 of greedy
     regime: Literal["teacher-forced", "free-running"]
-    pair: Literal["cache", "chunks"]  # on against off, or the null row: off against off in chunks of 32 tokens
+    # On against off, or null rows: off against off in chunks of 32 tokens, and on against on once more.
+    pair: Literal["cache", "chunks", "again"]
     tokens: list[int]  # that the first path chooses
     other_tokens: list[int]  # that the second chooses; teacher-forced, behind the same tokens
     text: str | None  # of the first path's answer; none teacher-forced, and where nothing is asked
@@ -63,7 +66,8 @@ class NumericsDrift(AnswerRow):
 
 
 class NumericsPatch(AnswerRow):
-    """Holds what is left of a divergence at one step once a part of cache on is cache off's."""
+    """Holds what is left of a divergence at one step once a part of cache on is cache off's, as runs stored it before
+    :class:`NumericsRecovery`."""
 
     dtype: str
     rows: Literal["residual", "keys and values", "both"]
@@ -74,6 +78,36 @@ class NumericsPatch(AnswerRow):
     kl_patched: float
 
 
+class NumericsRecovery(AnswerRow):
+    """Holds what is left of a divergence once a part of one path is the other's."""
+
+    dtype: str
+    direction: Literal["off into on", "on into off"]  # off into on repairs cache on; on into off is the text's
+    rows: Literal["residual", "keys and values", "both"]
+    layers: Literal["one", "up to", "all"]
+    layer: int  # -1: all of them
+    # The step: at which both choose different tokens, of the largest divergence, or the first that differs at all.
+    place: Literal["flip", "largest", "first"]
+    step: int
+    kl: float  # of cache on from cache off at the step, in nats
+    kl_patched: float
+    kl_after: float | None  # mean over the step and up to 31 behind it, each path going on from its own tokens
+    kl_after_patched: float | None
+    kl_answer: float  # mean over all steps of the answer behind the same tokens
+
+
+class NumericsRounding(AnswerRow):
+    """Holds the relative errors of a layer's numbers from what float64 gives."""
+
+    dtype: str
+    layer: int
+    lengths: list[int]  # tokens that are attended to
+    scores: list[float]  # by length: of query times keys
+    outputs: list[float]  # by length: of attention times values
+    alone: float  # of the stream behind the layer, where its input is exact
+    propagated: float  # where all layers before it are rounded too
+
+
 def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     """Returns what paths stand behind, the prompt with the question, and how they go on."""
     prompt, setting = answer.trace.prompt, answer.setting
@@ -82,7 +116,7 @@ def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     return walks.WalkPlan(
         (*prompt.token_ids, *question.token_ids),
         walks.sampler(way, setting.seed, question.question.id, draw),
-        setting.numerics.steps,
+        setting.numerics.steps_on(answer.task.max_new_tokens),
         () if is_text else (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence),
         question.gold_ids if is_text else (),
     )
@@ -129,6 +163,7 @@ class _Measurement:
         yield ("teacher-forced", "cache"), forced
         if is_greedy and self.is_closer:
             yield ("teacher-forced", "chunks"), walks.null_walk(self.network, plan, self.written)
+            yield ("teacher-forced", "again"), walks.same_walk(self.network, plan, self.written)
         yield ("free-running", "cache"), walks.free_walk(self.network, plan, forced)
 
     def drifts(self) -> Iterator[NumericsDrift]:
@@ -139,14 +174,33 @@ class _Measurement:
                 key = RECORDS.key_of(self.answer.record)
                 yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
-    def patches(self) -> Iterator[NumericsPatch]:
-        """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small
-        to be told from the rounding of the patched pass."""
-        if self.dtype in IN_16_BITS and (place := patching.place_of(self.greedy)) is not None:
+    def recoveries(self) -> Iterator[NumericsRecovery]:
+        """Patches one path with parts of the other, in 16 bits: what float32 leaves is too small to be told from the
+        rounding of the patched pass."""
+        if self.dtype not in IN_16_BITS:
+            return
+        plan, place = _plan(self.answer), patching.place_of(self.greedy)
+        if place is not None:
             step, at_flip = place
-            where = RECORDS.key_of(self.answer.record) | {"dtype": self.dtype, "step": step, "at_flip": at_flip}
-            for patch in patching.localise(self.network, _plan(self.answer).ids, self.written[:step]):
-                yield NumericsPatch(**where, **asdict(patch))
+            rows = patching.localise(self.network, plan.ids, self.written[:step])
+            yield from self._recoveries("flip" if at_flip else "largest", step, rows)
+        if (step := patching.first_apart(self.greedy)) is not None:
+            after = min(patching.STEPS_AFTER, plan.steps)
+            rows = patching.inject(self.network, plan.ids, self.written[:step], after, plan.ends)
+            yield from self._recoveries("first", step, rows)
+
+    def _recoveries(self, place: str, step: int, rows: Iterable[Any]) -> Iterator[NumericsRecovery]:
+        kl = [one.kl for one in self.greedy.differences]
+        where = {"dtype": self.dtype, "place": place, "step": step, "kl_answer": sum(kl) / len(kl)}
+        for row in rows:
+            yield NumericsRecovery(**RECORDS.key_of(self.answer.record), **where, **asdict(row))
+
+    def roundings(self) -> Iterator[NumericsRounding]:
+        """Measures what rounding does to the numbers of the prompt."""
+        if self.is_closer:
+            for number, layer in enumerate(rounding.rounding_of(self.network, _plan(self.answer).ids)):
+                key = RECORDS.key_of(self.answer.record)
+                yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
 
 def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> NumericsPair:
@@ -163,7 +217,8 @@ def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> Numerics
 FILLS: Mapping[str, Callable[[_Measurement], Iterator[AnswerRow]]] = {
     "numerics_pairs": _Measurement.pairs,
     "numerics_drift": _Measurement.drifts,
-    "numerics_patches": _Measurement.patches,
+    "numerics_recovery": _Measurement.recoveries,
+    "numerics_rounding": _Measurement.roundings,
 }
 MEASURED = "numerics"  # among what the tables of an answer share
 
@@ -183,8 +238,10 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
     for answer in of_full[:1]:
         copies, dtypes = answer.model.copies, answer.setting.numerics.dtypes
         if MEASURED not in answer.shared:
-            by_dtype = {dtype: _measured(answer, dtype, copies.network_in(dtype)) for dtype in copies.order(dtypes)}
-            answer.shared[MEASURED] = by_dtype
+            with determinism.deterministic(answer.setting.numerics.deterministic):
+                answer.shared[MEASURED] = {
+                    dtype: _measured(answer, dtype, copies.network_in(dtype)) for dtype in copies.order(dtypes)
+                }
         rows: Any = answer.shared[MEASURED]
         for dtype in dtypes:
             yield from rows[dtype].tables[table]
@@ -193,6 +250,16 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
 PAIR = ("dtype", "sampling", "draw", "regime", "pair")
 NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, partial(_rows, "numerics_pairs"))
 DRIFT = register_study("numerics_drift", NumericsDrift, ("dtype", "layer"), 2, partial(_rows, "numerics_drift"))
-PATCHES = register_study(
-    "numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, partial(_rows, "numerics_patches")
+RECOVERY = register_study(
+    "numerics_recovery",
+    NumericsRecovery,
+    ("dtype", "direction", "rows", "layers", "layer"),
+    1,
+    partial(_rows, "numerics_recovery"),
 )
+ROUNDING = register_study(
+    "numerics_rounding", NumericsRounding, ("dtype", "layer"), 1, partial(_rows, "numerics_rounding")
+)
+# Of earlier runs, which no run fills any more.
+PATCHES = register_study("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, None)
+TABLES_OF_NUMERICS = (NUMERICS, DRIFT, RECOVERY, ROUNDING)

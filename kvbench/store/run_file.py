@@ -209,6 +209,7 @@ class Job(BaseModel):
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
+    deterministic: bool | None = None  # likewise; None: as the suite has it
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None
@@ -222,7 +223,7 @@ class Job(BaseModel):
     @classmethod
     def _without_removed_options(cls, given: Any) -> Any:
         """Leaves out options that runs once took, so that an earlier run.json is read and not called damaged."""
-        removed = ("deterministic", "keep_attention")
+        removed = ("keep_attention",)
         return {name: value for name, value in given.items() if name not in removed} if given else given
 
     @classmethod

@@ -13,7 +13,8 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.errors import ERRORS
 from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
-from leaderboards.studies.numerics.walked import PATCHES, TABLE
+from leaderboards.studies.numerics.patches import EARLIER as PATCHES
+from leaderboards.studies.numerics.walked import TABLE
 
 STEPS = 6
 Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]  # tokens of both, KL, margins, right of both

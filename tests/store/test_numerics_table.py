@@ -14,7 +14,7 @@ from kvbench.engine.studies.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models import precision
 from kvbench.models.load import LoadedModel
-from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
+from kvbench.store.numerics import DRIFT, NUMERICS, RECOVERY, ROUNDING
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import StoredTable
@@ -46,7 +46,8 @@ def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
     both = {
         (dtype, way, regime, "cache") for dtype in DTYPES for way in ("greedy", "top_k", "top_p") for regime in regimes
     }
-    assert walked == both | {(dtype, "greedy", "teacher-forced", "chunks") for dtype in DTYPES}
+    null = {(dtype, "greedy", "teacher-forced", pair) for dtype in DTYPES for pair in ("chunks", "again")}
+    assert walked == both | null
 
 
 def test_one_context_in_three_has_null_rows(store: Store) -> None:
@@ -56,6 +57,9 @@ def test_one_context_in_three_has_null_rows(store: Store) -> None:
     assert questions == [2, 1]
     assert {len(kl) for kl in null["kl"]} == {NULL_STEPS}
     assert max(map(max, null["kl"])) < 1e-3
+    again = pairs[pairs["pair"] == "again"]
+    assert set(again["question_id"]) == set(null["question_id"])
+    assert {one for kl in again["kl"] for one in kl} == {0.0}, "the same twice"
 
 
 def test_options_are_of_this_suite_alone() -> None:
@@ -84,7 +88,7 @@ def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
     assert "loading" not in cli.err
 
 
-STUDY = (NUMERICS, DRIFT, PATCHES)
+STUDY = (NUMERICS, DRIFT, RECOVERY, ROUNDING)
 CONTEXTS = 3
 
 

@@ -157,7 +157,7 @@ def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRu
 
 
 def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreadable() -> None:
-    assert Job.model_validate({"suite": "numerics", "deterministic": True}) == Job(suite="numerics")
+    assert Job.model_validate({"suite": "numerics", "keep_attention": True}) == Job(suite="numerics")
 
 
 CONTEXTS = 8

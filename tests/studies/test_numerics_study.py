@@ -13,7 +13,6 @@ from leaderboards.studies.numerics.study import (
     drift_of,
     forced_of,
     free_of,
-    recoveries_of,
 )
 from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
@@ -83,7 +82,7 @@ def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
     parts = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts
-    (forced,) = next(part.listings for part in parts if part.identifier == "forced")
+    forced = next(part.listings[0] for part in parts if part.identifier == "forced")
     assert dict(zip(forced.columns, forced.rows[0], strict=True))["kl"] == "–"
 
 
@@ -145,22 +144,3 @@ def page_of(**tables: DataFrame) -> str:
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
     records = frame([record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)])
     return build_study(STUDY, StudyInput("toy", records, one.runs, {**one.tables, **names}))[0]
-
-
-def patches(at_flip: bool) -> DataFrame:
-    """Rows of all layers recover nine tenths, the stream of the first layer nothing."""
-    left = {("residual", 0): 1.0, ("residual", 1): 0.0, ("keys and values", -1): 0.1, ("both", -1): 0.0}
-    return DataFrame(
-        named(number, rows=rows, layer=layer, step=2, at_flip=at_flip, kl=0.5, kl_patched=0.5 * share)
-        for number in range(CONTEXTS)
-        for (rows, layer), share in left.items()
-    )
-
-
-def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
-    found = {(one.patched, one.layer): one for one in recoveries_of(patches(True))}
-    assert found["keys and values", -1].median == pytest.approx(0.9)
-    assert found["keys and values", -1].recovered.interval == pytest.approx((0.9, 0.9))
-    assert found["residual", 0].median == 0.0
-    assert found["residual", 0].cases == CONTEXTS
-    assert "Where the difference lies" in page_of(patches=patches(False))

@@ -94,7 +94,9 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
         if name == "top_k":
             least = ordered[min(TOP_K, len(ordered)) - 1]
         else:  # the fewest most likely tokens that have 0.9 together
-            least = ordered[ordered.exp().cumsum(-1) - ordered.exp() < TOP_P][-1]
+            # On the processor: a GPU has no deterministic running sum.
+            before = ordered.cpu().exp().cumsum(-1) - ordered.cpu().exp()
+            least = ordered[int((before < TOP_P).sum()) - 1]
         random = np.random.default_rng(seed_of(seed, question_id, f"{name} {draw} {step}"))
         noise = torch.from_numpy(random.exponential(size=len(row))).to(row.device)
         return int((torch.where(log_p >= least, log_p, -torch.inf) - noise.log()).argmax())
@@ -201,6 +203,11 @@ def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
 def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
     """Walks cache off, all at once and in chunks, over the first tokens of an answer: two computations of the same."""
     return teacher_forced(Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens))
+
+
+def same_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
+    """Walks cache on twice over an answer. Both do the very same: whatever they differ by is chance of the device."""
+    return teacher_forced(Cached(network), Cached(network), replace(plan, given=tokens))
 
 
 def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:

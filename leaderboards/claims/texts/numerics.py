@@ -10,6 +10,7 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
+from leaderboards.studies.numerics import patches as patched
 from leaderboards.studies.numerics import walked
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
@@ -121,9 +122,13 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
 
 def _localised(evidence: Evidence) -> list[Statistic]:
     """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last."""
-    patches = table_of(evidence.tables, walked.PATCHES, "walked")
-    patches = walked.with_draws(patches[patches["dtype"] == HALF], evidence.records)
-    flips = patches[patches["at_flip"].astype(bool)]
+    tables = {name: evidence.tables[name] for name in (patched.TABLE, patched.EARLIER) if name in evidence.tables}
+    patches = patched.patches_of(tables)
+    if patches is None:
+        raise NoEvidenceError("nothing was patched")
+    patches = patches[(patches["dtype"] == HALF) & (patches["direction"] == patched.INTO_ON)]
+    patches = walked.with_draws(patches[patches["layers"] != patched.UP_TO], evidence.records)
+    flips = patches[patches["place"] == "flip"]
     if flips.empty:
         answers = patches["question_id"].nunique()
         raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")

@@ -15,15 +15,12 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.numerics import accuracy, heads, layers, repeats, steps
+from leaderboards.studies.numerics import accuracy, boundary, heads, layers, patches, repeats, rounding, steps
 from leaderboards.studies.numerics.walked import (
-    ALL,
     CACHE,
     DRIFT,
-    DTYPES,
     FORCED,
     NULL,
-    PATCHES,
     TABLE,
     finite_of,
     finite_sums,
@@ -165,19 +162,6 @@ class Drift:
     hidden: Estimate  # of the residual stream
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """Holds what of a divergence goes if a part of cache on is cache off's."""
-
-    dtype: str
-    at_flip: bool
-    patched: str  # which part
-    layer: int  # ALL: of all
-    cases: int
-    recovered: Estimate  # 1 - KL patched / KL
-    median: float
-
-
 def drift_of(table: DataFrame) -> list[Drift]:
     """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
     first it reads the prompt at once, as cache off does."""
@@ -202,17 +186,6 @@ def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) ->
     return prompt, answer
 
 
-def recoveries_of(table: DataFrame) -> list[Recovery]:
-    """Returns what each patch recovers, by dtype, apart for steps at which both choose different tokens and others."""
-    rows = table.assign(recovered=1 - table["kl_patched"] / table["kl"])
-    found = []
-    for (dtype, at_flip, patched, layer), group in rows.groupby(["dtype", "at_flip", "rows", "layer"]):
-        values = group["recovered"].to_numpy(dtype=np.float64)
-        estimate, median = estimate_of(values, group["draw_id"]), float(np.median(values))
-        found.append(Recovery(dtype, bool(at_flip), patched, int(layer), len(group), estimate, median))
-    return sorted(found, key=lambda one: DTYPES.index(one.dtype))
-
-
 def content_of(given: StudyInput) -> StudyContent:
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     free = free_of(tables[TABLE])
@@ -221,11 +194,13 @@ def content_of(given: StudyInput) -> StudyContent:
         accuracy.content_of(tables),
         repeats.content_of(tables),
         steps.content_of(tables),
+        boundary.content_of(tables),
         _listed("forced", forced_of(tables[TABLE])),
+        rounding.content_of(tables),
         layers.content_of(tables),
         heads.content_of(tables),
         _listed("drift", drift_of(tables[DRIFT]) if DRIFT in tables else []),
-        _listed("patches", recoveries_of(tables[PATCHES]) if PATCHES in tables else []),
+        patches.content_of(tables),
     ]
     parts = [part for content in contents for part in content.parts]
     sheets = [sheet for content in contents for sheet in content.sheets]
@@ -238,7 +213,7 @@ def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
         return StudyContent(())
     title, text, forms = EXPERIMENTS[name]
     listings = (listing_of_fields(title, rows, forms),)
-    shown, folded = ((), listings) if name in ("drift", "patches") else (listings, ())
+    shown, folded = ((), listings) if name == "drift" else (listings, ())
     section = StudySection(name, title, text, listings=shown, details=folded)
     sheet = Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate, "js": Estimate})
     return StudyContent([section], sheets=[sheet])
@@ -254,8 +229,9 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
     ),
     "forced": (
         "Both paths behind the same tokens: does the difference go in float32?",
-        "Next-token distributions over the whole vocabulary, in nats. The null row is cache off in chunks, on one "
-        "context in three: a difference no larger than that says nothing about the cache.",
+        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context in three: cache off in "
+        "chunks (a difference no larger than that says nothing about the cache), and cache on once more (again), which "
+        "differs by nothing but the chance of a device.",
         {"kl": ".2g", "js": ".2g", "same_top": ".1%"},
     ),
     "drift": (
@@ -263,13 +239,6 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
         "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
         "cache off computes with the whole sequence, and the residual stream of the last token.",
         {"hidden": ".2g"},
-    ),
-    "patches": (
-        "Where the difference lies",
-        "The pass of cache on over one token is repeated with parts of cache off in it: at the first token that "
-        "differs (at flip), or at the step of the largest divergence where no answer parts. Recovery is the share of "
-        "the divergence that goes. Logits come from the stream behind the last layer: it recovers all.",
-        {"layer": lambda layer: "all" if layer == ALL else str(layer), "median": ".0%"},
     ),
 }
 
@@ -293,8 +262,9 @@ DEFINITIONS = (
     Definition(
         "Pair of paths",
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
-        "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
-        "with itself, reading 32 tokens at once. Steps where a logit is not finite (overflow) cannot be compared: they "
+        "time on its cache; cache off reads the whole sequence anew at every step. The null row (chunks) compares "
+        "cache off with itself, reading 32 tokens at once; the control (again) compares cache on with the very same. "
+        "Steps where a logit is not finite (overflow) cannot be compared: they "
         "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says "
         "nothing of the cache.",
     ),
@@ -324,12 +294,9 @@ DEFINITIONS = (
         "token.",
         "drift = ‖on − off‖ / ‖off‖",
     ),
-    Definition(
-        "Recovery",
-        "The share of the divergence of cache on from cache off that goes if a part of cache on’s pass over one token "
-        "is cache off’s. At flip: at the first token that differs; else at the step with the largest divergence.",
-        "recovery = 1 − KL patched / KL",
-    ),
+    *boundary.DEFINITIONS,
+    *rounding.DEFINITIONS,
+    *patches.DEFINITIONS,
 )
 STUDY = Study(
     name="numerics",
@@ -338,5 +305,5 @@ STUDY = Study(
     takes=_takes,
     find=content_of,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
-    tables=(TABLE, DRIFT, PATCHES),
+    tables=(TABLE, DRIFT, patches.TABLE, patches.EARLIER, rounding.TABLE),
 )

@@ -1,0 +1,138 @@
+"""Measures what rounding does to a network's own numbers: in one product by its length, and from layer to layer.
+
+Both are experiments of arXiv 2604.15409, which takes random numbers: here queries, keys, values and weights are those
+of the network over a real prompt. What is compared with is computed from the same rounded numbers in float64.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from kvbench.engine.studies.walks import logits_of
+from kvbench.models.load import decoder_of
+from kvbench.models.precision import layer_in_float64
+
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024)  # tokens; the text ends at 128
+CACHES = ("past_key_values", "past_key_value")  # arguments of a layer
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Holds what a layer multiplies, shape (heads, tokens, head_dim), each head with its own keys and values."""
+
+    query: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    scale: float
+
+
+@dataclass
+class Rounding:
+    """Holds the relative errors of one layer: the distance from what float64 gives over the length of that."""
+
+    lengths: list[int] = field(default_factory=list)  # tokens that are attended to
+    scores: list[float] = field(default_factory=list)  # by length: of query times keys, mean over heads
+    outputs: list[float] = field(default_factory=list)  # by length: of attention times values
+    alone: float = 0.0  # of the stream behind the layer, where its input is exact; mean over tokens
+    propagated: float = 0.0  # where the layers before it are rounded too
+
+
+@dataclass(frozen=True)
+class _LayerPass:
+    """Holds what a layer is given and puts out."""
+
+    given: torch.Tensor
+    arguments: dict[str, Any]
+    output: torch.Tensor
+
+
+def rounding_of(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
+    """Reads the beginning of a prompt, and returns the errors of each layer."""
+    with _noted_attention() as attended, _noted_layers(network) as passes:
+        logits_of(network, ids[: LENGTHS[-1]], DynamicCache())
+    measured = [products_of(one) for one in attended]
+    for of_layer, (alone, propagated) in zip(measured, _propagation(network, passes), strict=True):
+        of_layer.alone, of_layer.propagated = alone, propagated
+    return measured
+
+
+@contextmanager
+def _noted_attention() -> Iterator[list[Attended]]:
+    """Notes what layers multiply inside a ``with`` block, by the function that transformers calls for it."""
+    noted: list[Attended] = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def note(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        heads, scale = query.shape[1], options.get("scale")
+        keys, values = (rows[0].repeat_interleave(heads // rows.shape[1], dim=0) for rows in (key, value))
+        noted.append(Attended(query[0], keys, values, query.shape[-1] ** -0.5 if scale is None else scale))
+        output: torch.Tensor = attend(query, key, value, *args, **options)
+        return output
+
+    with patch.object(torch.nn.functional, "scaled_dot_product_attention", note):
+        yield noted
+
+
+@contextmanager
+def _noted_layers(network: PreTrainedModel) -> Iterator[list[_LayerPass]]:
+    """Notes what each layer is given and puts out inside a ``with`` block."""
+    noted: list[_LayerPass] = []
+
+    def note(_: Any, given: tuple[torch.Tensor, ...], arguments: dict[str, Any], output: torch.Tensor) -> None:
+        noted.append(_LayerPass(given[0], arguments, output))
+
+    handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in decoder_of(network).layers]
+    try:
+        yield noted
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def products_of(attended: Attended) -> Rounding:
+    """Measures the products of the last query of each length, as an answer's token has them."""
+    rounding = Rounding()
+    for length in LENGTHS:
+        if length > attended.keys.shape[1]:
+            break
+        query = attended.query[:, length - 1, :, None]
+        keys, values = (rows[:, :length] for rows in (attended.keys, attended.values))
+        exact = keys.double() @ query.double()
+        weights = (exact * attended.scale).softmax(1).to(values.dtype).mT
+        rounding.lengths.append(length)
+        rounding.scores.append(_relative((keys @ query)[..., 0], exact[..., 0]))
+        rounding.outputs.append(_relative((weights @ values)[:, 0], (weights.double() @ values.double())[:, 0]))
+    return rounding
+
+
+def _relative(rounded: torch.Tensor, exact: torch.Tensor) -> float:
+    """Returns the mean over rows of their distance over the length of the exact row."""
+    distance = (rounded.double() - exact).norm(dim=-1)
+    return float((distance / exact.norm(dim=-1)).mean())
+
+
+@torch.no_grad()
+def _propagation(network: PreTrainedModel, passes: Sequence[_LayerPass]) -> Iterator[tuple[float, float]]:
+    """Yields by layer the error that it adds to an exact input, and that of all layers so far. One layer at a time is
+    copied to float64, so that no second network is needed."""
+    stream = passes[0].given.double()
+    for layer, one in zip(decoder_of(network).layers, passes, strict=True):
+        exact_layer = layer_in_float64(layer)
+        arguments = {name: _doubled(value) for name, value in one.arguments.items() if name not in CACHES}
+        arguments["use_cache"] = False
+        alone = exact_layer(one.given.double(), **arguments)
+        stream = exact_layer(stream, **arguments)
+        yield _relative(one.output[0], alone[0]), _relative(one.output[0], stream[0])
+
+
+def _doubled(value: Any) -> Any:
+    """Returns numbers, also those in a tuple such as the angles of positions, in float64; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_doubled, value))
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value

@@ -1,0 +1,227 @@
+"""Relates the first token that differs to the mean divergence: the decision boundary of arXiv 2604.15409 (its table 3
+and figure 4).
+
+A mean over all steps holds those behind the flip, where two texts are compared. The earlier the flip, the more of them
+there are, so that it is larger by construction. The mean up to the flip stands beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from pandas import DataFrame
+from scipy import stats
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration import Definition
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Dots, Frame
+from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.studies.declaration import Picture, StudyContent, StudySection
+from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups
+from leaderboards.studies.parts import listing_of_fields
+
+FEWEST = 6  # contexts of a correlation: of fewer it is near 1 or -1 by chance
+FEWEST_OF_A_THIRD = 3
+THIRDS = 3
+BOUNDARY = 5  # flips up to this step are left out of the second partial correlation
+ALL_STEPS, UP_TO_FLIP = "all steps", "up to the flip"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Holds how the flips of contexts go with their mean KL. What too few contexts tell is None, and ``reason`` says
+    so."""
+
+    task: str
+    dtype: str
+    sampling: str
+    kl_over: str  # the steps that the mean KL is over
+    contexts: int  # with a flip
+    pearson: float | None
+    pearson_p: float | None
+    spearman: float | None
+    spearman_p: float | None
+    without_0: int  # contexts whose flip is behind the first step
+    pearson_without_0: float | None
+    without_boundary: int  # whose flip is behind the first few (BOUNDARY)
+    pearson_without_boundary: float | None
+    early_kl: float | None  # mean over the third that parts first
+    late_kl: float | None
+    welch_t: float | None
+    welch_p: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Holds a number for each context that has a flip, the mean over its draws."""
+
+    steps: FloatArray
+    kl: FloatArray
+
+    @property
+    def varies(self) -> bool:
+        return len(self.steps) >= FEWEST and len(np.unique(self.steps)) > 1 and len(np.unique(self.kl)) > 1
+
+    def behind(self, step: int) -> "Flips":
+        is_behind = self.steps > step
+        return Flips(self.steps[is_behind], self.kl[is_behind])
+
+
+def flips_of(pairs: DataFrame, kl_over: str) -> Flips:
+    """Returns the flips of free-running pairs that differ. ``pairs``: with the context of each row."""
+    rows = []
+    for row in pairs.to_dict("records"):
+        flip = flip_of(row["tokens"], row["other_tokens"])
+        if flip is None:
+            continue
+        kl = row["kl"] if kl_over == ALL_STEPS else row["kl"][: flip + 1]
+        rows.append((row["draw_id"], float(flip), float(np.mean(kl))))
+    means = DataFrame(rows, columns=["context", "flip", "kl"]).groupby("context").mean()
+    return Flips(means["flip"].to_numpy(dtype=np.float64), means["kl"].to_numpy(dtype=np.float64))
+
+
+def pearson_of(flips: Flips) -> tuple[float | None, float | None]:
+    """Returns r and its p over contexts; None of too few, and where all are alike."""
+    if not flips.varies:
+        return None, None
+    result = stats.pearsonr(flips.steps, flips.kl)
+    return float(result.statistic), float(result.pvalue)
+
+
+def spearman_of(flips: Flips) -> tuple[float | None, float | None]:
+    if not flips.varies:
+        return None, None
+    result = stats.spearmanr(flips.steps, flips.kl)
+    return float(result.statistic), float(result.pvalue)
+
+
+def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
+    """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of those that part
+    last, from the 67th; None where a third is too small, or a context would be in both."""
+    if not len(flips.steps):
+        return None
+    ends = np.quantile(flips.steps, (1 / THIRDS, 1 - 1 / THIRDS))
+    is_early, is_late = flips.steps <= ends[0], flips.steps >= ends[1]
+    if (is_early & is_late).any() or min(is_early.sum(), is_late.sum()) < FEWEST_OF_A_THIRD:
+        return None
+    return flips.kl[is_early], flips.kl[is_late]
+
+
+def welch_of(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
+    """Returns Welch's t and its two-sided p; None where no third varies."""
+    if not early.std() and not late.std():
+        return None, None
+    result = stats.ttest_ind(early, late, equal_var=False)
+    return float(result.statistic), float(result.pvalue)
+
+
+def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
+    behind_0, behind_boundary = flips.behind(0), flips.behind(BOUNDARY)
+    thirds = thirds_of(flips)
+    reasons = []
+    if not flips.varies:
+        reasons.append(f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ")
+    if thirds is None:
+        reasons.append("no early and late third")
+    pearson, pearson_p = pearson_of(flips)
+    spearman, spearman_p = spearman_of(flips)
+    welch_t, welch_p = welch_of(*thirds) if thirds else (None, None)
+    return Boundary(
+        task,
+        dtype,
+        sampling,
+        kl_over,
+        contexts=len(flips.steps),
+        pearson=pearson,
+        pearson_p=pearson_p,
+        spearman=spearman,
+        spearman_p=spearman_p,
+        without_0=len(behind_0.steps),
+        pearson_without_0=pearson_of(behind_0)[0],
+        without_boundary=len(behind_boundary.steps),
+        pearson_without_boundary=pearson_of(behind_boundary)[0],
+        early_kl=float(thirds[0].mean()) if thirds else None,
+        late_kl=float(thirds[1].mean()) if thirds else None,
+        welch_t=welch_t,
+        welch_p=welch_p,
+        reason="; ".join(reasons),
+    )
+
+
+def groups_of(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+    """Yields the free-running pairs of cache on and off by task, dtype and way to choose."""
+    pairs = finite_of(free_pairs(table))
+    yield from sorted_groups(pairs, "task", "dtype", "sampling")
+
+
+def boundaries_of(table: DataFrame) -> list[Boundary]:
+    """Returns what flips tell. ``table``: with the context of each row."""
+    found = []
+    for (names, group), kl_over in product(groups_of(table), (ALL_STEPS, UP_TO_FLIP)):
+        task, dtype, sampling = names
+        found.append(boundary_of(task, dtype, sampling, kl_over, flips_of(group, kl_over)))
+    return found
+
+
+def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+    table = tables[TABLE]
+    found = boundaries_of(table)
+    if not found:
+        return StudyContent(())
+    forms = dict.fromkeys(("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f")
+    parted = [one for one in found if one.contexts]
+    if parted:
+        listing = listing_of_fields(TITLE, parted, forms | {"welch_t": ".1f"})
+        styles, pictures = tuple(named_styles(SAMPLINGS).values()), tuple(_pictures(table))
+        section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
+    else:
+        section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
+    return StudyContent([section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])])
+
+
+SAMPLINGS = ("greedy", "top_k", "top_p")
+TITLE = "Do answers that part early have the larger divergence?"
+TEXT = (
+    "A dot is a context whose answers part: the first token that differs, and the mean KL up to it. Over all steps, as "
+    "the text has it, KL is larger the earlier the flip is, because more of its steps compare two texts. Correlations "
+    f"and thirds are over contexts, also without flips at 0 and up to {BOUNDARY}; what too few contexts tell is left "
+    "blank in the download, with the reason."
+)
+
+
+def _pictures(table: DataFrame) -> Iterator[Picture]:
+    """Draws contexts of all tasks, a picture for each dtype."""
+    styles = named_styles(SAMPLINGS)
+    marks: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for (_, dtype, sampling), group in groups_of(table):
+        flips = flips_of(group, UP_TO_FLIP)
+        if not len(flips.steps):
+            continue
+        places = marks.setdefault(dtype, {}).setdefault(sampling, [])
+        places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
+    for dtype, by_sampling in marks.items():
+        yield _scatter(dtype, {styles[name]: places for name, places in by_sampling.items()})
+
+
+def _scatter(dtype: str, places: Mapping[LineStyle, list[tuple[float, float]]]) -> Picture:
+    every: Sequence[tuple[float, float]] = [place for of_style in places.values() for place in of_style]
+    horizontal = Axis.from_values("first token that differs", [step for step, _ in every])
+    frame = Frame(horizontal, Axis.from_values("", [kl for _, kl in every]))
+    dots = tuple(Dots(style, tuple(of_style)) for style, of_style in places.items())
+    note = "mean KL up to the flip, in nats"
+    return Picture(dtype, note, Drawing(frame, dots, f"{dtype}: {note} over the flip", f"boundary {dtype}"))
+
+
+DEFINITIONS = (
+    Definition(
+        "Flip and divergence",
+        "Of free-running answers that part, a number for each context (the mean of its draws): Pearson’s and "
+        "Spearman’s correlation of the flip with the mean KL, over all contexts, without those whose flip is 0, and "
+        f"without those up to {BOUNDARY}; the mean KL of the third that parts first and of the third that parts last, "
+        "with Welch’s t. The text calls correlations without such contexts partial.",
+    ),
+)

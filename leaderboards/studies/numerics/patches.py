@@ -1,0 +1,194 @@
+"""Shows what of the difference of both paths goes if a part of one is the other's: one layer, all up to one, or all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration import Definition
+from leaderboards.rendering.frames import Axis
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
+from leaderboards.studies.declaration import Picture, StudyContent, StudySection
+from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
+
+TABLE = "numerics_recovery"  # of a store (kvbench.store.numerics)
+EARLIER = "numerics_patches"  # of runs before, in one direction
+ALL = -1  # stands for all layers
+INTO_ON, INTO_OFF = "off into on", "on into off"
+ONE, UP_TO, EVERY = "one", "up to", "all"
+HIGHEST = 30  # examples, those of the largest mean KL, that the text's direction is measured on
+DTYPES = ("bfloat16", "float16")
+KINDS = {"recovered": Estimate, "median": Estimate, "recovered_after": Estimate, "median_after": Estimate}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Holds what of a divergence goes if a part of one path is the other's."""
+
+    dtype: str
+    direction: str
+    place: str  # the step: a flip, the largest divergence, or the first that differs
+    patched: str  # which part
+    layers: str  # one, up to, all
+    layer: int  # ALL: of all
+    cases: int
+    recovered: Estimate  # mean of 1 - KL patched / KL, at the step
+    median: Estimate
+    recovered_after: Estimate | None  # of the mean KL over the step and those behind it
+    median_after: Estimate | None
+
+
+def patches_of(tables: Mapping[str, DataFrame]) -> DataFrame | None:
+    """Returns the rows of a run in the form of today; None where nothing was patched."""
+    for name in (TABLE, EARLIER):
+        if name in tables and len(tables[name]):
+            return tables[name] if name == TABLE else _in_form_of_today(tables[name])
+    return None
+
+
+def _in_form_of_today(earlier: DataFrame) -> DataFrame:
+    return earlier.assign(
+        direction=INTO_ON,
+        layers=np.where(earlier["layer"] == ALL, EVERY, ONE),
+        place=np.where(earlier["at_flip"].astype(bool), "flip", "largest"),
+        kl_after=np.nan,
+        kl_after_patched=np.nan,
+        kl_answer=np.nan,
+    )
+
+
+def highest(table: DataFrame) -> DataFrame:
+    """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
+    example = ["dtype", "task", "question_id"]
+    is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
+    examples = table[is_text].drop_duplicates(example).sort_values("kl_answer", ascending=False, kind="stable")
+    chosen = examples.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
+    return table[~is_text | table.set_index(example).index.isin(chosen)]
+
+
+def recoveries_of(table: DataFrame) -> list[Recovery]:
+    """Returns what each patch recovers, by dtype and direction, apart by the place of the step. ``table``: with the
+    context of each row (:func:`leaderboards.studies.numerics.study.with_draws`)."""
+    rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
+    rows = rows.assign(
+        at_step=1 - rows["kl_patched"] / rows["kl"],
+        after=1 - rows["kl_after_patched"].astype(float) / rows["kl_after"].astype(float),
+    )
+    found = []
+    columns = ["dtype", "direction", "place", "rows", "layers", "layer"]
+    for (dtype, direction, place, patched, layers, layer), group in rows.groupby(columns):
+        contexts, after = group["draw_id"], group["after"].to_numpy(dtype=np.float64)
+        at_step, known = group["at_step"].to_numpy(dtype=np.float64), np.isfinite(after)
+        recovery = Recovery(
+            dtype,
+            direction,
+            place,
+            patched,
+            layers,
+            int(layer),
+            len(group),
+            estimate_of(at_step, contexts),
+            median_of(at_step, contexts),
+            estimate_of(after[known], contexts[known]) if known.any() else None,
+            median_of(after[known], contexts[known]) if known.any() else None,
+        )
+        found.append(recovery)
+    return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.direction))
+
+
+def median_of(values: FloatArray, contexts: object) -> Estimate:
+    """Returns the median of the contexts' means, and resamples contexts."""
+    means = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)}).groupby("context")["value"].mean()
+    of_contexts = means.to_numpy()
+    median = float(np.median(of_contexts))
+    if len(of_contexts) < 2:
+        return Estimate(median, None, None, len(values))
+    count = len(of_contexts)
+    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, draws_of(count)))
+    return Estimate.of(median, np.median(of_contexts[drawn], axis=1), len(values))
+
+
+def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+    table = patches_of(tables)
+    found = recoveries_of(table) if table is not None else []
+    if not found:
+        return StudyContent(())
+    layers = 1 + max(one.layer for one in found)
+    styles = named_styles(tuple(CURVES))
+    pictures = [picture for dtype in DTYPES for picture in _pictures(found, dtype, layers)]
+    forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
+    listing = listing_of_fields(TITLE, found, forms)
+    section = StudySection("patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,))
+    return StudyContent([section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)])
+
+
+# Curves by name: which layers are patched, and the field that is drawn.
+CURVES: Mapping[str, tuple[str, str]] = {
+    "one layer": (ONE, "median"),
+    "all up to a layer": (UP_TO, "median"),
+    "one layer, over the steps behind too": (ONE, "median_after"),
+    "all up to a layer, over the steps behind too": (UP_TO, "median_after"),
+}
+PICTURES = (
+    (INTO_OFF, "residual", "Residual stream of on into off"),
+    (INTO_ON, "residual", "Residual stream of off into on"),
+    (INTO_ON, "keys and values", "Keys and values of off into on"),
+)
+TITLE = "Where the difference lies"
+TEXT = (
+    "On into off, as the text patches: cache off reads the whole sequence with the residual stream of cache on at the "
+    f"last token, at the first step that differs, of the {HIGHEST} answers of the largest KL. Cache off computes all "
+    "anew at each step, so that nothing of a patch is left behind it but the token. Off into on, which repairs: the "
+    "pass of cache on over one token has parts of cache off in it, at the first token that differs (flip), or at the "
+    "step of the largest divergence where no answer parts. Recovery is the share of the divergence that goes. Logits "
+    "come from the stream behind the last layer: at the step it recovers all. What a stream is given behind a layer "
+    "hides what it was given before: at the step all layers up to one recover what that one does."
+)
+
+
+def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Picture]:
+    """Draws the median over layers, a picture for each direction and part."""
+    styles, pictures = named_styles(tuple(CURVES)), []
+    for direction, part, title in PICTURES:
+        rows = [
+            one
+            for one in found
+            if (one.dtype, one.direction, one.patched) == (dtype, direction, part) and one.place != "largest"
+        ]
+        lines = []
+        for name, (extent, measure) in CURVES.items():
+            points = _points(rows, extent, measure, layers)
+            if points:
+                lines.append(line_of(styles[name], points))
+        if lines:
+            salt = f"patches {dtype} {title}"
+            pictures.append(curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt))
+    return pictures
+
+
+def _points(rows: Sequence[Recovery], extent: str, measure: str, layers: int) -> list[tuple[float, Estimate]]:
+    """Returns the medians by layer. What is patched up to a layer begins with the first alone, and ends with all."""
+    points: dict[int, Estimate] = {}
+    for row in rows:
+        value: Estimate | None = getattr(row, measure)
+        is_end = extent == UP_TO and (row.layers == EVERY or (row.layers == ONE and row.layer == 0))
+        if value is not None and (row.layers == extent or is_end):
+            points[layers - 1 if row.layer == ALL else row.layer] = value
+    return sorted(points.items(), key=lambda one: one[0])
+
+
+DEFINITIONS = (
+    Definition(
+        "Recovery",
+        "The share of the divergence of cache on from cache off that goes if a part of one path’s pass over a token is "
+        "the other’s: of one layer, of all up to a layer, or of all. Median and mean over contexts. Flip: the first "
+        "token that differs; largest: the step of the largest divergence where none does; first: the first step at "
+        "which both differ at all. The step at which both read the prompt at once is equal to the bit, which the text "
+        "calls prefill; its step 0 is the next. After: the same of the mean KL over the step and up to 31 behind it, "
+        "each path going on from its own tokens.",
+        "recovery = 1 − KL patched / KL",
+    ),
+)
