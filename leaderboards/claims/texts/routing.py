@@ -11,8 +11,9 @@ from pandas import DataFrame
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, LowControlError, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
-from leaderboards.statistics.bootstrap import FLAT, FloatArray
-from leaderboards.studies.routing import heads, routes, study
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.studies.cliff import sweeps
+from leaderboards.studies.routing import heads, routes
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -99,10 +100,7 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
         rates = rates / tasks.over_ratios(of)
-    middles, rises = study.slopes(np.array([0.0, *RATIOS]), rates)
-    known = ~np.isnan(rises).any(axis=1)
-    places = study.steepest(np.nan_to_num(rises, nan=-np.inf))
-    peaks: FloatArray = np.where(known & (rises[np.arange(len(rises)), places] > FLAT), middles[places], np.nan)
+    peaks = sweeps.peaks(*sweeps.slopes(np.array([0.0, *RATIOS]), rates))
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
     note = f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
@@ -110,30 +108,11 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
 
 
 def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
-    where = {"answerable": True, of: True} if of else {"answerable": True}
-    cells = product(tasks.tasks, POLICIES, RATIOS)
-    products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
-    evicted, rates, both = np.sum(products, axis=0)
-    vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
-    values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
+    where = {**sweeps.WITH_ANSWER, of: True} if of else sweeps.WITH_ANSWER
+    values = sweeps.partial_correlation(product(tasks.tasks, POLICIES, RATIOS), where)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
     return Statistic(values, tasks.contexts, note=tasks.left_out)
-
-
-def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str, bool]) -> FloatArray:
-    """Returns three sums over the contexts of one policy at one ratio, shape (3, 1 + resamples): the squares of GER
-    and of the rate, each about its mean there, and their products."""
-    evicted, rate = (task.by_context(policy, ratio, column, **where) for column in ("ger", "hallucinated"))
-    known = ~(np.isnan(evicted) | np.isnan(rate))
-    x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
-    weights = task.resampler.weights
-    count = weights @ known
-    products = [
-        weights @ (one * other) - np.where(count > 0, (weights @ one) * (weights @ other) / count, 0.0)
-        for one, other in ((x, x), (y, y), (x, y))
-    ]
-    return np.stack(products)
 
 
 def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
