@@ -56,9 +56,26 @@ def test_probes_find_what_states_hold_and_nothing_else() -> None:
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
     assert by_layer[probes.LETTER, 2].macro_f1 - by_layer[probes.LETTER, 2].control > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level): one for one in probes.by_level(labelled)}
-    assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
-    assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
+    by_level = {(one.label, one.policy, one.level, one.layer): one for one in probes.by_level(labelled)}
+    assert by_level[probes.LETTER, "full", UNTREATED, 2].macro_f1 > 0.9
+    assert by_level[probes.LETTER, "knorm", MOST, 2].macro_f1 < 0.8
+
+
+def test_probes_of_three_depths_stand_beside_right_answers() -> None:
+    """Of two layers there are two depths: the state behind the first holds nothing, behind the last what is kept."""
+    labelled = probes.with_labels(states(), records())
+    cells = list(probes.by_level(labelled))
+    rows = {
+        (row["label"], row["policy"], row["level"]): row
+        for row in probes.beside_answers(labelled, cells, probes.depths(2))
+    }
+    full, half = (rows[probes.LETTER, policy, level] for policy, level in (("full", UNTREATED), ("snapkv", HALF)))
+    assert set(full) >= {"middle", "last"}
+    assert "early" not in full
+    assert full["last"] > 0.9 > full["middle"]
+    assert full["right"].mean == pytest.approx(11 / 12)
+    assert half["right"].mean == half["f1"] == pytest.approx(6 / 12)
+    assert half["last"] < full["last"]
 
 
 def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_observed() -> None:
@@ -66,7 +83,7 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("lost", "classes-base", "reach-base", "agreement", "probes")
+        *("lost", "classes-base", "rigidity-base", "reach-base", "agreement", "probes", "depths")
     ]
     assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
     # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All records have GER 0.

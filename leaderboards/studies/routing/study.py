@@ -22,7 +22,7 @@ from leaderboards.studies.cliff.sweeps import slopes, steepest
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
-from leaderboards.studies.routing import heads, probes, routes
+from leaderboards.studies.routing import heads, probes, rigidity, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
@@ -286,7 +286,7 @@ STUDY = Study(
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",
-        (LOST, *routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
+        (LOST, *routes.DEFINITIONS, *rigidity.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
     ),
     tables=tuple(FINDERS),
 )
