@@ -134,8 +134,8 @@ def publish_site(
     every_task: bool = False,
     others: Sequence[Store] = (),
 ) -> PublishedRun:
-    """Writes the pages of a run and its summary. ``others``: runs of other models, which stand beside it on the
-    site."""
+    """Writes the pages of a run and its summary. ``others``: runs of other models or modes, which stand beside
+    it on the site."""
     place = folder_of(folder, [store])
     groups = [RunGroup((store,)), *group_runs(others)]
     if others:
@@ -146,11 +146,12 @@ def publish_site(
 
 
 def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
-    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model or has none of
-    their tasks."""
+    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model and mode or has
+    none of their tasks."""
     other = Store.open(beside)
-    if other.identity.model in {run.model for run in runs}:
-        raise KVBenchError(f"--beside {beside}: it is of {other.identity.model} too; give a run of another model")
+    if (other.identity.model, other.identity.mode) in {(run.model, run.mode) for run in runs}:
+        of = f"{other.identity.model} in mode {other.identity.mode}"
+        raise KVBenchError(f"--beside {beside}: it is of {of} too; give a run of another model or mode")
     tasks = {task.name for run in runs for task in run.tasks}
     if tasks.isdisjoint(task.name for task in other.identity.tasks):
         raise KVBenchError(f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them")
@@ -300,9 +301,8 @@ def _study_input(
     return StudyInput(group.identity.model, records, list(runs.values()), frames, number=number)
 
 
-def study_figures(store: Store, other: Store | None = None) -> list[PaperFigure]:
-    """Returns the pictures of the studies of a run, as pages have them. ``other``: a run that stands beside it."""
-    given = study_inputs(store, other)
+def study_figures(given: StudyInput) -> list[PaperFigure]:
+    """Returns the pictures of the studies of a run, as their pages have them. ``given``: of :func:`study_inputs`."""
     return [figure for study in studies_of(given) for figure in figures_of_study(study, study.find(given))]
 
 
