@@ -105,7 +105,7 @@ class TaskEvidence:
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache; :class:`LowControlError` where the model has less than
         half of it right, or of next tokens too few above chance, unless ``every_task``."""
-        clean, least = self.mean(FULL, None, column, **where), _least(column)
+        clean, least = self.mean(FULL, None, column, True, **where), _least(column)
         if clean[0] < least and not self.every_task:
             raise LowControlError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean

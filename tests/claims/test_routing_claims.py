@@ -157,8 +157,8 @@ def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
     for policy, ratio in cells:
         for number in range(36):
             letter = number % len(LETTERS)
-            cell = {"task": "base", "question_id": f"{number:02}", "policy": policy, "level_kind": "ratio"}
-            cell |= {"level": ratio, "repeat": 0}
+            cell: dict[str, Any] = {"task": "base", "question_id": f"{number:02}", "policy": policy}
+            cell |= {"level_kind": "ratio", "level": ratio, "repeat": 0}
             f1 = 100.0 * (ratio <= lost_by_f1)
             golds, right = [LETTERS[letter] + "da"], f1 > 0
             place = {"draw_id": f"{number // 3:02}", "answer_tokens": 1, "answer_type": "person", "status": "ok"}

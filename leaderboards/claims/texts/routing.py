@@ -202,10 +202,10 @@ def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: 
         of_policy = states[states["policy"] == policy]
         ratios = sorted({level.value for level in of_policy["level"]})
         cells = [of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios]
-        scores = [whole, *(_probe_and_f1(cell, seed) for cell in cells)]
+        at_ratios = [whole, *(_probe_and_f1(cell, seed) for cell in cells)]
         lost = []
         for side in (0, 1):
-            values = np.stack([one[side] for one in scores], axis=1)
+            values = np.stack([one[side] for one in at_ratios], axis=1)
             lost.append(crossing(ratios, 1 - values / values[:, :1], TENTH))
         differences.append(lost[1] - lost[0])
         places.append([float(one[0]) for one in lost])

@@ -49,7 +49,8 @@ def pearson(one: FloatArray, other: FloatArray) -> FloatArray:
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
     spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
     varies = (np.abs(x).max(axis=1) > FLAT) & (np.abs(y).max(axis=1) > FLAT)
-    return np.divide((x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies)
+    found: FloatArray = np.divide((x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies)
+    return found
 
 
 Cell = tuple[TaskEvidence, str, float]  # a task, a policy and its level
@@ -183,11 +184,13 @@ def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     places: list[tuple[str, float | None]] = [(FULL, None), *((policy, level.value) for level in levels)]
     try:
         rate = _means(tasks, places, RATE)
-        plain = [_means(tasks, places, GER, False, **WITH_ANSWER), _means(tasks, places, RATE, False)]
+        ger = _means(tasks, places, GER, False, **WITH_ANSWER)
+        plain_rate = _means(tasks, places, RATE, False)
         coverage = _means(tasks, places, COVERAGE, False, **WITH_ANSWER)[0]
     except NoEvidenceError:  # nothing is known of what is left, as of presses that rewrite rows
         return None
-    return Sweep(policy, tasks, (UNTREATED, *levels), np.array([0.0, *levels.values()]), rate, *plain, coverage)
+    realised = np.array([0.0, *levels.values()])
+    return Sweep(policy, tasks, (UNTREATED, *levels), realised, rate, ger, plain_rate, coverage)
 
 
 def _shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:

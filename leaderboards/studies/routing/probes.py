@@ -183,9 +183,7 @@ def content_of(given: StudyInput) -> StudyContent:
     return StudyContent(parts, sheets=sheets)
 
 
-def beside_answers(
-    states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]
-) -> Iterator[dict[str, object]]:
+def beside_answers(states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """Yields for each label, policy and level what probes find at each depth beside what is right and F1 of the same
     answers, as shares."""
     found = {(one.label, one.policy, one.level, one.layer): one.macro_f1 for one in cells}
@@ -206,7 +204,7 @@ def _depth_section(rows: Sequence[Mapping[str, Any]]) -> StudySection:
     """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's."""
     names = [name for name in rows[0] if name in DEPTHS]
     styles = named_styles((*names, "right"))
-    pictures = []
+    pictures = list[Picture]()
     of_letter = [row for row in rows if row["label"] == LETTER] or list(rows)
     whole = next((row for row in of_letter if row["policy"] == FULL), None)
     for policy in dict.fromkeys(row["policy"] for row in of_letter):

@@ -14,7 +14,7 @@ from leaderboards.metrics.declaration import Definition
 from leaderboards.routing.agreement import consensus
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
-from leaderboards.studies.declaration import StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.parts import full_last, listing_of_fields, over_levels
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -73,7 +73,7 @@ def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
 def section_of(task: str, found: Sequence[TwoModes]) -> StudySection:
     of_task = [one for one in found if one.task == task]
     styles = full_last(one.policy for one in of_task)
-    pictures = []
+    pictures = list[Picture]()
     for name, title in (("erased", "Erased"), ("rigid", "Rigid")):
         cells = {(one.policy, one.level): getattr(one, name) for one in of_task}
         pictures += over_levels(cells, styles, title, "share of answers", f"{name}/{task}")
