@@ -33,10 +33,13 @@ Profile = Annotated[str, Option(help="How many contexts of each task: quick, or 
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, Option(help="Seed of the examples and of random policies.")]
 Mode = Annotated[Literal["agnostic", "aware"], Option(help="Compress before (agnostic) or after the question is seen.")]
+BOTH = "both"
+MODES_HELP = "Compress before (agnostic) or after the question is seen; both: one run each, beside one another."
+Modes = Annotated[Literal["agnostic", "aware", "both"], Option("--mode", help=MODES_HELP)]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[Path | None, Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER")]
-BESIDE_HELP = "Run of another model, such as a larger one: its treatments stand beside this run's, and its pages too."
+BESIDE_HELP = "Run of another model, or of this one in the other mode: it stands beside this run."
 Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
 CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
 KV_HELP = "Bound on live keys and values. Default: a quarter of what is free, half on a GPU."

@@ -8,11 +8,11 @@ import typer
 from pandas import DataFrame
 from rich.progress import track
 
-from kvbench.cli.parameters import EveryTask, Run
+from kvbench.cli.parameters import Beside, EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.places import name_of_place
-from kvbench.publish.site import rows_of_run, study_figures
+from kvbench.publish.site import other_model, rows_of_run, study_figures, study_inputs
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
@@ -26,6 +26,7 @@ from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.paper.of_run import figures_of_run
 from leaderboards.paper.printing import Paper, save
+from leaderboards.studies.modes import study as modes
 from policies import FULL
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
@@ -40,6 +41,7 @@ def command(
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
     tables: Annotated[bool, typer.Option("--tables", help="Write tables too, in LaTeX and Markdown.")] = False,
     every_task: EveryTask = False,
+    beside: Beside = None,
 ) -> Result:
     """Draws the curves, maps and distributions of each task and mode, and the pictures of studies, in each format."""
     suffixes = choose("format", formats, FORMATS)
@@ -52,7 +54,9 @@ def command(
     records = store.frame()
     rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
-    figures = [*figures_of_run(rows, records, presses), *study_figures(store)]
+    other = None if beside is None else other_model(beside, [store.identity])[0]
+    given = study_inputs(store, other)
+    figures = [*figures_of_run(rows, records, presses), *study_figures(given)]
     if only:
         names = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names]
@@ -61,6 +65,9 @@ def command(
     if tables:
         compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
         _write_tables(store, rows, presses, compared, out)
+        if table := modes.print_table(given, origin_of(store)):
+            write_text_atomically(out / "modes.tex", table.latex())
+            write_text_atomically(out / "modes.md", table.markdown())
     return Result(files={"figures": out})
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
+catalogue = LazyModule("kvbench.experiments.catalogue")
 controls = LazyModule("kvbench.run.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
@@ -68,7 +69,7 @@ def command(
     sampling: options.Sampling = None,
     deterministic: options.Deterministic = None,
     seed: options.Seed = 0,
-    mode: options.Mode = "agnostic",
+    mode: options.Modes = "agnostic",
     compress: options.Compress = None,
     observe: options.Observe = None,
     device: options.Device = "auto",
@@ -94,27 +95,45 @@ def command(
         check_name(name)
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
-    job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": tokens})
-    begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
-    if difficulty == AUTO and begun and begun.job:
-        job = job.model_copy(update={"difficulty": begun.job.difficulty})
-    job = with_date(job, out, name)
-    grid = check_job(job)
+    params = {**context.params, "levels": options.given_levels(context), "context_tokens": tokens}
+    jobs = [Job.of({**params, **of_mode}) for of_mode in _options_by_mode(mode, policies)]
+    names = [name if number == 0 or name is None else f"{name}-{job.mode}" for number, job in enumerate(jobs)]
+    grids = [check_job(job) for job in jobs]
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
-    loaded = None
-    if job.difficulty == AUTO:
-        job, loaded = levels_found.with_levels_found(job, grid)
     cluster = (address, workers, cpus_per_worker, gpus_per_worker)
-    with _executor(executor, job, begun is None, *cluster, loaded=loaded) as chosen:
-        # Refused now rather than after the run.
-        others = [] if beside is None else sites.other_model(beside, [chosen.identity])
-        folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        try:
-            store = runs.complete(chosen, folder, look=controls.look_of(job, chosen.grid, every_task))
-        except controls.UnmasteredError as error:
-            return Result([error.table], notes=error.remedies, fault=str(error))
-    return publish(store, chosen.grid.setting.policies, site, tolerance, every_task, others)
+    stores, others, chosen_policies = list["Store"](), list["Store"](), list[Sequence[Policy]]()
+    for job, grid, own_name in zip(jobs, grids, names, strict=True):
+        settled, is_new = _with_date_and_levels(job, out, own_name)
+        loaded = None
+        if settled.difficulty == AUTO:
+            settled, loaded = levels_found.with_levels_found(settled, grid)
+        with _executor(executor, settled, is_new, *cluster, loaded=loaded) as chosen:
+            if beside is not None and not others:  # refused now rather than after the run
+                others = sites.other_model(beside, [chosen.identity])
+            folder = out / (own_name or f"{Path(model).resolve().name}-{job.mode}-{chosen.identity.short_hash()}")
+            try:
+                stores.append(runs.complete(chosen, folder, look=controls.look_of(settled, chosen.grid, every_task)))
+            except controls.UnmasteredError as error:
+                return Result([error.table], notes=error.remedies, fault=str(error))
+            chosen_policies.append(chosen.grid.setting.policies)
+    return publish(stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others])
+
+
+def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | None]]:
+    """Returns what the job of each mode has of its own; what needs the question is left out where it is not seen."""
+    if mode != options.BOTH:
+        return [{"mode": mode}]
+    return [{"mode": "agnostic", "policies": catalogue.without_question(policies)}, {"mode": "aware"}]
+
+
+def _with_date_and_levels(job: Job, out: Path, name: str | None) -> tuple[Job, bool]:
+    """Decides what a job leaves open and a run that was begun knows: the date, and the levels of tasks. Tells whether
+    the run is new."""
+    begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
+    if job.difficulty == AUTO and begun and begun.job:
+        job = job.model_copy(update={"difficulty": begun.job.difficulty})
+    return with_date(job, out, name), begun is None
 
 
 def _executor(

@@ -45,6 +45,16 @@ def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str
     return [f"left out: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
+def without_question(names: str | None) -> str | None:
+    """Returns the named policies that can be run before a question is seen; the text as it is where it names none."""
+    if names is None or names.strip() in (DEFAULT, EVERYTHING):
+        return names
+    chosen = [name for name in split_outside_brackets(names) if not find_policy(name, True).needs_question]
+    if not chosen:
+        raise KVBenchError(f"--mode both: {names} all need the question: use --mode aware")
+    return ",".join(chosen)
+
+
 def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
     if scope == "system":

@@ -60,7 +60,7 @@ from leaderboards.pages.results import Results, task_page
 from leaderboards.paper.of_run import figures_of_study
 from leaderboards.paper.pictures import PaperFigure
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
+from leaderboards.studies.declaration import Study, StudyInput, StudySection, build_study, studies, studies_of
 from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import examples_page
 
@@ -134,8 +134,8 @@ def publish_site(
     every_task: bool = False,
     others: Sequence[Store] = (),
 ) -> PublishedRun:
-    """Writes the pages of a run and its summary. ``others``: runs of other models, which stand beside it on the
-    site."""
+    """Writes the pages of a run and its summary. ``others``: runs of other models or modes, which stand beside
+    it on the site."""
     place = folder_of(folder, [store])
     groups = [RunGroup((store,)), *group_runs(others)]
     if others:
@@ -146,11 +146,12 @@ def publish_site(
 
 
 def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
-    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model or has none of
-    their tasks."""
+    """Opens the run that shall stand beside others; :class:`KVBenchError` where it is of their model and mode or has
+    none of their tasks."""
     other = Store.open(beside)
-    if other.identity.model in {run.model for run in runs}:
-        raise KVBenchError(f"--beside {beside}: it is of {other.identity.model} too; give a run of another model")
+    if (other.identity.model, other.identity.mode) in {(run.model, run.mode) for run in runs}:
+        of = f"{other.identity.model} in mode {other.identity.mode}"
+        raise KVBenchError(f"--beside {beside}: it is of {of} too; give a run of another model or mode")
     tasks = {task.name for run in runs for task in run.tasks}
     if tasks.isdisjoint(task.name for task in other.identity.tasks):
         raise KVBenchError(f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them")
@@ -197,27 +198,41 @@ def _write(
     shown = _published_groups(groups)
     folders = distinct_names(str(store.folder) for group in groups for store in group.stores)
     records = [published_records(frame) for frame in records]
-    numbered = zip(range(1, 1 + len(groups)), shown, records, map(published_rows, rows), strict=True)
-    parts = [_part(*one, folders, points) for one in numbered]
+    rows_shown = [published_rows(of_group) for of_group in rows]
+    policies = tuple(dict.fromkeys(row.policy for of_group in rows_shown for row in of_group))
+    runs = [_runs_of(group, folders) for group in shown]
+    inputs = [
+        replace(_study_input(*one, number), policies=policies)
+        for number, one in enumerate(zip(shown, records, runs, strict=True), start=1)
+    ]
+    inputs = [replace(one, modes=_other_modes(one, inputs)) for one in inputs]
+    parts = [_part(*one, points) for one in zip(shown, inputs, rows_shown, runs, strict=True)]
     stores = [store for group in shown for store in group.stores]
     method = method_of({folders[str(store.folder)]: store.run for store in stores}, records)
     tasks = {str(task) for frame in records for task in frame["task"].unique()}
     pages: dict[str, str] = {}
-    first, sheets = [FRONT], list[Sheet]()
+    first, sheets, results = [FRONT], list[Sheet](), list[Results]()
     for number, part in enumerate(parts, start=1):
         for task, of_task in part.given.records[[*COLUMNS]].groupby("task", sort=False):
             above = task_page(str(task)) if len(tasks) > 1 else FRONT
             pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
         own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
         own += [attacks_sheet(part.results.attacks)] if part.results.attacks else []
+        on_front = list[StudySection]()
         for study in part.studies:
             beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
-            page = study.file_name(number)
-            pages[page], content = build_study(study, replace(part.given, beside=beside))
+            given = replace(part.given, beside=beside)
+            if study.is_on_front:
+                content = study.find(given)
+                on_front += content.parts
+            else:
+                page = study.file_name(number)
+                pages[page], content = build_study(study, given)
+                first.append(page)
             own += content.sheets
-            first.append(page)
         sheets += [sheet.with_labels(part.labels) for sheet in own]
-    pages |= {name: render() for name, render in page_renderers([one.results for one in parts], method.tasks).items()}
+        results.append(replace(part.results, sections=on_front))
+    pages |= {name: render() for name, render in page_renderers(results, method.tasks).items()}
     together = join_sheets(sheets)
     names = [*pages, METHOD, f"{FOLDER}/{RECORDS_FILE}", *map(sheet_file, together)]
     names += map(table_file, study_tables_of(stores))
@@ -231,7 +246,7 @@ def _write(
     remove_former_files(folder, names)
     pages_first = [folder / name for name in first]
     enlist(folder, RUN, pages_first, stores)
-    return pages_first, rows, [part.results for part in parts]
+    return pages_first, rows, results
 
 
 def _rows_of(group: RunGroup, records: DataFrame, every_task: bool, groups: int) -> list[SummaryRow]:
@@ -249,39 +264,58 @@ def _published_groups(groups: Sequence[RunGroup]) -> list[RunGroup]:
     return [replace(group, stores=tuple(next(shown) for _ in group.stores)) for group in groups]
 
 
+def _runs_of(group: RunGroup, names: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+    """Returns what ``run.json`` of each run holds. ``names``: of runs, by their folders."""
+    return {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
+
+
+def _other_modes(given: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
+    """Returns the results of the same model in other modes."""
+    mode = given.mode
+    return [one for one in inputs if one.model == given.model and one.mode != mode]
+
+
 def _part(
-    number: int,
     group: RunGroup,
-    records: DataFrame,
+    given: StudyInput,
     rows: Sequence[SummaryRow],
-    names: Mapping[str, str],
+    runs: Mapping[str, Mapping[str, Any]],
     tolerance: float,
 ) -> _Part:
-    """Joins the tables that studies read, and all that is shown of a group. ``names``: of runs, by their folders."""
+    """Joins all that is shown of a group with the studies that have sections or pages of it."""
     identity = group.identity
-    runs = {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
-    given = _study_input(group, records, list(runs.values()), number)
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
-    names = {study.title: study.file_name(number) for study in chosen}
+    names = {study.title: study.file_name(given.number) for study in chosen if not study.is_on_front}
     model = title_of_model(identity.model, identity.model_in_words)
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
     shown |= {"title": model.title, "described": model.in_words}
-    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
+    return _Part(group, given, chosen, Results.of(given.records, rows, runs, identity.model, tolerance, **shown))
 
 
-def _study_input(group: RunGroup, records: DataFrame, runs: Sequence[Mapping[str, Any]], number: int = 1) -> StudyInput:
+def _study_input(
+    group: RunGroup, records: DataFrame, runs: Mapping[str, Mapping[str, Any]], number: int = 1
+) -> StudyInput:
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
     frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
-    return StudyInput(group.identity.model, records, runs, frames, number=number)
+    return StudyInput(group.identity.model, records, list(runs.values()), frames, number=number)
 
 
-def study_figures(store: Store) -> list[PaperFigure]:
-    """Returns the pictures of the studies of a run, as their pages have them."""
-    (group,) = _published_groups([RunGroup((store,))])
-    runs = [one.run.model_dump(mode="json", exclude={"job"}) for one in group.stores]
-    given = _study_input(group, group.records(), runs)
+def study_figures(given: StudyInput) -> list[PaperFigure]:
+    """Returns the pictures of the studies of a run, as their pages have them. ``given``: of :func:`study_inputs`."""
     return [figure for study in studies_of(given) for figure in figures_of_study(study, study.find(given))]
+
+
+def study_inputs(store: Store, other: Store | None = None) -> StudyInput:
+    """Returns what studies of a run read, with the run beside it among the other models or modes."""
+    groups = _published_groups([RunGroup((one,)) for one in (store, other) if one is not None])
+    names = distinct_names(str(one.folder) for group in groups for one in group.stores)
+    given, *beside = (
+        _study_input(group, group.records(), _runs_of(group, names), number)
+        for number, group in enumerate(groups, start=1)
+    )
+    models = [one for one in beside if one.model != given.model]
+    return replace(given, beside=models, modes=_other_modes(given, beside))
 
 
 @dataclass(frozen=True)

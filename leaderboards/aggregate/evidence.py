@@ -64,13 +64,20 @@ class TaskEvidence:
         numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
         return {str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)}
 
-    def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
+    def mean(
+        self,
+        policy: str,
+        level: float | None = None,
+        column: str = "right",
+        has_width: bool = True,
+        **where: object,
+    ) -> FloatArray:
         """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
-        What failed or is NaN counts as 0. ``where``: values of other columns. :class:`NoEvidenceError` without
-        records."""
+        What failed or is NaN counts as 0. ``has_width``: whether resamples differ where all contexts agree, as those of
+        an interval must. ``where``: values of other columns. :class:`NoEvidenceError` without records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        bounds = METRICS[column].range if column in METRICS else None
+        bounds = METRICS[column].range if has_width and column in METRICS else None
         name = f"{policy}/{level}/{column}/{sorted(where.items())}"
         return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
@@ -98,7 +105,7 @@ class TaskEvidence:
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache; :class:`LowControlError` where the model has less than
         half of it right, or of next tokens too few above chance, unless ``every_task``."""
-        clean, least = self.mean(FULL, None, column, **where), _least(column)
+        clean, least = self.mean(FULL, None, column, True, **where), _least(column)
         if clean[0] < least and not self.every_task:
             raise LowControlError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean

@@ -5,6 +5,7 @@ heavy to be opened at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -160,6 +161,11 @@ def _front_page(
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=sections_of(results, shown),
+        parts=[
+            replace(part, title=_labelled(part.title, label))
+            for label, one in zip(labels, results, strict=True)
+            for part in one.sections
+        ],
         **values,
     )
 

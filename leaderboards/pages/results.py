@@ -12,6 +12,7 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
 from leaderboards.downloads.sheets import file_name
 from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.studies.declaration import StudySection
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Results:
     standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
+    sections: Sequence[StudySection] = ()  # of studies that stand on the front page
     attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
     title: str = ""  # of the model, where its name is not how it is called
     described: str = ""  # what the model is, in a few words

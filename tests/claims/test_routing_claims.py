@@ -8,7 +8,17 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, first_loss
+from leaderboards.claims.declaration import NoStatistic, Statistic
+from leaderboards.claims.texts.routing import (
+    AGNOSTIC,
+    AWARE,
+    OBSERVED,
+    OVER_RATIOS,
+    POLICIES,
+    RATIOS,
+    crossing,
+    first_loss,
+)
 from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
 from tests.support.records.claim_statistics import measured, value
@@ -132,3 +142,57 @@ def test_the_question_helps_accuracy_and_hurts_honesty() -> None:
     found = measured("R7", {AGNOSTIC.name: in_mode(40, True), AWARE.name: in_mode(90, False)})
     assert value(found["F1 gained, of 1"]) == pytest.approx(0.5)
     assert value(found["abstentions on unanswerable questions lost"]) == pytest.approx(1.0)
+
+
+LETTERS = "ABC"
+
+
+def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
+    """Hidden states of two layers. Behind one the first letter can be read up to a ratio, and F1 is whole up to
+    another; the other layer holds nothing."""
+    generator = np.random.default_rng(0)
+    rows, states = [], []
+    levels = tuple(map(float, dict(OBSERVED.levels)["ratio"].split(",")))
+    cells = [("full", 0.0), *((policy, ratio) for policy in OBSERVED.policies.split(",") for ratio in levels)]
+    for policy, ratio in cells:
+        for number in range(36):
+            letter = number % len(LETTERS)
+            cell: dict[str, Any] = {"task": "base", "question_id": f"{number:02}", "policy": policy}
+            cell |= {"level_kind": "ratio", "level": ratio, "repeat": 0}
+            f1 = 100.0 * (ratio <= lost_by_f1)
+            golds, right = [LETTERS[letter] + "da"], f1 > 0
+            place = {"draw_id": f"{number // 3:02}", "answer_tokens": 1, "answer_type": "person", "status": "ok"}
+            rows.append({**cell, **place, "golds": golds, "f1": f1, "right": right, "answerable": True})
+            for depth in (1, 2):
+                state = generator.normal(size=4) * 0.1 * (depth == layer)
+                state[letter] += 4.0 * (depth == layer and ratio <= lost_by_probe)
+                states.append({**cell, "layer": depth, "state": state.astype("<f2").tobytes()})
+    return Evidence(DataFrame(rows), tables={"states": DataFrame(states)})
+
+
+def test_representations_degrade_first_where_they_do() -> None:
+    """F1 is whole to 0.8 and nothing at 0.9: a tenth is lost at 0.81. The probe is whole to 0.3 and chance at 0.5."""
+    found = measured("R4", {OBSERVED.name: probed(0.3, 0.8)})
+    assert list(found) == ["middle layer, 1 of 2", "last layer, 2 of 2"]
+    last = found["last layer, 2 of 2"]
+    assert 0.81 - 0.4 < value(last) < 0.81 - 0.3
+    assert isinstance(last, Statistic)
+    assert (last.values > 0).all()
+    assert last.n == 12
+
+
+def test_representations_that_outlast_answers_say_so() -> None:
+    last = measured("R4", {OBSERVED.name: probed(0.8, 0.3)})["last layer, 2 of 2"]
+    assert value(last) < -0.3
+
+
+def test_probe_that_finds_nothing_with_the_full_cache_decides_nothing() -> None:
+    first = measured("R4", {OBSERVED.name: probed(0.3, 0.8)})["middle layer, 1 of 2"]
+    assert isinstance(first, NoStatistic)
+    assert "there is nothing to lose" in first.reason
+
+
+def test_crossing_by_hand() -> None:
+    """Of losses 0, 0.05 and 0.25 a tenth is passed a quarter of the way; what never loses so much has the last."""
+    losses = np.array([[0.0, 0.05, 0.25], [0.0, 0.0, 0.05]])
+    assert crossing([0.5, 0.9], losses, 0.1).tolist() == pytest.approx([0.6, 0.9])

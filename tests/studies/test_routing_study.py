@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 
+from leaderboards.rendering.frames import PolicyLine
 from leaderboards.routing.reach import EPSILON
 from leaderboards.studies.declaration import build_study, studies_of
 from leaderboards.studies.routing import heads, probes
@@ -50,15 +52,53 @@ def test_agreement_of_heads_by_hand() -> None:
     assert one.slope.mean == 0.5
 
 
+def test_consensus_by_depth_is_drawn_under_compression_and_beside_another_model() -> None:
+    """The other model has one layer more, whose heads look at two tokens as well: both end at a depth of 1."""
+    given = routing_input()
+    third = attention()
+    third = third[third["layer"] == 1].assign(layer=2)
+    deeper = pd.concat([attention(), third])
+    other = replace(given, model="other", tables={"attention": deeper}, number=2)
+    content = heads.content_of(replace(given, beside=[other]))
+    parts = {part.identifier: part for part in content.parts}
+    snapkv = next(one for one in parts["consensus"].pictures if one.title == "snapkv")
+    lines = [mark for mark in snapkv.drawing.marks if isinstance(mark, PolicyLine)]
+    assert [line.style.policy for line in lines] == ["full cache", "0.5", "0.9"]
+    assert [y for _, y in lines[1].places] == [0.5, 1.0]
+    both = next(one for one in parts["consensus-beside-1"].pictures if one.title == "snapkv at 0.5")
+    here, there = (mark for mark in both.drawing.marks if isinstance(mark, PolicyLine))
+    assert (here.style.policy, there.style.policy) == ("toy", "other")
+    assert here.places == ((0.0, 0.5), (1.0, 1.0))
+    assert there.places == ((0.0, 0.5), (0.5, 1.0), (1.0, 1.0))
+    assert "consensus-beside-1" not in [part.identifier for part in heads.content_of(other).parts]
+
+
 def test_probes_find_what_states_hold_and_nothing_else() -> None:
     labelled = probes.with_labels(states(), records())
     by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled)}
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
     assert by_layer[probes.LETTER, 2].macro_f1 - by_layer[probes.LETTER, 2].control > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level): one for one in probes.by_level(labelled)}
-    assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
-    assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
+    by_level = {(one.label, one.policy, one.level, one.layer): one for one in probes.by_level(labelled)}
+    assert by_level[probes.LETTER, "full", UNTREATED, 2].macro_f1 > 0.9
+    assert by_level[probes.LETTER, "knorm", MOST, 2].macro_f1 < 0.8
+
+
+def test_probes_of_three_depths_stand_beside_right_answers() -> None:
+    """Of two layers there are two depths: the state behind the first holds nothing, behind the last what is kept."""
+    labelled = probes.with_labels(states(), records())
+    cells = list(probes.by_level(labelled))
+    rows = {
+        (row["label"], row["policy"], row["level"]): row
+        for row in probes.beside_answers(labelled, cells, probes.depths(2))
+    }
+    full, half = (rows[probes.LETTER, policy, level] for policy, level in (("full", UNTREATED), ("snapkv", HALF)))
+    assert set(full) >= {"middle", "last"}
+    assert "early" not in full
+    assert full["last"] > 0.9 > full["middle"]
+    assert full["right"].mean == pytest.approx(11 / 12)
+    assert half["right"].mean == half["f1"] == pytest.approx(6 / 12)
+    assert half["last"] < full["last"]
 
 
 def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_observed() -> None:
@@ -66,7 +106,7 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("lost", "classes-base", "reach-base", "agreement", "probes")
+        *("lost", "classes-base", "rigidity-base", "reach-base", "agreement", "consensus", "probes", "depths")
     ]
     assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
     # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All records have GER 0.

@@ -1,6 +1,6 @@
 """The claims of text R: answers over ratios, question-aware pruning, and what heads look at."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -11,8 +11,9 @@ from pandas import DataFrame
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, LowControlError, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
-from leaderboards.statistics.bootstrap import FLAT, FloatArray
-from leaderboards.studies.routing import heads, routes, study
+from leaderboards.statistics.bootstrap import FLAT, FloatArray, percentile_interval
+from leaderboards.studies.cliff import sweeps
+from leaderboards.studies.routing import heads, probes, routes
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -20,6 +21,8 @@ POLICIES = ("streaming_llm", "snapkv", "knorm", "expected_attention", "h2o")
 RATIOS = tuple(round(tenth / 10, 1) for tenth in range(1, 10))
 MODERATE, MIDDLE_RATIOS = 0.4, (0.5, 0.7)
 ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
+TENTH = 0.1  # of what the full cache has
+TELLING = 0.1  # of macro-F1 above that of shuffled labels, which a probe has to reach with the full cache
 LOST = 5.0  # points of F1, as for the safe ratio of a board
 SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")  # whose scores are attention, which the question changes
 OVER_RATIOS = Experiment(
@@ -99,10 +102,7 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
         rates = rates / tasks.over_ratios(of)
-    middles, rises = study.slopes(np.array([0.0, *RATIOS]), rates)
-    known = ~np.isnan(rises).any(axis=1)
-    places = study.steepest(np.nan_to_num(rises, nan=-np.inf))
-    peaks: FloatArray = np.where(known & (rises[np.arange(len(rises)), places] > FLAT), middles[places], np.nan)
+    peaks = sweeps.peaks(*sweeps.slopes(np.array([0.0, *RATIOS]), rates))
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
     note = f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
@@ -110,30 +110,11 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
 
 
 def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
-    where = {"answerable": True, of: True} if of else {"answerable": True}
-    cells = product(tasks.tasks, POLICIES, RATIOS)
-    products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
-    evicted, rates, both = np.sum(products, axis=0)
-    vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
-    values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
+    where = {**sweeps.WITH_ANSWER, of: True} if of else sweeps.WITH_ANSWER
+    values = sweeps.partial_correlation(product(tasks.tasks, POLICIES, RATIOS), where)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
     return Statistic(values, tasks.contexts, note=tasks.left_out)
-
-
-def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str, bool]) -> FloatArray:
-    """Returns three sums over the contexts of one policy at one ratio, shape (3, 1 + resamples): the squares of GER
-    and of the rate, each about its mean there, and their products."""
-    evicted, rate = (task.by_context(policy, ratio, column, **where) for column in ("ger", "hallucinated"))
-    known = ~(np.isnan(evicted) | np.isnan(rate))
-    x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
-    weights = task.resampler.weights
-    count = weights @ known
-    products = [
-        weights @ (one * other) - np.where(count > 0, (weights @ one) * (weights @ other) / count, 0.0)
-        for one, other in ((x, x), (y, y), (x, y))
-    ]
-    return np.stack(products)
 
 
 def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
@@ -141,13 +122,20 @@ def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
     (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
     whole = task.clean("f1")
     losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
-    ratios, rows = np.array([0.0, *RATIOS]), np.arange(len(losses))
-    too_much = losses >= LOST
+    return crossing(RATIOS, losses, LOST)
+
+
+def crossing(ratios: Sequence[float], losses: FloatArray, least: float) -> FloatArray:
+    """Returns the ratio at which a loss is first as large as ``least``, on the line between two ratios, or the highest
+    ratio: shape (1 + resamples,). ``losses``: of the full cache, which loses nothing, then at each ratio, shape
+    (1 + resamples, 1 + ratios)."""
+    places, rows = np.array([0.0, *ratios]), np.arange(len(losses))
+    too_much = losses >= least - FLAT
     crosses = too_much.any(axis=1)
-    place = np.where(crosses, too_much.argmax(axis=1), len(RATIOS))
+    place = np.where(crosses, too_much.argmax(axis=1), len(ratios))
     before, after = losses[rows, place - 1], losses[rows, place]
-    share = np.divide(LOST - before, after - before, out=np.ones(len(losses)), where=crosses)
-    crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
+    share = np.divide(least - before, after - before, out=np.ones(len(losses)), where=crosses)
+    crossed: FloatArray = places[place - 1] + share * (places[place] - places[place - 1])
     return crossed
 
 
@@ -183,6 +171,65 @@ def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
     mastered = MasteredTasks.of(evidence)
     rows = table_of(evidence.tables, table, "observed")
     return rows[rows["task"].isin([task.task for task in mastered.tasks])], mastered.left_out
+
+
+def _earlier(evidence: Evidence) -> Measured:
+    states, left_out = _observed(evidence, probes.TABLE)
+    labelled = probes.with_labels(states, evidence.records)
+    layers = probes.depths(int(states["layer"].max()))
+    parts = {f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()}
+    measures = {part: partial(_probe_before_answers, layer) for part, layer in parts.items()}
+    return each_part(measures, labelled, evidence.seed, left_out)
+
+
+def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: str) -> Statistic:
+    """Measures by how much F1 outlasts a probe of one layer: the ratio at which F1 has lost a tenth less that at which
+    the probe has, mean over policies."""
+    states = labelled[(labelled["layer"] == layer) & (labelled["repeat"] == 0)]
+    full = probes.learnable(states[states["policy"] == FULL], probes.LETTER)
+    if full.empty:
+        raise NoEvidenceError("too few answers begin with the same letter for a probe to learn any")
+    names = full[routes.QUESTION].drop_duplicates()
+    states = states.merge(names, on=routes.QUESTION)
+    found, control = probes.probe(probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT]))
+    whole = _probe_and_f1(states[states["policy"] == FULL], seed)
+    low, _ = percentile_interval(whole[0][1:])
+    if found - control < TELLING or low <= control:
+        scores = f"{found:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
+        raise NoEvidenceError(f"with the full cache a probe reaches {scores}: there is nothing to lose")
+    differences, places = [], []
+    for policy in OBSERVED.policies.split(","):
+        of_policy = states[states["policy"] == policy]
+        ratios = sorted({level.value for level in of_policy["level"]})
+        cells = [of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios]
+        at_ratios = [whole, *(_probe_and_f1(cell, seed) for cell in cells)]
+        lost = []
+        for side in (0, 1):
+            values = np.stack([one[side] for one in at_ratios], axis=1)
+            lost.append(crossing(ratios, 1 - values / values[:, :1], TENTH))
+        differences.append(lost[1] - lost[0])
+        places.append([float(one[0]) for one in lost])
+    of_probe, of_f1 = np.mean(places, axis=0)
+    note = f"a tenth is lost at {of_probe:.2f} by the probe, at {of_f1:.2f} by F1"
+    contexts = int(full[routes.CONTEXT].nunique())
+    return Statistic(np.mean(differences, axis=0), contexts, note="; ".join(filter(None, (note, left_out))))
+
+
+def _probe_and_f1(group: DataFrame, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Returns the macro-F1 of a probe, whose predictions are what is resampled, and F1 of the same answers, each of
+    shape (1 + resamples,)."""
+    labels, contexts = (group[name].to_numpy(dtype=str) for name in (probes.LETTER, routes.CONTEXT))
+    predicted = probes.predictions(probes.features_of(group), labels, contexts)
+    resampled = Contexts(contexts, seed, OBSERVED.name)
+    of_labels = []
+    for label in np.unique(labels):
+        true, guessed = (np.asarray(one == label, dtype=np.float64) for one in (labels, predicted))
+        count = resampled.sums(true)
+        both = 2 * resampled.sums(true * guessed)
+        of_labels.append(np.where(count > 0, both / (count + resampled.sums(guessed)), np.nan))
+    with np.errstate(all="ignore"):
+        macro: FloatArray = np.nanmean(of_labels, axis=0)
+    return macro, resampled.mean(group["f1"].astype(float).fillna(0).to_numpy())
 
 
 def _rigidity(evidence: Evidence) -> Measured:
@@ -260,6 +307,18 @@ CLAIMS = (
         holds=("above", 0.0),
         measure=partial(of_mastered, _correlation, RATES),
         unit="correlation",
+    ),
+    claim(
+        identifier="R4",
+        words="Representations degrade before accuracy does.",
+        reported="at moderate ratios, without one figure",
+        statistic="the ratio at which F1 has lost a tenth of the full cache's, less that at which the macro-F1 of a "
+        "probe for the first letter of the answer has, mean over policies, by depth; with the full cache the probe has "
+        "to reach 0.1 more than on shuffled labels, and the low end of its interval more than these",
+        holds=("above", 0.0),
+        experiments=(OBSERVED,),
+        measure=_earlier,
+        unit="asked ratio",
     ),
     claim(
         identifier="R5",

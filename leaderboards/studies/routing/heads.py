@@ -1,5 +1,6 @@
 """Shows whether the heads of each layer look at the same token where the answer begins."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +11,15 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, slope
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import curve, estimate_of, exactly, in_numbers, line_of, listing_of
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
-from policies.declaration.levels import Level
+from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
 TABLE = "attention"  # of a store (kvbench.store.observed)
@@ -137,11 +138,69 @@ def content_of(given: StudyInput) -> StudyContent:
     )
     title = "Do heads agree, early or late?"
     section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps)
+    sections = [section, *_under_compression(found, whole), *_beside(given, found)]
     sheets = [
         Sheet.of("routing-agreement", "Agreement of heads by layer", rows),
         Sheet.of("routing-heads", "How often each head reads the answer", [row for one in reads for row in one.rows]),
     ]
-    return StudyContent([section], sheets=sheets)
+    return StudyContent(sections, sheets=sheets)
+
+
+def _under_compression(found: Sequence[Agreement], whole: DataFrame) -> list[StudySection]:
+    """Draws consensus over layers for the full cache and at each level, a picture for each policy."""
+    levels = sorted({one.level for one in found if one.level != UNTREATED})
+    if not levels:
+        return []
+    names = names_of(levels)
+    styles = named_styles(("full cache", *(names[level] for level in levels)))
+    pictures = []
+    for policy in dict.fromkeys(one.policy for one in found if one.policy != FULL):
+        lines = [line_of(styles["full cache"], enumerate(map(exactly, whole["consensus"])))]
+        of_policy = [one for one in found if one.policy == policy and one.level in names]
+        for one in of_policy:
+            style = styles[names[one.level]]
+            lines.append(line_of(style, enumerate(map(exactly, one.by_layer["consensus"]))))
+        pictures.append(curve(policy, "consensus", lines, Axis.of_layers(len(whole)), f"consensus/{policy}"))
+    text = (
+        "Consensus by layer at the first token of the answer, for the full cache and at each level. Of fewer rows "
+        "fewer can be looked at: the download has what chance would have."
+    )
+    title = "Consensus by depth under compression"
+    return [StudySection("consensus", title, text, tuple(styles.values()), tuple(pictures))]
+
+
+def _beside(given: StudyInput, found: Sequence[Agreement]) -> list[StudySection]:
+    """Draws consensus of this model and of each beside it over depth, as a share of the layers, for the full cache and
+    at the levels that both were run at; all questions of either count, as contexts of two tokenizers may differ."""
+    sections = []
+    for number, other in enumerate(given.beside, start=1):
+        if other.number < given.number or TABLE not in other.tables:
+            continue
+        sides = [{(one.policy, one.level): one.by_layer["consensus"] for one in found}]
+        of_other = agreements(with_questions(other.tables[TABLE], other.records))
+        sides.append({(one.policy, one.level): one.by_layer["consensus"] for one in of_other})
+        styles = named_styles((given.model, other.model))
+        pictures = []
+        for cell in sides[0]:
+            if cell in sides[1]:
+                layers = [side[cell].tolist() for side in sides]
+                name = FULL if cell[0] == FULL else f"{cell[0]} at {cell[1]}"
+                pictures.append(_over_depth(name, layers, list(styles.values()), f"depth-{number}"))
+        models = f"{given.model} and {other.model}"
+        text = f"Consensus of {models} over depth: 0 is the first layer, 1 the last. It is low where heads agree."
+        title = f"Consensus by depth beside {other.model}"
+        if pictures:
+            section = StudySection(f"consensus-beside-{number}", title, text, tuple(styles.values()), tuple(pictures))
+            sections.append(section)
+    return sections
+
+
+def _over_depth(name: str, layers: Sequence[Sequence[float]], styles: Sequence[LineStyle], salt: str) -> Picture:
+    lines = []
+    for of_model, style in zip(layers, styles, strict=True):
+        last = max(1, len(of_model) - 1)
+        lines.append(line_of(style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]))
+    return curve(name, "consensus", lines, Axis.from_values("depth, of the layers", [1.0]), f"{salt}/{name}")
 
 
 def _map_of_heads(reads: HeadReads) -> HeatMap:

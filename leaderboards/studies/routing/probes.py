@@ -6,8 +6,10 @@ Based on J. Hewitt and P. Liang, "Designing and interpreting probes with control
 something only as far as it does better than on labels that mean nothing.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +19,26 @@ from threadpoolctl import threadpool_limits
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.templating import Listing
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import curve, exactly, full_last, line_of, listing_of_fields, over_levels
+from leaderboards.studies.parts import (
+    axes_of,
+    curve,
+    exactly,
+    full_last,
+    in_percent,
+    line_of,
+    listing_of_fields,
+    over_levels,
+)
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL
 
 # Their import takes a second, and few sites need them.
 linear_model = LazyModule("sklearn.linear_model")
@@ -40,6 +54,8 @@ FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn
 STRENGTH = 0.1  # the inverse of the penalty: features are many and answers few
 TOLERANCE = 1e-3  # of the solver: a tenth of the usual one costs twice the time, for the same predictions
 FOLDS = 5
+# Behind which share of the layers a state is probed at every level; together they tell where compression harms first.
+DEPTHS = {"early": 0.25, "middle": 0.5, "last": 1.0}
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,17 @@ def probe(
     contexts at least."""
     true = np.asarray(labels)
     shuffled = np.random.default_rng(seed).permutation(true)
-    with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long
-        found, control = (_macro_f1(features, one, np.asarray(contexts)) for one in (true, shuffled))
+    found, control = (macro_f1(one, predictions(features, one, np.asarray(contexts))) for one in (true, shuffled))
     return found, control
 
 
-def _macro_f1(
+def macro_f1(labels: npt.NDArray[np.str_], predicted: npt.NDArray[np.str_]) -> float:
+    return float(metrics.f1_score(labels, predicted, average="macro", labels=np.unique(labels), zero_division=0.0))
+
+
+def predictions(
     features: npt.NDArray[np.floating], labels: npt.NDArray[np.str_], contexts: npt.NDArray[np.str_]
-) -> float:
+) -> npt.NDArray[np.str_]:
     """Predicts each label from a probe that saw no answer of its context."""
     regression = linear_model.LogisticRegression(C=STRENGTH, tol=TOLERANCE, max_iter=2000)
     classifier = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
@@ -78,15 +97,17 @@ def _macro_f1(
     predicted = np.empty_like(labels)
     for train, test in folds.split(features, groups=contexts):
         one, *others = np.unique(labels[train])  # with no other class there is nothing to fit
-        predicted[test] = classifier.fit(features[train], labels[train]).predict(features[test]) if others else one
-    return float(metrics.f1_score(labels, predicted, average="macro", labels=np.unique(labels), zero_division=0.0))
+        with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long
+            fitted = classifier.fit(features[train], labels[train]) if others else None
+            predicted[test] = fitted.predict(features[test]) if fitted else one
+    return predicted
 
 
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     """Joins states with the labels of their questions; only questions with an answer in the context count, and running
     text has none."""
     asked = records[(records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)]
-    asked = asked[[*CELL, "draw_id", "answer_type", "golds"]].rename(columns={"answer_type": TYPE})
+    asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right", "f1"]].rename(columns={"answer_type": TYPE})
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
     asked[CONTEXT] = contexts_of(asked)
     return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
@@ -100,20 +121,42 @@ def by_layer(states: DataFrame) -> Iterator[Probed]:
             yield from _probed(group, label)
 
 
+def depths(layers: int) -> dict[str, int]:
+    """Returns behind which layer a state is probed, by the name of its depth; of few layers fewer depths.
+
+    >>> depths(30), depths(2)
+    ({'early': 8, 'middle': 15, 'last': 30}, {'middle': 1, 'last': 2})
+    """
+    names = {max(1, math.ceil(share * layers)): name for name, share in DEPTHS.items()}
+    return {name: layer for layer, name in names.items()}
+
+
 def by_level(states: DataFrame) -> Iterator[Probed]:
-    last = states[states["layer"] == states["layer"].max()]
-    for label in LABELS:
-        for _, group in last.groupby(["policy", "level"], observed=True):
-            yield from _probed(group, label)
+    """Yields the probes of three depths at each level. ``states``: as of :func:`with_labels`."""
+    for layer in depths(int(states["layer"].max())).values():
+        at_depth = states[states["layer"] == layer]
+        for label in LABELS:
+            for _, group in at_depth.groupby(["policy", "level"], observed=True):
+                yield from _probed(group, label)
+
+
+def learnable(group: DataFrame, label: str) -> DataFrame:
+    """Returns the answers whose label is not too rare for a probe; none where fewer than two classes or contexts are
+    left."""
+    group = group[group[label].map(group[label].value_counts()) >= FEWEST]
+    return group if group[label].nunique() > 1 and group[CONTEXT].nunique() > 1 else group[:0]
+
+
+def features_of(group: DataFrame) -> npt.NDArray[np.float64]:
+    return np.stack([np.frombuffer(one, dtype="<f2") for one in group["state"]]).astype(np.float64)
 
 
 def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
-    """Yields the probe of some answers; none where fewer than two classes or contexts are left without rare labels."""
-    group = group[group[label].map(group[label].value_counts()) >= FEWEST]
-    if group[label].nunique() < 2 or group[CONTEXT].nunique() < 2:
+    """Yields the probe of some answers, if there is any."""
+    group = learnable(group, label)
+    if group.empty:
         return
-    features = np.stack([np.frombuffer(one, dtype="<f2") for one in group["state"]]).astype(np.float64)
-    found = probe(features, group[label].astype(str).tolist(), group[CONTEXT].tolist())
+    found = probe(features_of(group), group[label].astype(str).tolist(), group[CONTEXT].tolist())
     first = group.iloc[0]
     yield Probed(label, str(first["policy"]), first["level"], int(first["layer"]), *found, len(group))
 
@@ -129,8 +172,85 @@ def content_of(given: StudyInput) -> StudyContent:
     states = with_labels(given.tables[TABLE], given.records)
     layers, cells = list(by_layer(states)), list(by_level(states))
     rows = [*map(vars, (*layers, *cells))]
-    sheets = [Sheet.of("routing-probes", "What probes find", rows)]
-    return StudyContent([_section(layers, cells)] if layers else [], sheets=sheets)
+    last = int(states["layer"].max())
+    beside = list(beside_answers(states, cells, depths(last)))
+    parts = [_section(layers, [one for one in cells if one.layer == last])] if layers else []
+    parts += [_depth_section(beside)] if beside else []
+    sheets = [
+        Sheet.of("routing-probes", "What probes find", rows),
+        Sheet.of("routing-depths", "Probes of three depths beside right answers", beside, kinds={"right": Estimate}),
+    ]
+    return StudyContent(parts, sheets=sheets)
+
+
+def beside_answers(states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Yields for each label, policy and level what probes find at each depth beside what is right and F1 of the same
+    answers, as shares."""
+    found = {(one.label, one.policy, one.level, one.layer): one.macro_f1 for one in cells}
+    last = states[states["layer"] == states["layer"].max()]
+    for label in LABELS:
+        for (policy, level), group in last.groupby(["policy", "level"], observed=True):
+            at_depths = {name: found.get((label, str(policy), level, layer)) for name, layer in layers.items()}
+            if None in at_depths.values():
+                continue
+            answers = {
+                "right": share_of(group["right"].eq(True), group[CONTEXT]),
+                "f1": float(group["f1"].astype(float).fillna(0).mean()) / 100,
+            }
+            yield {"label": label, "policy": str(policy), "level": level, **at_depths, **answers}
+
+
+def _depth_section(rows: Sequence[Mapping[str, Any]]) -> StudySection:
+    """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's."""
+    names = [name for name in rows[0] if name in DEPTHS]
+    styles = named_styles((*names, "right"))
+    pictures = list[Picture]()
+    of_letter = [row for row in rows if row["label"] == LETTER] or list(rows)
+    whole = next((row for row in of_letter if row["policy"] == FULL), None)
+    for policy in dict.fromkeys(row["policy"] for row in of_letter):
+        if policy != FULL and whole is not None and policy not in CONTROLS:
+            own = [row for row in of_letter if row["policy"] == policy]
+            pictures += _of_policy(policy, whole, own, styles)
+    columns = ["label", "policy", "level", *names, "right", "f1"]
+    listing = Listing(
+        "Macro-F1 of probes by depth, beside right answers and F1, percent",
+        tuple(columns),
+        tuple(tuple(_cell(row[name]) for name in columns) for row in rows),
+    )
+    text = (
+        f"What a probe for the {of_letter[0]['label']} finds behind a quarter of the layers, a half and all, beside "
+        "the right answers at that level, each as a share of the full cache’s. Where a line of a probe falls before "
+        "that of right answers, compression harms representations before answers."
+    )
+    title = "Do representations degrade before answers do?"
+    return StudySection("depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,))
+
+
+def _of_policy(
+    policy: str, whole: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], styles: Mapping[str, LineStyle]
+) -> Iterator[Picture]:
+    """Draws one policy over its levels of each kind, from the full cache on."""
+    for ending, axis in axes_of(row["level"] for row in rows).items():
+        lines = []
+        for name, style in styles.items():
+            start = _number(whole[name])
+            shown = sorted((row["level"].value, _number(row[name])) for row in rows if row["level"] in axis)
+            origin = [] if axis.origin is None else [(axis.origin, exactly(1.0))]
+            if start > 0:
+                lines.append(line_of(style, [*origin, *((place, exactly(value / start)) for place, value in shown)]))
+        if lines:
+            title = f"{policy}{ending}"
+            yield curve(title, "share of the full cache’s", lines, axis, f"depths/{title}")
+
+
+def _number(value: Any) -> float:
+    return float(value.mean if isinstance(value, Estimate) else value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Estimate):
+        return in_percent(value)
+    return f"{100 * value:.0f}" if isinstance(value, float) else str(value)
 
 
 def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
@@ -165,7 +285,8 @@ DEFINITIONS = (
         "Probes",
         "A regularised logistic regression predicts a label of the question from the hidden state of its last token; "
         "it is tested on contexts that it was not trained on. Control: the same on shuffled labels. Labels of fewer "
-        "than three answers are left out.",
+        "than three answers are left out. By level three depths are probed: behind a quarter of the layers, a half and "
+        "all.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
     ),

@@ -21,6 +21,7 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import axes_of, full_last, in_percent, listing_of_fields, over_levels
+from leaderboards.studies.routing import rigidity
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -59,7 +60,7 @@ def contexts_of(rows: DataFrame) -> Series:
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
     whether the full cache answers the question rightly. Answers that failed are wrong."""
-    columns = [*CELL, "draw_id", "right", "answered", "hallucination_kind", "answer_tokens", "ratio"]
+    columns = [*CELL, "draw_id", "right", "answered", "hallucination_kind", "answer_tokens", "ratio", "ger"]
     joined = routes.merge(records[columns], on=CELL, validate="one_to_one")
     joined = joined[joined["answer_tokens"] > 0]
     for column in ("right", "answered"):
@@ -144,17 +145,21 @@ def content_of(given: StudyInput) -> StudyContent:
     epsilon = telling_epsilon(joined)
     outcomes = classify(joined, epsilon)
     groups = with_levels(joined).assign(outcome=outcomes)
+    modes = _modes_of(given, joined, [one is FailureClass.ERASED for one in outcomes])
     by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
     rows = []
     for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False):
         of_class = shares(group["outcome"].tolist(), group[CONTEXT].tolist())
         by_task.setdefault(str(task), {})[str(policy), level] = of_class
         cell = {"task": str(task), "policy": str(policy), "level": level, "epsilon": epsilon}
+        cell["kind"] = "class"
         rows += [{**cell, "outcome": str(outcome), "share": share} for outcome, share in of_class.items()]
+    rows += _rows_of_modes(modes, epsilon)
     curves = list(reach_curves(joined, epsilon))
     return StudyContent(
         [
             *(_classes(task, found, epsilon) for task, found in by_task.items()),
+            *(rigidity.section_of(task, modes) for task in by_task if modes),
             *(_reach(task, curves, epsilon) for task in dict.fromkeys(one.task for one in curves)),
         ],
         list(_facts(given.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
@@ -163,6 +168,23 @@ def content_of(given: StudyInput) -> StudyContent:
             Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
         ],
     )
+
+
+def _modes_of(given: StudyInput, joined: DataFrame, erased: Sequence[bool]) -> list[rigidity.TwoModes]:
+    """Returns how often answers are erased and rigid; nothing of a run that observed no attention."""
+    attention = given.tables.get(rigidity.TABLE)
+    if attention is None or attention.empty:
+        return []
+    answers = rigidity.with_rigidity(joined, attention, CELL).assign(erased=erased)
+    return list(rigidity.two_modes(with_levels(answers)))
+
+
+def _rows_of_modes(modes: Sequence[rigidity.TwoModes], epsilon: float) -> Iterator[dict[str, object]]:
+    """Yields the rows of the download that are no classes: they overlap these, and enter no sum."""
+    for one in modes:
+        cell = {"task": one.task, "policy": one.policy, "level": one.level, "epsilon": epsilon, "kind": "mode"}
+        yield {**cell, "outcome": rigidity.RIGID, "share": one.rigid}
+        yield {**cell, "outcome": rigidity.AGREE_IF_RIGHT, "share": one.heads_agree_if_right}
 
 
 def unreachable_of(given: StudyInput) -> Series:

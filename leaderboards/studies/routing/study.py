@@ -11,18 +11,18 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
 from leaderboards.aggregate.lost_answers import LostAnswers, lost_answers
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import FLAT, Estimate, FloatArray
+from leaderboards.statistics.bootstrap import FLAT, Estimate
+from leaderboards.studies.cliff.sweeps import slopes, steepest
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
-from leaderboards.studies.routing import heads, probes, routes
+from leaderboards.studies.routing import heads, probes, rigidity, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
@@ -72,18 +72,6 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
     joined[CONTEXT] = contexts_of(joined)
     return joined.merge(full, on=QUESTION, validate="many_to_one")
-
-
-def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
-    levels) rise there: the susceptibility by finite differences."""
-    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / np.abs(np.diff(ratios))
-
-
-def steepest(slopes: FloatArray) -> NDArray[np.intp]:
-    """Returns the place of the steepest slope of each row, the first of those that differ by noise alone."""
-    places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
-    return places
 
 
 def cliff_levels(records: DataFrame) -> dict[str, Level]:
@@ -298,7 +286,7 @@ STUDY = Study(
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",
-        (LOST, *routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
+        (LOST, *routes.DEFINITIONS, *rigidity.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
     ),
     tables=tuple(FINDERS),
 )

@@ -4,22 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pandas import DataFrame
-
 from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.studies.beside import only, shared_questions
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, curve, in_percent, level_table, line_of
 from leaderboards.studies.treatments.damage import Damage, DamageGroup, compared_faults, groups_of
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
 
-# What makes two questions the same: their texts too, as another tokenizer may have made a context of other length.
-SAME = ["task", "task_version", "mode", "example_id", "question_id", "context", "question"]
 COLUMNS = ("treatment", "rate")
 
 
@@ -68,12 +65,12 @@ class ModelPair:
 
 def pairs_of(given: StudyInput, other: StudyInput) -> list[ModelPair]:
     """Pairs the tasks that two models were asked with the same questions and that have the same leading measure."""
-    shared = given.records[SAME].drop_duplicates().merge(other.records[SAME].drop_duplicates())
+    shared = shared_questions(given, other)
     if shared.empty:
         return []
     sides = []
     for records in (given.records, other.records):
-        measured, _ = measured_tasks(_only(records, shared))
+        measured, _ = measured_tasks(only(records, shared))
         sides.append({task.name: task for task in measured})
     pairs = []
     for name, task in sides[0].items():
@@ -81,10 +78,6 @@ def pairs_of(given: StudyInput, other: StudyInput) -> list[ModelPair]:
         if same is not None and same.column == task.column:
             pairs.append(ModelPair((given.model, other.model), (task, same)))
     return pairs
-
-
-def _only(records: DataFrame, shared: DataFrame) -> DataFrame:
-    return records.merge(shared, on=SAME)
 
 
 def beside_section(pairs: Sequence[ModelPair], members: Sequence[Damage], number: int) -> StudySection | None:

@@ -1,0 +1,233 @@
+"""Measures how the rate of made-up answers rises over the share of the cache that is removed, and whether GER goes with
+it: over ratios, as arXiv 2603.01426 correlates the two, and over contexts at one ratio.
+
+Arrays have the shape (1 + resamples, ...): as measured, then in each resample of contexts (``aggregate.evidence``).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
+
+from leaderboards.aggregate.evidence import NoEvidenceError, TaskEvidence
+from leaderboards.statistics.bootstrap import FLAT, LEVEL, Estimate, FloatArray, percentile_interval
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+RATE, GER, COVERAGE, REALISED = "hallucinated", "ger", "slot_coverage", "realised_ratio"
+# Only of these is it known whether what they state is gone.
+WITH_ANSWER = {"answerable": True}
+
+
+def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
+    levels) rise there: the susceptibility by finite differences."""
+    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / np.abs(np.diff(ratios))
+
+
+def steepest(slopes: FloatArray) -> NDArray[np.intp]:
+    """Returns the place of the steepest slope of each row, the first of those that differ by noise alone."""
+    places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
+    return places
+
+
+def peaks(middles: FloatArray, rises: FloatArray) -> FloatArray:
+    """Returns the middle at which each row rises fastest; NaN of a row that rises nowhere, or has no value."""
+    known = ~np.isnan(rises).any(axis=1)
+    places = steepest(np.nan_to_num(rises, nan=-np.inf))
+    does_rise = rises[np.arange(len(rises)), places] > FLAT
+    highest: FloatArray = np.where(known & does_rise, middles[places], np.nan)
+    return highest
+
+
+def pearson(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Returns Pearson's correlation of each row of two arrays of shape (1 + resamples, points); NaN where either is the
+    same at all points."""
+    x, y = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
+    spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    varies = (np.abs(x).max(axis=1) > FLAT) & (np.abs(y).max(axis=1) > FLAT)
+    found: FloatArray = np.divide((x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies)
+    return found
+
+
+Cell = tuple[TaskEvidence, str, float]  # a task, a policy and its level
+
+
+def partial_correlation(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
+    """Returns the correlation of GER with the rate over contexts, given task, policy and level: of what either is above
+    its mean there. Shape (1 + resamples,), NaN where either is the same for all contexts. ``where``: values of other
+    columns of the answers that are meant."""
+    products = [_products(*cell, where) for cell in cells]
+    evicted, rates, both = np.sum(products, axis=0)
+    varies = (evicted > FLAT) & (rates > FLAT)  # and is not the noise of sums alone
+    spread = np.sqrt(np.where(varies, evicted * rates, 1.0))
+    values: FloatArray = np.where(varies, both / spread, np.nan)
+    return values
+
+
+def _products(task: TaskEvidence, policy: str, level: float, where: Mapping[str, object]) -> FloatArray:
+    """Returns three sums over the contexts of one policy at one level, shape (3, 1 + resamples): the squares of GER and
+    of the rate, each about its mean there, and their products."""
+    evicted, rate = (task.by_context(policy, level, column, **where) for column in (GER, RATE))
+    known = ~(np.isnan(evicted) | np.isnan(rate))
+    x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
+    weights = task.resampler.weights
+    count = weights @ known
+    sums = []
+    for one, other in ((x, x), (y, y), (x, y)):
+        of_means = np.divide((weights @ one) * (weights @ other), count, out=np.zeros(len(count)), where=count > 0)
+        sums.append(weights @ (one * other) - of_means)
+    return np.stack(sums)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One policy over its levels, the untreated cache first: means over tasks, which weigh the same."""
+
+    policy: str
+    tasks: Sequence[TaskEvidence]
+    levels: Sequence[Level]
+    realised: FloatArray  # share of the rows that is really removed, shape (levels,), rising
+    rate: FloatArray  # of made-up answers, shape (1 + resamples, levels)
+    # GER and the rate in plain resamples, of the same shape: what widens an interval where all contexts agree moves
+    # each level by itself, and would pull a correlation over levels towards 0.
+    plain_ger: FloatArray
+    plain_rate: FloatArray
+    coverage: FloatArray  # mean slot coverage, shape (levels,)
+
+    @property
+    def contexts(self) -> int:
+        return sum(task.contexts for task in self.tasks)
+
+    def mean(self, column: str) -> FloatArray:
+        """Averages another column at the same levels: shape (1 + resamples, levels)."""
+        places = [(FULL, None), *((self.policy, level.value) for level in self.levels[1:])]
+        return _means(self.tasks, places, column)
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [(task, self.policy, level.value) for task in self.tasks for level in self.levels[1:]]
+
+    @cached_property
+    def rises(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the middles of the steps, and the susceptibility at each: shape (1 + resamples, levels - 1)."""
+        return slopes(self.realised, self.rate)
+
+    @property
+    def cliff(self) -> Estimate | None:
+        """Estimates the realised ratio at which the rate rises fastest; None where it rises nowhere."""
+        highest = peaks(*self.rises)
+        return None if np.isnan(highest[0]) else self.estimate(highest)
+
+    @property
+    def cliff_is_clear(self) -> bool:
+        """Tells whether the rate rises at the cliff at all: the interval of the slope there leaves out 0, corrected
+        over the steps of which the steepest was chosen."""
+        _, rises = self.rises
+        at_peak = rises[1:, steepest(rises[:1])[0]]
+        if self.contexts < 2 or np.isnan(at_peak).any():
+            return False
+        low, _ = percentile_interval(at_peak, 1 - (1 - LEVEL) / rises.shape[1])
+        return low > FLAT
+
+    @property
+    def correlation(self) -> Estimate | None:
+        """Estimates Pearson's correlation of GER and the rate over ratios; None where either is the same at all."""
+        return self.known(pearson(self.plain_ger, self.plain_rate))
+
+    @property
+    def partial(self) -> Estimate | None:
+        """Estimates their correlation over contexts, given task and level."""
+        return self.known(partial_correlation(self.cells, WITH_ANSWER))
+
+    def known(self, values: FloatArray) -> Estimate | None:
+        return None if np.isnan(values[0]) else self.estimate(values)
+
+    def estimate(self, values: FloatArray) -> Estimate:
+        """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
+        return Estimate.of(float(values[0]), values[1:] if self.contexts > 1 else None, self.contexts)
+
+
+def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]:
+    """Estimates both correlations over the points of all policies: over ratios, where the full cache is one point, and
+    over contexts, given policy and level."""
+    first = sweeps[0]
+    ger = _joined([one.plain_ger for one in sweeps])
+    rate = _joined([one.plain_rate for one in sweeps])
+    cells = [cell for one in sweeps for cell in one.cells]
+    return first.known(pearson(ger, rate)), first.known(partial_correlation(cells, WITH_ANSWER))
+
+
+def _joined(points: Sequence[FloatArray]) -> FloatArray:
+    """Joins the levels of policies; the untreated cache, which is the first of each, stands there once."""
+    return np.concatenate([points[0][:, :1], *(values[:, 1:] for values in points)], axis=1)
+
+
+def sweeps_of(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
+    """Returns the policies that remove tokens at two levels at least, in the order of the records."""
+    policies = dict.fromkeys(str(policy) for task in tasks for policy in task.records["policy"].unique())
+    found = []
+    for policy in policies:
+        sweep = None if policy == FULL else _sweep_of(policy, tasks)
+        if sweep is not None:
+            found.append(sweep)
+    return found
+
+
+def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
+    levels = _shared_levels(policy, tasks)
+    if len(levels) < 2:
+        return None
+    places: list[tuple[str, float | None]] = [(FULL, None), *((policy, level.value) for level in levels)]
+    try:
+        rate = _means(tasks, places, RATE)
+        ger = _means(tasks, places, GER, False, **WITH_ANSWER)
+        plain_rate = _means(tasks, places, RATE, False)
+        coverage = _means(tasks, places, COVERAGE, False, **WITH_ANSWER)[0]
+    except NoEvidenceError:  # nothing is known of what is left, as of presses that rewrite rows
+        return None
+    realised = np.array([0.0, *levels.values()])
+    return Sweep(policy, tasks, (UNTREATED, *levels), realised, rate, ger, plain_rate, coverage)
+
+
+def _shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:
+    """Returns what each level really removes, mean over tasks, of the levels that every task has without a failed
+    answer; of levels that remove as much as one before them the first."""
+    of_tasks = [_removed(task.records, policy) for task in tasks]
+    shared = [level for level in of_tasks[0] if all(level in of_task for of_task in of_tasks)]
+    means = {level: float(np.mean([of_task[level] for of_task in of_tasks])) for level in shared}
+    chosen: dict[Level, float] = {}
+    last = 0.0
+    for level, removed in sorted(means.items(), key=lambda item: item[1]):
+        if removed > last + FLAT:
+            chosen[level] = last = removed
+    return chosen
+
+
+def _removed(records: DataFrame, policy: str) -> dict[Level, float]:
+    """Returns the mean realised ratio at each level of a policy; what failed somewhere, or is not known, has none."""
+    of_policy = records[records["policy"] == policy]
+    removed = {}
+    for (kind, value), cell in of_policy.groupby(["level_kind", "level"], observed=True):
+        ratio = cell[REALISED].astype(float)
+        if (cell["status"] == "ok").all() and ratio.notna().all():
+            removed[Level(str(kind), float(value))] = float(ratio.mean())
+    return removed
+
+
+def _means(
+    tasks: Sequence[TaskEvidence],
+    places: Sequence[tuple[str, float | None]],
+    column: str,
+    has_width: bool = True,
+    **where: object,
+) -> FloatArray:
+    """Averages a column over tasks at each policy and level: shape (1 + resamples, places)."""
+    means = []
+    for policy, level in places:
+        of_tasks = [task.mean(policy, level, column, has_width, **where) for task in tasks]
+        means.append(np.mean(of_tasks, axis=0))
+    return np.stack(means, axis=1)
