@@ -44,7 +44,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     parts += ["int8, next tokens", "int4, next tokens"]
     assert [row["part"] for row in printed["tables"]["claims"]] == parts
     assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, "the toy model can do nothing"
-    assert printed["verdict"].startswith("1 claims in 6 statistics on ")
+    assert "; 1 claims in 6 statistics: 0 holds, 0 does not hold, 6 undecided" in printed["verdict"]
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
     assert written["data"] == "python"
@@ -68,6 +68,8 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", "E1", "--data", "nowhere.txt"), "--data nowhere.txt cannot be read"),
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
+        (("--only", "F5", "--larger", "./nowhere"), "there is no model at nowhere"),
+        (("--only", "F5", "--model", "toy", "--larger", "toy"), "--larger toy: it is the model itself"),
         (("--limit", "0"), "--limit is 1 or more"),
         (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
         (("--only", "E1", "--dtypes", "fp16"), "--dtypes and --sampling are of the claims N alone"),

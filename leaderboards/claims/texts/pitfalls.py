@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
+from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError, PreconditionError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions import study
@@ -31,8 +31,8 @@ UNFIGURED = "yes, without one figure"
 
 def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], evidence: Evidence) -> Measured:
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
-    directives of which it obeys half, and :class:`NoEvidenceError` where there are none."""
-    prompts, note = study.prompt_records(evidence.records, evidence.seed), ""
+    directives of which it obeys half, and :class:`PreconditionError` where there are none."""
+    prompts, note = study.prompt_records(evidence.records, evidence.seed, evidence.times), ""
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
     if not obeyed >= LEAST_CLEAN:
@@ -40,7 +40,7 @@ def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], 
         families = tuple(by_family.index[by_family >= LEAST_CLEAN])
         if not families:
             low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            raise NoEvidenceError(f"instructions: {low}, and so of each family")
+            raise PreconditionError(f"instructions: {low}, and so of each family")
         directives = prompts.directives[prompts.directives["family"].isin(families)]
         prompts = replace(prompts, directives=directives, families=families)
         note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
@@ -75,7 +75,7 @@ def _families(prompts: study.PromptRecords) -> Statistic:
     )
     obeyed = whole[0] >= LEAST_CLEAN
     if obeyed.sum() < 2:
-        raise NoEvidenceError("instructions: the full cache obeys fewer than two families of directives")
+        raise PreconditionError("instructions: the full cache obeys fewer than two families of directives")
     kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
@@ -85,7 +85,7 @@ def _families(prompts: study.PromptRecords) -> Statistic:
 def _leaks(prompts: study.PromptRecords) -> Statistic:
     leaks = [leak for leak in study.while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise NoEvidenceError(f"no policy obeys {study.STILL_OBEYED:.0%} of the directives at any ratio")
+        raise PreconditionError(f"no policy obeys {study.STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
@@ -124,7 +124,7 @@ def _several(prompts: study.PromptRecords) -> Statistic:
     for kind, name in ((False, "one"), (True, "several")):
         treated, whole = (_mean(prompts, "strict", *cell, several=[kind]) for cell in (TREATED, WHOLE))
         if not whole[0]:
-            raise NoEvidenceError(f"the full cache obeys nothing where {name} is asked")
+            raise PreconditionError(f"the full cache obeys nothing where {name} is asked")
         kept.append(treated / whole)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
