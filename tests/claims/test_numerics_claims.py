@@ -11,7 +11,7 @@ from kvbench.experiments.build_grid import build_grid
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.errors import ERRORS
-from leaderboards.claims.texts.numerics import WALKED
+from leaderboards.claims.texts.numerics import GROUPS, SHARED, WALKED
 from leaderboards.claims.verdict import Judgement, judge
 from leaderboards.studies.numerics.study import PATCHES, TABLE
 
@@ -168,6 +168,31 @@ def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict
         for number in range(12)
         for (rows, layer), share in left.items()
     ]
+
+
+def grouped(amplified: float) -> list[dict[str, Any]]:
+    """Twelve contexts in three layers. The first drifts the more the fewer share a head, which does not count."""
+    drift = {1: [0.1, 0.001, 0.003], 2: [0.05, 0.002, 0.003], 4: [0.0, 0.001 * amplified, 0.003 * amplified]}
+    return [
+        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "size": size, "hidden": hidden}
+        for number in range(12)
+        for size, hidden in drift.items()
+    ]
+
+
+@pytest.mark.parametrize(("amplified", "verdict"), [(2.0, "holds"), (1.0, "does not hold")])
+def test_sharing_heads_amplifies_where_drift_behind_the_first_layer_is_larger(amplified: float, verdict: str) -> None:
+    (one,) = judge([claims()["N5"]], {SHARED.name: beside(GROUPS, grouped(amplified))})
+    assert one.estimate is not None
+    assert one.estimate.mean == pytest.approx(amplified)
+    note = f"drift by query heads to a head, of that with 1: 1.00 with 1, 1.25 with 2, {amplified:.2f} with 4"
+    assert (one.verdict, one.why) == (verdict, note)
+
+
+def test_a_model_that_shares_no_heads_does_not_meet_the_precondition() -> None:
+    rows = [row for row in grouped(2.0) if row["size"] == 1]
+    (one,) = judge([claims()["N5"]], {SHARED.name: beside(GROUPS, rows)})
+    assert (one.is_met, "nothing is shared" in one.why) == (False, True)
 
 
 @pytest.mark.parametrize(

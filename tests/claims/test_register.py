@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kvbench.store.groups import GROUPS
 from kvbench.store.store import Store
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.registry import claims
@@ -35,6 +36,15 @@ def test_experiments_share_a_model_and_a_second_start_has_everything(
     calls.clear()
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
     assert policies_of(calls) == [], "a second start has everything"
+
+
+def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -> None:
+    assert cli(*words(cli, "--only", "N5", "--limit", 2, "--json")) == 0
+    run = json.loads((cli.folder / "site/claims.json").read_text())["runs"]["groups"]
+    rows = Store.open(cli.folder / "runs" / run).study_table(GROUPS).to_pandas()
+    assert set(rows["policy"]) == {"full"}
+    assert set(rows["size"]) == {1, 2}
+    assert rows["question_id"].nunique() == 2, "the first question of each context"
 
 
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
