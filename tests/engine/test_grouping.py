@@ -1,4 +1,4 @@
-"""Models in which other numbers of query heads share a head are the same function, and give the network back as it was."""
+"""Models in which other numbers of query heads share a head are one function, and leave the network as it was."""
 
 from itertools import pairwise
 
