@@ -88,12 +88,13 @@ published: fetched
 
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
 # six hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims P on SmolLM2: 45 minutes more.
+# Whatever ends it, the same command goes on: runs resume, and each register is in docs as soon as it is done.
 claims: fetched
 	while read name options; do \
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \
-		&& cp site/claims-$$name/claims.json docs/claims/$$name.json || exit 1; done < docs/claims/runs.txt
-	$(BIN)/python docs/tables.py
+		&& cp site/claims-$$name/claims.json docs/claims/$$name.json \
+		&& $(BIN)/python docs/tables.py || exit 1; done < docs/claims/runs.txt
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -16,6 +17,7 @@ from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
+from leaderboards.claims.verdict import Count
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
@@ -74,7 +76,8 @@ REFERENCE = "reference"
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {"holds": "hold", "does not hold": "do not", IN_PART: "do in part", "undecided": "are undecided"}
-SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
+UNMET = "precondition not met"  # said of a claim of which no part could be decided
+SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±", UNMET: "∅"}
 
 
 def texts() -> str:
@@ -88,7 +91,7 @@ def verdicts_in_short() -> str:
     sentences = []
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
-        verdicts = list(_verdicts(by_model[model]).values())
+        verdicts = [verdict for verdict in _verdicts(by_model[model]).values() if verdict != UNMET]
         counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items() if verdict in verdicts]
         sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
     return " ".join(sentences)
@@ -101,12 +104,14 @@ def verdicts() -> str:
         name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values()) for name in claims()
     }
     lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
-    return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}"
+    counts = (f"`{model}` {count.decided} of {count.met}" for model, count in map(_counted, examined().items()))
+    decided = f"Decided, of the claims whose precondition a model meets: {', '.join(counts)}."
+    return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}\n\n{decided}"
 
 
-def examined() -> dict[str, list[dict[str, str]]]:
+def examined() -> dict[str, list[dict[str, Any]]]:
     """Returns the rows of all registers of each model."""
-    by_model: dict[str, list[dict[str, str]]] = {}
+    by_model: dict[str, list[dict[str, Any]]] = {}
     for line in (MEASURED / "runs.txt").read_text(encoding="utf-8").splitlines():
         if (path := MEASURED / f"{line.split()[0]}.json").is_file():
             register = json.loads(path.read_text(encoding="utf-8"))
@@ -114,13 +119,25 @@ def examined() -> dict[str, list[dict[str, str]]]:
     return by_model
 
 
-def _verdicts(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def _verdicts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Returns the verdict on each claim; one whose parts have several holds in part."""
     kinds: dict[str, set[str]] = {}
     for row in rows:
         if row["claim"] in claims():
-            kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
-    return {claim: of_parts.pop() if len(of_parts) == 1 else IN_PART for claim, of_parts in kinds.items()}
+            verdict = row["claim_verdict"] if row.get("precondition_met", True) else UNMET
+            kinds.setdefault(row["claim"], set()).add(verdict)
+    verdicts = {}
+    for claim, of_parts in kinds.items():
+        undecided = of_parts == {"undecided", UNMET}
+        verdicts[claim] = "undecided" if undecided else of_parts.pop() if len(of_parts) == 1 else IN_PART
+    return verdicts
+
+
+def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Count]:
+    """Counts the claims of a model that are decided. Registers of before do not say whether a precondition is met."""
+    model, rows = of_model
+    known = [row for row in rows if row["claim"] in claims()]
+    return model, Count.of((row["claim"], row["claim_verdict"], row.get("precondition_met", True)) for row in known)
 
 
 PRESS = DOCS / "loud_values.py"

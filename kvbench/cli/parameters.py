@@ -91,7 +91,7 @@ Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
 Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]
 DETERMINISTIC_HELP = "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
 Deterministic = Annotated[bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)]
-OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes; comma-separated."
+OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
 Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]
 DATE_HELP = "The day that a chat template tells. Default: that of a run of the model in --out, or today."

@@ -44,6 +44,7 @@ DATA_HELP = (
 def command(
     model: options.Model = "reference",
     beside: Annotated[str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")] = None,
+    larger: Annotated[str | None, Option(help="A larger model of the family, to compare.", metavar="MODEL")] = None,
     only: Annotated[str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
@@ -66,6 +67,9 @@ def command(
         check_count("--limit", limit)
     if difficulty == AUTO:
         raise KVBenchError(f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0")
+    for option, other in (("--beside", beside), ("--larger", larger)):
+        if other == model:
+            raise KVBenchError(f"{option} {other}: it is the model itself: give another one, or leave {option} out")
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
     jobs: dict[str, Job] = {}  # by experiment, each once
@@ -83,11 +87,12 @@ def command(
         device=device,
         dtype=dtype,
     )
+    others = {declaration.BESIDE: beside, declaration.LARGER: larger}
     for claim in claims:
         for experiment in claim.experiments:
             jobs[experiment.name] = job(experiment, model=model)
-            if claim.with_beside and beside:
-                jobs[experiment.name + declaration.BESIDE] = job(experiment, model=beside)
+            if claim.other and (other := others[claim.other]):
+                jobs[experiment.name + claim.other] = job(experiment, model=other)
     if (dtypes or sampling) and not any(one.suite == NUMERICS for one in jobs.values()):
         raise KVBenchError("--dtypes and --sampling are of the claims N alone: choose one of them by --only")
     for one in jobs.values():
@@ -95,9 +100,9 @@ def command(
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
-    for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
+    for size in dict.fromkeys((model, beside, larger)):  # one after the other: all may not fit into memory
         stores |= _run({name: one for name, one in jobs.items() if one.model == size}, out)
-    result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data)
+    result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data, larger)
     return result
 
 

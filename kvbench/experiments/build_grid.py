@@ -14,6 +14,7 @@ from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
 from kvbench.prompts.mode import asked_of
+from kvbench.store.groups import GROUPS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
@@ -61,7 +62,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
     time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
     bound = options.kv_bytes(job.max_kv_gb)
-    known = {table.name: table.name for table in OBSERVED}
+    known = {table.name: table.name for table in (*OBSERVED, GROUPS)}
     observed = options.choose("table", job.observe, known) if job.observe is not None else []
     tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
     numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)

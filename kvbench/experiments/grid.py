@@ -219,7 +219,7 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
-    *(f"kvbench/store/{name}.py" for name in ("interventions", "numerics", "observed", "scoring", "tables")),
+    *(f"kvbench/store/{name}.py" for name in ("groups", "interventions", "numerics", "observed", "scoring", "tables")),
 )
 
 

@@ -48,8 +48,7 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
     if network.device.type == "cpu" and not multiplies(name):
         for layer in made.modules():
             if type(layer) is torch.nn.Linear:
-                bias = None if layer.bias is None else layer.bias.float()
-                layer.forward = partial(_rounded, layer.weight.float(), bias)  # type: ignore[method-assign]
+                multiply_in_float32(layer)
     return made
 
 
@@ -73,6 +72,12 @@ def _copied(module: Copied, dtype: torch.dtype) -> Copied:
         id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False) for weight in module.parameters()
     }
     return copy.deepcopy(module, memo)
+
+
+def multiply_in_float32(layer: torch.nn.Linear) -> None:
+    """Has a layer multiply in float32 and round the sums to its own dtype."""
+    bias = None if layer.bias is None else layer.bias.float()
+    layer.forward = partial(_rounded, layer.weight.float(), bias)  # type: ignore[method-assign]
 
 
 class NetworkCopies:

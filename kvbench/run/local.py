@@ -26,6 +26,7 @@ from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
 from kvbench.run.execute import Unit, UnitRows, check_first_contexts, rows_of
+from kvbench.store.groups import GROUPS, HALF
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
@@ -157,6 +158,8 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
         if grid.setting.numerics.deterministic:
             prepare_determinism(choose_device(job.device))
+    if GROUPS.name in grid.setting.tables:
+        check_dtypes((HALF,), choose_device(job.device))
     wanted = (job.model, choose_dtype(dtype, loaded.device, job.model)) if loaded else None
     if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
         model = loaded

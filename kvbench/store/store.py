@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 # These register their tables, so that every store reads them.
-from kvbench.store import interventions, numerics, observed  # noqa: F401
+from kvbench.store import groups, interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import CONTEXTS, JOINED, QUESTIONS, RECORDS, SCHEMA_VERSION, TABLES, StoredAnswer, StoredTable
 from kvbench.system.errors import KVBenchError, first_line

@@ -30,8 +30,18 @@ class NoEvidenceError(Exception):
     """Raised where records that a claim needs are not there; the message says which."""
 
 
-class LowControlError(NoEvidenceError):
-    """Raised where the records are there, and the full cache has too little of a task for a verdict."""
+class PreconditionError(NoEvidenceError):
+    """Raised where the records are there and the model does not meet what a claim takes, however many contexts are run:
+    most often the full cache has too little of a task."""
+
+
+class TooFewError(NoEvidenceError):
+    """Raised where some contexts show what a claim is about, and too few do. ``times``: about how many times as many
+    contexts would be enough."""
+
+    def __init__(self, reason: str, times: float) -> None:
+        super().__init__(reason)
+        self.times = times
 
 
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
@@ -48,10 +58,12 @@ class TaskEvidence:
     records: DataFrame
     seed: int
     every_task: bool = False  # whether it is measured although the model cannot do it
+    name: str = ""  # of the evidence: the context that resamples have more is another one in each
+    times: int = 1
 
     @cached_property
     def resampler(self) -> Resampler:  # of contexts
-        return Resampler.of(self.records["draw_id"].nunique(), task_seed(self.seed, self.task))
+        return Resampler.of(self.records["draw_id"].nunique(), task_seed(self.seed, self.task), self.times)
 
     @property
     def contexts(self) -> int:
@@ -78,7 +90,7 @@ class TaskEvidence:
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
         bounds = METRICS[column].range if has_width and column in METRICS else None
-        name = f"{policy}/{level}/{column}/{sorted(where.items())}"
+        name = f"{self.name}/{policy}/{level}/{column}/{sorted(where.items())}"
         return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
@@ -103,11 +115,11 @@ class TaskEvidence:
         return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
-        """Averages the same over the answers of the full cache; :class:`LowControlError` where the model has less than
-        half of it right, or of next tokens too few above chance, unless ``every_task``."""
+        """Averages the same over the answers of the full cache; :class:`PreconditionError` where the model has less
+        than half of it right, or of next tokens too few above chance, unless ``every_task``."""
         clean, least = self.mean(FULL, None, column, True, **where), _least(column)
         if clean[0] < least and not self.every_task:
-            raise LowControlError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
+            raise PreconditionError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
 
     def shortfall(self, column: str, scale: str) -> str:
@@ -138,6 +150,12 @@ class TaskEvidence:
         return mean_heights(places, heights, places[:, -1])
 
 
+def check_same_contexts(first: TaskEvidence, second: TaskEvidence) -> None:
+    """Raises :class:`NoEvidenceError` where two runs were asked other questions: then their contexts are no pairs."""
+    if set(first.records["question_id"]) != set(second.records["question_id"]):
+        raise NoEvidenceError(f"{first.task}: the two runs were asked other questions")
+
+
 def _least(column: str) -> float:
     """Returns what the full cache must reach in a column for a share of it to tell anything."""
     bounds = METRICS[column].bounds  # truth values have none
@@ -147,12 +165,22 @@ def _least(column: str) -> float:
 @dataclass(frozen=True)
 class Evidence:
     """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name.
-    ``every_task``: whether tasks are measured too that the model cannot do."""
+    ``every_task``: whether tasks are measured too that the model cannot do. ``name``: of the experiment and model.
+    ``times``: how many times as many contexts as there are each resample stands for, to see what more would tell."""
 
     records: DataFrame
     seed: int = 0
     tables: Mapping[str, DataFrame] = field(default_factory=dict)
     every_task: bool = False
+    name: str = ""
+    times: int = 1
+
+    @cached_property
+    def limit(self) -> int:
+        """Counts the contexts of the task that has most, as ``--limit`` does: several may be of one draw."""
+        column = "example_id" if "example_id" in self.records else "draw_id"
+        counts = self.records.groupby("task", observed=True)[column].nunique()
+        return int(counts.max()) if len(counts) else 0
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -175,21 +203,22 @@ class Evidence:
         """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
         if task not in self.tasks:
             raise NoEvidenceError(f"there are no records of {task}")
-        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed, self.every_task)
+        records = self.records[self.records["task"] == task]
+        return TaskEvidence(task, records, self.seed, self.every_task, self.name, self.times)
 
 
 class Contexts:
     """Resamples the contexts of some answers, which go by their names; the same seed and experiment draw the same."""
 
-    def __init__(self, contexts: NDArray[np.str_], seed: int, experiment: str) -> None:
+    def __init__(self, contexts: NDArray[np.str_], evidence: Evidence, experiment: str) -> None:
         names, self._numbers = np.unique(contexts, return_inverse=True)
         self.count = len(names)
-        self._resampler = Resampler.of(self.count, task_seed(seed, experiment))
+        self._resampler = Resampler.of(self.count, task_seed(evidence.seed, experiment), evidence.times)
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""
         return self._resampler.sums(values, self._numbers)
 
-    def mean(self, values: FloatArray) -> FloatArray:
-        """Averages a number of each answer: shape (1 + resamples,)."""
-        return self._resampler.means(values, self._numbers)
+    def mean(self, values: FloatArray, bounds: tuple[float, float] | None = None) -> FloatArray:
+        """Averages a number of each answer, which may have ``bounds``: shape (1 + resamples,)."""
+        return self._resampler.means(values, self._numbers, bounds)

@@ -4,16 +4,18 @@ The claims of a text stand in a module of ``leaderboards/claims/texts``, in its 
 written down before anything was run. ``docs/claims.md`` tells why verdicts contradict a text.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import LowControlError, NoEvidenceError
+from leaderboards.aggregate.evidence import NoEvidenceError, PreconditionError, TooFewError
 from leaderboards.statistics.bootstrap import FloatArray
 
-BESIDE = " of the model beside it"  # follows the name of an experiment that a model of another architecture takes too
+# They follow the name of an experiment that another model takes too: one of another architecture, or a larger one.
+BESIDE, LARGER = " of the model beside it", " of the larger model"
 # A difference can be shown and equality cannot: a claim "other than" a number holds, or is undecided.
 Side = Literal["at least", "at most", "above", "below", "other than"]
 
@@ -59,7 +61,13 @@ class NoStatistic:
 
     part: str
     reason: str
-    is_of_low_control: bool = False  # the records are there, and the model cannot do the task
+    is_unmet: bool = False  # the model does not meet what the claim takes
+    times: float = math.inf  # how many times as many contexts would be enough, where that can be told
+
+    @classmethod
+    def of(cls, part: str, error: NoEvidenceError) -> Self:
+        times = error.times if isinstance(error, TooFewError) else math.inf
+        return cls(part, str(error), isinstance(error, PreconditionError), times)
 
 
 Measured = Sequence[Statistic | NoStatistic]
@@ -73,7 +81,7 @@ def each_part(parts: Mapping[str, Callable[..., Statistic]], *evidence: object) 
         try:
             results.append(replace(measure(*evidence), part=part))
         except NoEvidenceError as error:
-            results.append(NoStatistic(part, str(error), isinstance(error, LowControlError)))
+            results.append(NoStatistic.of(part, error))
     return results
 
 
@@ -88,7 +96,7 @@ class Claim:
     experiments: tuple[Experiment, ...]
     measure: Callable[..., Measured]  # of the Evidence of each experiment, in the order of ``evidence``
     unit: str = ""  # of the statistic
-    with_beside: bool = False  # whether it compares the model with one of another architecture
+    other: str = ""  # BESIDE or LARGER: the model that it compares the model with, if it does
 
     @property
     def side(self) -> Side:
@@ -100,6 +108,6 @@ class Claim:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Names the evidence that it takes: experiments, and the same of the model beside it."""
+        """Names the evidence that it takes: experiments, and the same of the other model."""
         names = tuple(experiment.name for experiment in self.experiments)
-        return (*names, *(name + BESIDE for name in names if self.with_beside))
+        return (*names, *(name + self.other for name in names if self.other))

@@ -206,6 +206,7 @@ def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
             "measured_n": None if one.estimate is None else one.estimate.n,
             "claim_p": one.p,
             "claim_verdict": one.verdict,
+            "precondition_met": one.is_met,
             "why": one.why,
         }
         for one in judgements

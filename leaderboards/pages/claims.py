@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
-from leaderboards.claims.verdict import CLAIMS, VERDICTS, Judgement, number_text
+from leaderboards.claims.verdict import CLAIMS, UNMET, VERDICTS, Judgement, count_of, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.text import p_equation
@@ -37,10 +37,11 @@ def build_claims(
     beside: str | None = None,
     difficulty: str | None = None,
     data: PurePath | None = None,
+    larger: str | None = None,
 ) -> str:
     """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
     it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks. ``data``: the running text
-    of which next tokens are measured."""
+    of which next tokens are measured. ``larger``: the larger model of the family."""
     sections: list[dict[str, Any]] = []
     for claim, group in groupby(judgements, key=lambda one: one.claim):
         own = [runs[name] for name in claim.evidence if name in runs]
@@ -50,8 +51,10 @@ def build_claims(
         "claims.html.j2",
         model=model,
         beside=beside,
+        larger=larger,
         difficulty=difficulty,
         data=data,
+        decided=count_of(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
         site=next((run.site for run in runs.values() if run.site), ""),
@@ -71,6 +74,7 @@ def _row(one: Judgement) -> dict[str, str]:
         "threshold": f"{one.claim.side} {one.claim.threshold:g}",
         "verdict": one.verdict,
         "sign": SIGNS[one.verdict],
+        "unmet": "" if one.is_met else UNMET,
         "p": "" if one.p is None else p_equation(one.p),
         "why": one.why,
     }

@@ -105,10 +105,15 @@ def draws_of(clusters: int) -> int:
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
-def cluster_weights(clusters: int, seed: int, resamples: int) -> FloatArray:
-    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters)."""
+def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) -> FloatArray:
+    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters). ``times``: how many times
+    as many clusters, which vary as these do, a resample stands for."""
     generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(draws_of(clusters), np.full(clusters, 1 / clusters), size=resamples)
+    draws = draws_of(clusters)
+    if times > 1:
+        # These vary (n - 1) / n times as much as all clusters do, as many of them as there may be.
+        draws = max(1, round(draws_of(times * clusters) * (clusters - 1) / clusters))
+    drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
     weights = drawn.astype(np.float64, order="F")  # a sum over clusters is then a few long additions
     weights.flags.writeable = False
     return weights
@@ -175,10 +180,12 @@ class Resampler:
 
     weights: FloatArray
     seed: int = 0
+    times: int = 1  # how many times as many clusters each resample stands for
 
     @classmethod
-    def of(cls, count: int, seed: int = 0) -> Self:
-        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, RESAMPLES)]), seed)
+    def of(cls, count: int, seed: int = 0, times: int = 1) -> Self:
+        drawn = cluster_weights(count, seed, RESAMPLES, times)
+        return cls(np.concatenate([np.ones((1, count)), drawn]), seed, times)
 
     @property
     def count(self) -> int:
@@ -199,7 +206,7 @@ class Resampler:
         averaged, whose cluster is one and the same wherever it is averaged again."""
         sums, counts = self.sums(values, clusters), self.sums(np.ones(len(values)), clusters)
         if bounds is not None and self.count > 1:
-            weights, at_top = _one_more(self.count, task_seed(self.seed, name), len(sums) - 1)
+            weights, at_top = _one_more(self.times * self.count, task_seed(self.seed, name), len(sums) - 1)
             weights = weights * counts[1:]
             sums[1:] += weights * np.where(at_top, bounds[1], bounds[0])
             counts[1:] += weights

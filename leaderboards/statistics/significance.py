@@ -54,12 +54,6 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
     }
 
 
-def highest_unseen_share(contexts: int) -> float:
-    """Returns the highest share of contexts that may change though none of so many does, with 95 % confidence:
-    1 - 0.05 ** (1 / contexts), about 3 / contexts of many. [J. A. Hanley and A. Lippman-Hand, JAMA 249 (1983)]"""
-    return float(1 - ALPHA ** (1 / contexts))
-
-
 def bootstrap_p(resampled: FloatArray) -> float:
     """Returns the two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,):
     below 0.05 about where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section

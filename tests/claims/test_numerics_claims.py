@@ -11,7 +11,7 @@ from kvbench.experiments.build_grid import build_grid
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.errors import ERRORS
-from leaderboards.claims.texts.numerics import WALKED
+from leaderboards.claims.texts.numerics import GROUPS, SHARED, WALKED
 from leaderboards.claims.verdict import Judgement, judge
 from leaderboards.studies.numerics.patches import EARLIER as PATCHES
 from leaderboards.studies.numerics.walked import TABLE
@@ -57,11 +57,12 @@ def judged(identifier: str, evidence: Evidence) -> list[Judgement]:
 @pytest.mark.parametrize(
     ("identifier", "evidence", "verdict"),
     [
-        ("N1", walked(lambda number: parting(number % STEPS)), "holds"),
+        ("N1", walked(lambda number: parting(number % STEPS), contexts=80), "holds"),
+        ("N1", walked(lambda number: parting(number % STEPS)), "undecided"),  # 12 of 12 may be 73 % of all
         ("N1", walked(lambda number: SAME), "does not hold"),
         ("N1", walked(lambda number: parting(2) if number % 2 else SAME), "does not hold"),
         ("N2", walked(lambda number: parting(3), dtype="float32"), "does not hold"),
-        ("N2", walked(lambda number: SAME, dtype="float32", contexts=60), "holds"),
+        ("N2", walked(lambda number: SAME, dtype="float32", contexts=80), "holds"),
         ("N2", walked(lambda number: SAME, dtype="float32", contexts=12), "undecided"),
         ("N3", walked(lambda number: SAME, forced_kl=11.0), "holds"),
         ("N3", walked(lambda number: SAME, forced_kl=6e-3), "does not hold"),
@@ -103,24 +104,39 @@ def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
     assert early.estimate.mean == pytest.approx((0 + 1) / 2 - (4 + 5) / 2)
 
 
-@pytest.mark.parametrize("identifier", ["N4", "N6"])
-def test_what_nothing_tells_of_is_undecided_with_the_reason(identifier: str) -> None:
-    reasons = {one.why for one in judged(identifier, walked(lambda number: SAME))}
-    assert reasons <= {
-        "all 12 pairs of answers are right, or wrong, together",
-        "none of 12 pairs of answers differs: there is no flip",
-    }
-    (missing,) = {one.why for one in judged(identifier, Evidence(DataFrame({"task": []})))}
-    assert missing == f"nothing was walked: there is no table {TABLE}"
+def test_what_nothing_tells_of_is_undecided_with_the_reason() -> None:
+    (flips,) = {one.why for one in judged("N6", walked(lambda number: SAME))}
+    assert flips == "none of 12 pairs of answers differs: there is no flip"
+    (right,) = judged("N4", walked(lambda number: SAME))
+    assert right.why.startswith("the interval holds the threshold; it lies at the threshold: no number of contexts")
+    assert right.why.endswith("0 right with the cache alone, 0 without it alone, of 12 pairs")
+    for identifier in ("N4", "N6"):
+        (missing,) = {one.why for one in judged(identifier, Evidence(DataFrame({"task": []})))}
+        assert missing == f"nothing was walked: there is no table {TABLE}"
+
+
+def test_pairs_that_all_agree_have_the_interval_of_a_share() -> None:
+    """None of 12 contexts differs: up to 1 - 0.025 ** (1 / 12) = 26 % of others may, by Clopper and Pearson."""
+    (one,) = judged("N2", walked(lambda number: SAME, dtype="float32"))
+    assert one.estimate is not None
+    assert one.estimate.mean == 0
+    assert one.estimate.high == pytest.approx(1 - 0.025 ** (1 / 12), abs=0.02)
+
+
+def test_two_flips_say_how_many_contexts_would_have_six() -> None:
+    margin, early = judged("N6", walked(lambda number: parting(number) if number < 2 else SAME))
+    assert margin.why.startswith("2 contexts: fewer than 6 decide nothing; --limit 36 may be enough; 2 flips")
+    assert early.why == "2 flips have no first and last third; --limit 36 may be enough"
 
 
 def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
     ended: Pair = ([1] * STEPS, [1] * 2, [1e-4] * 2, [4.0] * 2, True, True)
     (differs,) = judged("N1", walked(lambda number: ended))
-    assert differs.verdict == "holds"
+    assert differs.estimate is not None
+    assert differs.estimate.mean == 1
     margin, early = judged("N6", walked(lambda number: ended))
     assert margin.why == "all answers that differ part where one has ended: no margin is known there"
-    assert early.why == "0 flips have no first and last third"
+    assert early.why == "all answers that differ part where one has ended: no divergence is known there"
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
@@ -153,6 +169,31 @@ def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict
         for number in range(12)
         for (rows, layer), share in left.items()
     ]
+
+
+def grouped(amplified: float) -> list[dict[str, Any]]:
+    """Twelve contexts in three layers. The first drifts the more the fewer share a head, which does not count."""
+    drift = {1: [0.1, 0.001, 0.003], 2: [0.05, 0.002, 0.003], 4: [0.0, 0.001 * amplified, 0.003 * amplified]}
+    return [
+        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "size": size, "hidden": hidden}
+        for number in range(12)
+        for size, hidden in drift.items()
+    ]
+
+
+@pytest.mark.parametrize(("amplified", "verdict"), [(2.0, "holds"), (1.0, "does not hold")])
+def test_sharing_heads_amplifies_where_drift_behind_the_first_layer_is_larger(amplified: float, verdict: str) -> None:
+    (one,) = judge([claims()["N5"]], {SHARED.name: beside(GROUPS, grouped(amplified))})
+    assert one.estimate is not None
+    assert one.estimate.mean == pytest.approx(amplified)
+    note = f"drift by query heads to a head, of that with 1: 1.00 with 1, 1.25 with 2, {amplified:.2f} with 4"
+    assert (one.verdict, one.why) == (verdict, note)
+
+
+def test_a_model_that_shares_no_heads_does_not_meet_the_precondition() -> None:
+    rows = [row for row in grouped(2.0) if row["size"] == 1]
+    (one,) = judge([claims()["N5"]], {SHARED.name: beside(GROUPS, rows)})
+    assert (one.is_met, "nothing is shared" in one.why) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kvbench.store.groups import GROUPS
 from kvbench.store.store import Store
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.registry import claims
@@ -37,6 +38,15 @@ def test_experiments_share_a_model_and_a_second_start_has_everything(
     assert policies_of(calls) == [], "a second start has everything"
 
 
+def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -> None:
+    assert cli(*words(cli, "--only", "N5", "--limit", 2, "--json")) == 0
+    run = json.loads((cli.folder / "site/claims.json").read_text())["runs"]["groups"]
+    rows = Store.open(cli.folder / "runs" / run).study_table(GROUPS).to_pandas()
+    assert set(rows["policy"]) == {"full"}
+    assert set(rows["size"]) == {1, 2}
+    assert rows["question_id"].nunique() == 2, "the first question of each context"
+
+
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert cli(*words(cli, "--only", "E1", "--limit", 1, "--data", "python", "--json")) == 0
     printed = json.loads(cli.out)
@@ -44,7 +54,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     parts += ["int8, next tokens", "int4, next tokens"]
     assert [row["part"] for row in printed["tables"]["claims"]] == parts
     assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, "the toy model can do nothing"
-    assert printed["verdict"].startswith("1 claims in 6 statistics on ")
+    assert "; 1 claims in 6 statistics: 0 holds, 0 does not hold, 6 undecided" in printed["verdict"]
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
     assert written["data"] == "python"
@@ -68,6 +78,8 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", "E1", "--data", "nowhere.txt"), "--data nowhere.txt cannot be read"),
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
+        (("--only", "F5", "--larger", "./nowhere"), "there is no model at nowhere"),
+        (("--only", "F5", "--model", "toy", "--larger", "toy"), "--larger toy: it is the model itself"),
         (("--limit", "0"), "--limit is 1 or more"),
         (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
         (("--only", "E1", "--dtypes", "fp16"), "--dtypes and --sampling are of the claims N alone"),

@@ -8,7 +8,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import NoStatistic, Statistic
+from leaderboards.claims.declaration import LARGER, NoStatistic, Statistic
+from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.routing import (
     AGNOSTIC,
     AWARE,
@@ -21,6 +22,7 @@ from leaderboards.claims.texts.routing import (
 )
 from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
+from leaderboards.claims.verdict import count_of, judge
 from tests.support.records.claim_statistics import measured, value
 
 TASKS = ("base", "hops", "multi_entity")
@@ -125,6 +127,33 @@ def test_several_facts_break_first_where_they_do() -> None:
     found = measured("R8", over_ratios(breaks_at({"base": 0.7, "hops": 0.3, "multi_entity": 0.7})))
     assert value(found["hops"]) == pytest.approx(0.4)
     assert value(found["multi_entity"]) == pytest.approx(0.0)
+
+
+def test_a_larger_model_is_no_safer_where_it_breaks_at_the_same_ratio_or_before() -> None:
+    small = Evidence(records(breaks_at({"base": 0.4, "hops": 0.5, "multi_entity": 0.8})), name="small")
+    large = Evidence(records(breaks_at({"base": 0.8, "hops": 0.5, "multi_entity": 0.2})), name="large")
+    found = measured("R9", {OVER_RATIOS.name: small, OVER_RATIOS.name + LARGER: large})
+    assert [value(found[task]) for task in TASKS] == pytest.approx([0.4, 0.0, -0.6])
+    assert isinstance(found["base"], Statistic)
+    assert found["base"].note == "5 points are lost at 0.81 and at 0.41, by the larger model and the smaller one"
+
+
+@pytest.mark.parametrize("identifier", ["R9", "F5"])
+def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
+    claim = claims()[identifier]
+    (judged,) = judge([claim], {claim.experiments[0].name: Evidence(records(breaks_at(dict.fromkeys(TASKS, 0.5))))})
+    why = "precondition not met: it takes two sizes of one family: give the larger model by --larger"
+    assert (judged.verdict, judged.is_met, judged.why) == ("undecided", False, why)
+    assert count_of([judged]) == (0, 0)
+
+
+def test_two_sizes_that_were_asked_other_questions_are_no_pairs() -> None:
+    whole = records(breaks_at(dict.fromkeys(TASKS, 0.5)))
+    fewer = whole[whole["draw_id"] != "base/00"]
+    found = measured("R9", {OVER_RATIOS.name: Evidence(whole), OVER_RATIOS.name + LARGER: Evidence(fewer)})
+    assert isinstance(found["base"], NoStatistic)
+    assert found["base"].reason == "base: the two runs were asked other questions"
+    assert isinstance(found["hops"], Statistic)
 
 
 def in_mode(right: float, abstained: bool, questions: int = CONTEXTS) -> Evidence:

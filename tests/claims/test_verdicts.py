@@ -1,20 +1,22 @@
 """The register of claims, on records where the truth is known."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from kvbench.commands.claims import job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import Claim, Experiment, Statistic
+from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic
 from leaderboards.claims.registry import claims
-from leaderboards.claims.texts.faults import F
-from leaderboards.claims.verdict import Judgement, judge
+from leaderboards.claims.texts.faults import DISTRACTOR, GAUSSIAN, NOISE, F
+from leaderboards.claims.verdict import Judgement, count_of, judge
 from policies.declaration.names import split_outside_brackets
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
@@ -87,9 +89,79 @@ def test_undecided_says_how_many_contexts_would_decide() -> None:
     """The interval of a share of 0.55 of 160 answers reaches below 0.5; four times the contexts are enough or so."""
     found = verdict_of(claim(0.5), made_up({0.1: 0.55}))
     assert found.verdict == "undecided"
-    assert "contexts would decide" in found.why
-    needed = int(found.why.split()[1].replace(",", ""))
-    assert verdict_of(claim(0.5), made_up({0.1: 0.55}, contexts=4 * needed)).verdict == "holds"
+    assert verdict_of(claim(0.5), made_up({0.1: 0.55}, contexts=4 * needed(found))).verdict == "holds"
+
+
+def needed(found: Judgement) -> int:
+    (number,) = re.findall(r"about ([\d,]+) contexts would decide", found.why)
+    return int(number.replace(",", ""))
+
+
+def drawn(share: float, contexts: int, seed: int) -> Evidence:
+    """Contexts whose own shares vary about one, with :data:`QUESTIONS` answers each; the full cache is right."""
+    rng = np.random.default_rng(seed)
+    shares = rng.beta(4 * share, 4 * (1 - share), contexts)
+    right = rng.random((QUESTIONS, contexts)) < shares
+    treated = {"policy": "zeros", "level": 0.1, "right": right.ravel()}
+    common = {"task": "base", "level_kind": "rate", "status": "ok"}
+    names = [f"base/{number}" for number in range(contexts)] * QUESTIONS
+    full = {"policy": "full", "level": 0.0, "right": True}
+    return Evidence(concat([DataFrame({"draw_id": names} | common | one) for one in (treated, full)]))
+
+
+@pytest.mark.parametrize(("share", "threshold", "contexts"), [(0.6, 0.5, 12), (0.4, 0.5, 24), (0.9, 0.8, 12)])
+def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_them_few(
+    share: float, threshold: float, contexts: int
+) -> None:
+    """First runs that happen to have the true share predict a number, with which new contexts are drawn."""
+    pilots = (drawn(share, contexts, seed) for seed in range(1000))
+    true = (one for one in pilots if abs(one.of("base").mean("zeros", 0.1)[0] - share) < 0.011)
+    undecided = (one for one in (verdict_of(claim(threshold), pilot) for pilot in true) if one.verdict == "undecided")
+    enough = int(np.median([needed(one) for one in islice(undecided, 7)]))
+    few, runs = enough // 4, range(40)
+    decided = [verdict_of(claim(threshold), drawn(share, enough, 5000 + run)).verdict != "undecided" for run in runs]
+    of_few = [verdict_of(claim(threshold), drawn(share, few, 9000 + run)).verdict != "undecided" for run in runs]
+    assert np.mean(decided) > 0.7
+    assert np.mean(of_few) < 0.5
+
+
+def test_where_contexts_agree_the_number_is_that_of_a_share_at_its_bound() -> None:
+    """All of 12 contexts are right. Of the 37 that 0.025 ** (1 / n) > 0.9 - 0.005 takes, 12 are a third."""
+    alone = replace(claim(0.9), measure=lambda evidence: [kept_of(evidence)])
+    found = verdict_of(alone, made_up({0.1: 1.0}, contexts=12))
+    assert found.verdict == "undecided"
+    assert 36 <= needed(found) <= 72
+    assert verdict_of(alone, made_up({0.1: 1.0}, contexts=needed(found))).verdict == "holds"
+
+
+def kept_of(evidence: Evidence) -> Statistic:
+    records = evidence.of("base")
+    return Statistic(records.mean("zeros", 0.1), records.contexts)
+
+
+def test_correction_for_other_claims_takes_more_contexts() -> None:
+    evidence = made_up({0.1: 0.55})
+    (alone,) = judge([claim(0.5)], {EXPERIMENT.name: evidence})
+    together = judge([claim(0.5, identifier=f"F{number}") for number in range(1, 21)], {EXPERIMENT.name: evidence})
+    assert needed(together[0]) > needed(alone)
+
+
+def test_claims_are_counted_of_those_whose_precondition_is_met() -> None:
+    """F1 holds, F2 is undecided, and F3 is about a task that the model cannot do."""
+    low, sound = made_up({0.1: 0.3}, clean=0.3), made_up({0.1: 0.9})
+    of_low = replace(claim(0.5, identifier="F3"), experiments=(replace(EXPERIMENT, name="low"),))
+    judged = judge([claim(0.5), claim(0.9, identifier="F2"), of_low], {EXPERIMENT.name: sound, "low": low})
+    assert [one.verdict for one in judged] == ["holds", "undecided", "undecided"]
+    assert [one.is_met for one in judged] == [True, True, False]
+    assert count_of(judged) == (1, 2)
+    assert count_of(judged).words("toy") == "1 of 2 claims decided on toy, of those whose precondition it meets"
+
+
+def test_the_context_that_two_runs_have_more_is_not_the_same_one() -> None:
+    """Both are right everywhere; that they differ nowhere else is not known of other contexts."""
+    first, second = (replace(made_up({0.1: 1.0}), name=name).of("base").mean("zeros", 0.1) for name in ("a", "b"))
+    assert first[0] == second[0] == 1
+    assert np.ptp(second - first) > 0
 
 
 def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
@@ -102,7 +174,7 @@ def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
     assert found.estimate.mean == pytest.approx(1)
     assert found.estimate.low is not None
     assert found.estimate.low > 0.5
-    assert found.why == "base: the full cache reaches 0.3 of right, not 0.5"
+    assert found.why == "precondition not met: base: the full cache reaches 0.3 of right, not 0.5"
     (alone,) = judge([beside], {"beside": sound})
     assert (judged.verdict, judged.p) == (alone.verdict, alone.p)
 
@@ -110,7 +182,7 @@ def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
 def test_of_nothing_right_there_is_no_share() -> None:
     found = verdict_of(claim(0.5), made_up({0.1: 0.3}, clean=0.0))
     assert (found.verdict, found.estimate) == ("undecided", None)
-    assert found.why == "base: the full cache reaches 0 of right, not 0.5"
+    assert found.why == "precondition not met: base: the full cache reaches 0 of right, not 0.5"
 
 
 def test_answers_that_failed_stay_in_the_denominator() -> None:
@@ -127,8 +199,34 @@ def test_claims_of_a_text_are_corrected_together() -> None:
     assert alone.p is not None
     assert alone.p > 0.05 / 20
     assert {one.verdict for one in together} == {"undecided"}
-    assert together[0].why == "undecided once corrected for the claims tested with it"
+    assert together[0].why.startswith("undecided once corrected for the claims tested with it; about ")
     assert together[0].estimate == alone.estimate
+
+
+def of_size(name: str, kept: Mapping[tuple[str, float], int]) -> Evidence:
+    """Forty contexts of four answers, all right with the full cache; how many of a context are right under noise."""
+    cells = {("full", 0.0): QUESTIONS, **kept}
+    rows = [
+        {"task": "base", "policy": policy, "level_kind": "rate", "level": level, "status": "ok"}
+        | {"draw_id": f"base/{context}", "question_id": f"base/{context}/{question}", "right": question < right}
+        for (policy, level), right in cells.items()
+        for context in range(CONTEXTS)
+        for question in range(QUESTIONS)
+    ]
+    return Evidence(DataFrame(rows), name=name)
+
+
+@pytest.mark.parametrize(("of_larger", "verdict"), [(1, "holds"), (4, "undecided")])
+def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict: str) -> None:
+    """The smaller model keeps 1 of 4 under either noise; the larger one 4 of 4 under structured noise."""
+    small = of_size("small", {(DISTRACTOR, 0.3): 1, (GAUSSIAN, 0.02): 1})
+    large = of_size("large", {(DISTRACTOR, 0.3): 4, (GAUSSIAN, 0.02): of_larger})
+    (judged,) = judge([claims()["F5"]], {NOISE.name: small, NOISE.name + LARGER: large})
+    assert judged.estimate is not None
+    assert judged.estimate.mean == pytest.approx(3 / 4 - (of_larger - 1) / 4)
+    assert judged.verdict == verdict
+    gaussian = f"{(of_larger - 1) / 4:+.2f}"
+    assert f"larger less smaller: distractor at 0.3 +0.75, gaussian at 0.02 {gaussian}" in judged.why
 
 
 @pytest.mark.parametrize("one", claims().values(), ids=claims())

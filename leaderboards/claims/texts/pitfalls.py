@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
+from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError, PreconditionError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.by_number import relative_obedience
@@ -34,8 +34,8 @@ UNFIGURED = "yes, without one figure"
 
 def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence) -> Measured:
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
-    directives of which it obeys half, and :class:`NoEvidenceError` where there are none."""
-    prompts, note = prompt_records(evidence.records, evidence.seed), ""
+    directives of which it obeys half, and :class:`PreconditionError` where there are none."""
+    prompts, note = prompt_records(evidence.records, evidence.seed, evidence.times), ""
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
     if not obeyed >= LEAST_CLEAN:
@@ -43,7 +43,7 @@ def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], eviden
         families = tuple(by_family.index[by_family >= LEAST_CLEAN])
         if not families:
             low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            raise NoEvidenceError(f"instructions: {low}, and so of each family")
+            raise PreconditionError(f"instructions: {low}, and so of each family")
         directives = prompts.directives[prompts.directives["family"].isin(families)]
         prompts = replace(prompts, directives=directives, families=families)
         note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
@@ -78,7 +78,7 @@ def _families(prompts: PromptRecords) -> Statistic:
     )
     obeyed = whole[0] >= LEAST_CLEAN
     if obeyed.sum() < 2:
-        raise NoEvidenceError("instructions: the full cache obeys fewer than two families of directives")
+        raise PreconditionError("instructions: the full cache obeys fewer than two families of directives")
     kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
@@ -100,7 +100,7 @@ def _rank_correlation(prompts: PromptRecords) -> float:
 def _leaks(prompts: PromptRecords) -> Statistic:
     leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
+        raise PreconditionError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
@@ -142,7 +142,7 @@ def _several(prompts: PromptRecords) -> Statistic:
             prompts, directives[treated & is_asked], directives[(directives["policy"] == FULL) & is_asked]
         )
         if share is None:
-            raise NoEvidenceError(f"the full cache obeys nothing where {name} is asked, or nothing was asked")
+            raise PreconditionError(f"the full cache obeys nothing where {name} is asked, or nothing was asked")
         kept.append(share)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 

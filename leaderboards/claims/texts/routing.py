@@ -9,8 +9,16 @@ import numpy as np
 from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
-from leaderboards.aggregate.evidence import Contexts, Evidence, LowControlError, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
+from leaderboards.aggregate.evidence import (
+    Contexts,
+    Evidence,
+    NoEvidenceError,
+    PreconditionError,
+    TaskEvidence,
+    check_same_contexts,
+    table_of,
+)
+from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FLAT, FloatArray, percentile_interval
 from leaderboards.studies.cliff import sweeps
 from leaderboards.studies.routing import heads, probes, routes
@@ -62,10 +70,10 @@ class MasteredTasks:
 
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
-        """Takes the records of an experiment; :class:`LowControlError` where the model can do no task."""
+        """Takes the records of an experiment; :class:`PreconditionError` where the model can do no task."""
         mastered, failed = evidence.mastered(lambda task: "f1")
         if not mastered:
-            raise LowControlError("; ".join(failed))
+            raise PreconditionError("; ".join(failed))
         return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")
 
     @property
@@ -140,17 +148,27 @@ def crossing(ratios: Sequence[float], losses: FloatArray, least: float) -> Float
 
 
 def _gap(task: str, evidence: Evidence) -> Statistic:
-    """Measures that ratio, the mean over the policies, on one fact less that on several."""
-    tasks = evidence.of(ONE_FACT), evidence.of(task)
-    first, second = (np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in tasks)
-    note = f"5 points are lost at {first[0]:.2f} and at {second[0]:.2f}"
-    return Statistic(first - second, min(one.contexts for one in tasks), note=note)
+    """Measures how much later 5 points are lost on one fact than on several."""
+    return _later(evidence.of(ONE_FACT), evidence.of(task), "")
+
+
+def _later(first: TaskEvidence, second: TaskEvidence, whose: str) -> Statistic:
+    """Measures the ratio at which 5 points are lost, the mean over the policies, of the first less of the second."""
+    losses = [np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in (first, second)]
+    note = f"5 points are lost at {losses[0][0]:.2f} and at {losses[1][0]:.2f}{whose}"
+    return Statistic(losses[0] - losses[1], min(first.contexts, second.contexts), note=note)
+
+
+def _safer(task: str, small: Evidence, large: Evidence) -> Statistic:
+    """Measures how much later the larger model loses 5 points than the smaller one, on the same contexts."""
+    smaller, larger = small.of(task), large.of(task)
+    check_same_contexts(smaller, larger)
+    return _later(larger, smaller, ", by the larger model and the smaller one")
 
 
 def _aware(*evidence: Evidence) -> Measured:
     agnostic, aware = (mode.of(ONE_FACT) for mode in evidence)
-    if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
-        raise NoEvidenceError("the two modes were asked other questions")
+    check_same_contexts(agnostic, aware)
     parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
     return each_part({part: partial(_gain, *of) for part, of in parts.items()}, agnostic, aware)
 
@@ -242,10 +260,10 @@ def _rigidity(evidence: Evidence) -> Measured:
         "agreement of heads, failures less successes": ("agreement", 1.0),
         "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
     }
-    return each_part({part: partial(_more, *of) for part, of in parts.items()}, answers, evidence.seed, left_out)
+    return each_part({part: partial(_more, *of) for part, of in parts.items()}, answers, evidence, left_out)
 
 
-def _more(column: str, sign: float, answers: DataFrame, seed: int, left_out: str) -> Statistic:
+def _more(column: str, sign: float, answers: DataFrame, evidence: Evidence, left_out: str) -> Statistic:
     """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
@@ -255,7 +273,7 @@ def _more(column: str, sign: float, answers: DataFrame, seed: int, left_out: str
     if differences.empty:
         why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
         raise NoEvidenceError(why)
-    contexts = Contexts(differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+    contexts = Contexts(differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str), evidence, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
@@ -272,8 +290,8 @@ def _slope(evidence: Evidence) -> tuple[FloatArray, int]:
     values, names = heads.slopes(heads.at_answers(full))
     known = ~np.isnan(values)
     if not known.any():
-        raise NoEvidenceError("a model of one layer has no depth")
-    contexts = Contexts(names[known], evidence.seed, OBSERVED.name)
+        raise PreconditionError("a model of one layer has no depth")
+    contexts = Contexts(names[known], evidence, OBSERVED.name)
     return contexts.mean(values[known]), contexts.count
 
 
@@ -340,7 +358,7 @@ CLAIMS = (
         holds=("below", 0.0),
         experiments=(OBSERVED,),
         measure=_depth,
-        with_beside=True,
+        other=BESIDE,
     ),
     claim(
         identifier="R7",
@@ -361,5 +379,16 @@ CLAIMS = (
         holds=("above", 0.0),
         measure=partial(each_part, {task: partial(_gap, task) for task in SEVERAL_FACTS}),
         unit="asked ratio",
+    ),
+    claim(
+        identifier="R9",
+        words="Larger models are no safer.",
+        reported="14B no safer than 3B to 8B",
+        statistic="the ratio at which the larger model has lost 5 points of F1, less that at which the smaller one "
+        "has, mean over the same policies, on the same contexts, by task",
+        holds=("at most", 0.0),
+        measure=partial(each_part, {task: partial(_safer, task) for task in (ONE_FACT, *SEVERAL_FACTS)}),
+        unit="asked ratio",
+        other=LARGER,
     ),
 )

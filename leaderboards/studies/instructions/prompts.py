@@ -50,8 +50,9 @@ class PromptRecords:
         return self.resampler.means(values, rows["draw"].to_numpy(), (0.0, 1.0), f"{column} of {policies}")
 
 
-def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
-    """Sorts records of tasks with instructions into directives, attacks and caches."""
+def prompt_records(records: DataFrame, seed: int = 0, times: int = 1) -> PromptRecords:
+    """Sorts records of tasks with instructions into directives, attacks and caches. ``times``: how many times as many
+    draws each resample stands for."""
     draws, names = factorize(records["draw_id"], sort=True)
     known = with_levels(records).assign(draw=draws, failed=records["status"] != "ok")
     levels = sorted(known.loc[known["policy"] != FULL, "level"].unique())
@@ -60,7 +61,7 @@ def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
         directives,
         _attacks(known[(known["protected"] != "") & enters_means(known)]),
         known.drop_duplicates(["policy", "level", "repeat", "example_id"]),
-        Resampler.of(len(names), seed),
+        Resampler.of(len(names), seed, times),
         tuple(levels),
         tuple(directives["family"].unique()),
         tuple(known["policy"].unique()),

@@ -1,0 +1,80 @@
+"""Measures the drift of cache on from cache off in models of equal function in which other numbers of query heads share
+a head of keys and values.
+
+A head of keys and values that several query heads share can be repeated for each of them, and the function is the same.
+The reverse cannot be made: heads that differ have no common one.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from kvbench.engine.studies.walks import drift_of
+from kvbench.models.load import decoder_of
+from kvbench.models.precision import multiplies, multiply_in_float32
+
+WRITTEN = 3  # the last tokens of a prompt, which cache on reads one by one
+PROJECTIONS = ("k_proj", "v_proj")
+
+
+def sizes_of(network: PreTrainedModel) -> list[int]:
+    """Lists by how many query heads a head can be shared: all divisors of the model's own number. Where keys have no
+    projection of their own to repeat, or attention differs by layer, there is none."""
+    layers = [layer.self_attn for layer in decoder_of(network).layers]
+    shared = {int(layer.num_key_value_groups) for layer in layers}
+    is_projected = all({*PROJECTIONS} <= dict(layer.named_children()).keys() for layer in layers)
+    if len(shared) > 1 or not is_projected:
+        return []
+    (largest,) = shared
+    return [size for size in range(1, largest + 1) if largest % size == 0]
+
+
+@contextmanager
+def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
+    """Lets ``size`` query heads share a head inside a ``with`` block: the weights of keys and values are repeated."""
+    before: list[tuple[Any, dict[str, Any]]] = []
+    try:
+        for layer in decoder_of(network).layers:
+            attention = layer.self_attn
+            kept = {name: getattr(attention, name) for name in (*PROJECTIONS, "num_key_value_groups")}
+            before.append((attention, kept))
+            for name in PROJECTIONS:
+                setattr(
+                    attention, name, _repeated(kept[name], attention.head_dim, kept["num_key_value_groups"] // size)
+                )
+            attention.num_key_value_groups = size
+        yield
+    finally:
+        for attention, kept in before:
+            for name, part in kept.items():
+                setattr(attention, name, part)
+
+
+@torch.no_grad()
+def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.nn.Linear:
+    def repeat(weights: torch.Tensor) -> torch.nn.Parameter:
+        heads = weights.unflatten(0, (-1, head_size))
+        return torch.nn.Parameter(heads.repeat_interleave(times, 0).flatten(0, 1), requires_grad=False)
+
+    weight = projection.weight
+    wider = torch.nn.Linear(weight.shape[1], times * weight.shape[0], projection.bias is not None, device="meta")
+    wider.weight = repeat(weight)
+    if projection.bias is not None:
+        wider.bias = repeat(projection.bias)
+    if weight.device.type == "cpu" and not multiplies(str(weight.dtype).removeprefix("torch.")):
+        multiply_in_float32(wider)
+    return wider
+
+
+def by_group_size(network: PreTrainedModel, ids: Sequence[int]) -> Iterator[tuple[int, list[float]]]:
+    """Yields each number of query heads to a head, with the relative drift of the residual stream behind each layer:
+    the mean over the last tokens of a prompt, which cache on reads one by one."""
+    for size in sizes_of(network):
+        with shared_by(network, size):
+            layers = drift_of(network, ids[:-WRITTEN], ids[-WRITTEN:])
+        # At the first step both read the prompt at once, and nothing drifts.
+        yield size, [float(np.mean(layer.hidden[1:])) for layer in layers]

@@ -1,0 +1,39 @@
+"""The table of groups: drift of cache on from cache off by how many query heads share a head of keys and values.
+
+A run with ``--observe groups`` measures it in float16, at the first question of each context, with the full cache.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvbench.store.tables import RECORDS, AnswerRow, register_study
+from policies import FULL
+from policies.declaration.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from kvbench.experiments.collect import FinishedAnswer as Answer
+
+# It needs torch, and a store is read without.
+grouping = LazyModule("kvbench.engine.studies.grouping")
+
+HALF = "float16"
+
+
+class GroupRow(AnswerRow):
+    """Holds the drift of a model of equal function in which so many query heads share a head."""
+
+    dtype: str
+    size: int  # query heads that share a head; the largest is the model as it is
+    hidden: list[float]  # relative, of the residual stream behind each layer, mean over the last tokens of the prompt
+
+
+def _groups(answers: "Sequence[Answer]") -> Iterator[GroupRow]:
+    of_full = [one for one in answers if one.record.policy == FULL and one.generation is not None]
+    for answer in of_full[:1]:
+        prompt = answer.trace.prompt
+        ids = (*prompt.token_ids, *prompt.questions[answer.number].token_ids)
+        for size, hidden in grouping.by_group_size(answer.model.copies.network_in(HALF), ids):
+            yield GroupRow(**RECORDS.key_of(answer.record), dtype=HALF, size=size, hidden=hidden)
+
+
+GROUPS = register_study("groups", GroupRow, ("dtype", "size"), 1, _groups)
