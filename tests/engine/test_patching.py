@@ -52,7 +52,7 @@ def test_layers_are_patched_alone_up_to_one_and_all() -> None:
 
 def walk_of(*kl: float) -> Walk:
     tokens = [1] * len(kl)
-    return Walk(tokens, tokens, [Difference(one, 0.0, True, 0.0) for one in kl])
+    return Walk(tokens, tokens, [Difference(one, 0.0, 0.0, True, 0.0) for one in kl])
 
 
 def test_the_first_step_that_differs_is_behind_the_prompt_which_both_read_at_once() -> None:

@@ -115,8 +115,9 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
         (("--dtype", "float32"), "weights 32.1 GB (float32)"),
         (("--suite", "bytes"), "weights 16.1 GB (bfloat16)"),  # as a run without a suite
         (("--suite", "numerics", "--dtype", "bfloat16"), "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)"),
-        (("--suite", "numerics", "--dtypes", "fp32"), "weights 32.1 GB (float32) + cache"),
-        (("--suite", "numerics", "--dtypes", "fp64,fp16"), "weights 32.1 GB (float32) + a copy 64.2 GB (float64)"),
+        (("--suite", "numerics", "--dtypes", "bf16"), "weights 16.1 GB (bfloat16) + cache"),
+        (("--suite", "numerics", "--dtypes", "fp32"), "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)"),
+        (("--suite", "numerics", "--dtypes", "fp64,fp16"), "weights 16.1 GB (bfloat16) + a copy 64.2 GB (float64)"),
     ],
 )
 def test_weights_are_of_the_dtype_that_run_loads(cli: CommandLine, options: tuple[str, ...], weights: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from kvbench.engine.studies.walks import drift_of
+from kvbench.engine.studies.drift import drift_of
 from kvbench.models.load import decoder_of
 from kvbench.models.precision import multiplies, multiply_in_float32
 

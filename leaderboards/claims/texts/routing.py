@@ -197,10 +197,10 @@ def _earlier(evidence: Evidence) -> Measured:
     layers = probes.depths(int(states["layer"].max()))
     parts = {f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()}
     measures = {part: partial(_probe_before_answers, layer) for part, layer in parts.items()}
-    return each_part(measures, labelled, evidence.seed, left_out)
+    return each_part(measures, labelled, evidence, left_out)
 
 
-def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: str) -> Statistic:
+def _probe_before_answers(layer: int, labelled: DataFrame, evidence: Evidence, left_out: str) -> Statistic:
     """Measures by how much F1 outlasts a probe of one layer: the ratio at which F1 has lost a tenth less that at which
     the probe has, mean over policies."""
     states = labelled[(labelled["layer"] == layer) & (labelled["repeat"] == 0)]
@@ -210,7 +210,7 @@ def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: 
     names = full[routes.QUESTION].drop_duplicates()
     states = states.merge(names, on=routes.QUESTION)
     found, control = probes.probe(probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT]))
-    whole = _probe_and_f1(states[states["policy"] == FULL], seed)
+    whole = _probe_and_f1(states[states["policy"] == FULL], evidence)
     low, _ = percentile_interval(whole[0][1:])
     if found - control < TELLING or low <= control:
         scores = f"{found:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
@@ -220,7 +220,7 @@ def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: 
         of_policy = states[states["policy"] == policy]
         ratios = sorted({level.value for level in of_policy["level"]})
         cells = [of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios]
-        at_ratios = [whole, *(_probe_and_f1(cell, seed) for cell in cells)]
+        at_ratios = [whole, *(_probe_and_f1(cell, evidence) for cell in cells)]
         lost = []
         for side in (0, 1):
             values = np.stack([one[side] for one in at_ratios], axis=1)
@@ -233,12 +233,12 @@ def _probe_before_answers(layer: int, labelled: DataFrame, seed: int, left_out: 
     return Statistic(np.mean(differences, axis=0), contexts, note="; ".join(filter(None, (note, left_out))))
 
 
-def _probe_and_f1(group: DataFrame, seed: int) -> tuple[FloatArray, FloatArray]:
+def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
     """Returns the macro-F1 of a probe, whose predictions are what is resampled, and F1 of the same answers, each of
     shape (1 + resamples,)."""
     labels, contexts = (group[name].to_numpy(dtype=str) for name in (probes.LETTER, routes.CONTEXT))
     predicted = probes.predictions(probes.features_of(group), labels, contexts)
-    resampled = Contexts(contexts, seed, OBSERVED.name)
+    resampled = Contexts(contexts, evidence, OBSERVED.name)
     of_labels = []
     for label in np.unique(labels):
         true, guessed = (np.asarray(one == label, dtype=np.float64) for one in (labels, predicted))
