@@ -90,7 +90,8 @@ class TaskEvidence:
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
         bounds = METRICS[column].range if has_width and column in METRICS else None
-        name = f"{self.name}/{policy}/{level}/{column}/{sorted(where.items())}"
+        cell = f"{policy}/{level}/{column}/{sorted(where.items())}"
+        name = f"{self.name}/{cell}" if self.name else cell
         return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
