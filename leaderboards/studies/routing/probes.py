@@ -224,8 +224,8 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
     text = (
         f"What a probe for the {of_letter[0]['label']} finds behind a quarter of the layers, a half and all, beside "
         "the right answers at that level, each as a share of the full cache’s. Where a line of a probe falls before "
-        "that of right answers, compression harms representations before answers. A depth at which the probe finds little "
-        "with the full cache is not drawn."
+        "that of right answers, compression harms representations before answers. A depth at which the probe finds "
+        "little with the full cache is not drawn."
     )
     title = "Do representations degrade before answers do?"
     return StudySection("depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,))
