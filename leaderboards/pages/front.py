@@ -162,7 +162,7 @@ def _front_page(
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=sections_of(results, shown),
         parts=[
-            replace(part, title=_labelled(part.title, label))
+            replace(part, title=_labelled(part.title, "" if label in part.title.lower() else label))
             for label, one in zip(labels, results, strict=True)
             for part in one.sections
         ],

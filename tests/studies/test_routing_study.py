@@ -52,6 +52,13 @@ def test_agreement_of_heads_by_hand() -> None:
     assert one.slope.mean == 0.5
 
 
+def test_only_depths_with_something_to_lose_are_drawn() -> None:
+    """Behind the first layer a probe finds nothing with the full cache either."""
+    section = probes.content_of(routing_input()).parts[1]
+    assert [style.policy for style in section.styles] == ["last", "right"]
+    assert "middle" in section.details[0].columns
+
+
 def test_consensus_by_depth_is_drawn_under_compression_and_beside_another_model() -> None:
     """The other model has one layer more, whose heads look at two tokens as well: both end at a depth of 1."""
     given = routing_input()

@@ -30,7 +30,6 @@ RATIOS = tuple(round(tenth / 10, 1) for tenth in range(1, 10))
 MODERATE, MIDDLE_RATIOS = 0.4, (0.5, 0.7)
 ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
 TENTH = 0.1  # of what the full cache has
-TELLING = 0.1  # of macro-F1 above that of shuffled labels, which a probe has to reach with the full cache
 LOST = 5.0  # points of F1, as for the safe ratio of a board
 SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")  # whose scores are attention, which the question changes
 OVER_RATIOS = Experiment(
@@ -212,7 +211,7 @@ def _probe_before_answers(layer: int, labelled: DataFrame, evidence: Evidence, l
     found, control = probes.probe(probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT]))
     whole = _probe_and_f1(states[states["policy"] == FULL], evidence)
     low, _ = percentile_interval(whole[0][1:])
-    if found - control < TELLING or low <= control:
+    if found - control < probes.TELLING or low <= control:
         scores = f"{found:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
         raise NoEvidenceError(f"with the full cache a probe reaches {scores}: there is nothing to lose")
     differences, places = [], []

@@ -12,7 +12,7 @@ from leaderboards.rendering.style import LineStyle, named_styles, policy_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.text import range_text
 from leaderboards.studies.beside import MODELS, only_shared, shared_questions
-from leaderboards.studies.cliff.sweeps import GER, RATE, Sweep, sweeps_of, together
+from leaderboards.studies.cliff.sweeps import GER, RATE, Sweep, is_swept, sweeps_of, together
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import curve, exactly, in_numbers, in_percent, line_of, listing_of
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
@@ -82,8 +82,7 @@ class SweptTasks:
 def swept_tasks(given: StudyInput) -> list[SweptTasks]:
     """Returns the mean over the tasks that the model can do, over all where it can do none, then each task by itself;
     tasks with one level, and those whose answers are not judged so, are left out."""
-    known = given.records[given.records[RATE].notna() & given.records[GER].notna()]
-    tasks = [task for task in measured_tasks(given.records)[0] if task.name in set(known["task"])]
+    tasks = _judged_tasks(given)
     alone = [one for one in (SweptTasks.of(task.name, [task]) for task in tasks) if one.sweeps]
     shown = [one.tasks[0] for one in alone]
     mastered = [task for task in shown if not task.withheld]
@@ -93,8 +92,17 @@ def swept_tasks(given: StudyInput) -> list[SweptTasks]:
     return alone
 
 
+def _judged_tasks(given: StudyInput) -> list[MeasuredTask]:
+    """Returns the tasks of whose answers it is known whether they are made up and what is left of their evidence."""
+    known = given.records[given.records[RATE].notna() & given.records[GER].notna()]
+    names = set(known["task"])
+    return [task for task in measured_tasks(given.records)[0] if task.name in names] if names else []
+
+
 def content_of(given: StudyInput) -> StudyContent:
     found = swept_tasks(given)
+    if not found:
+        return StudyContent(())
     policies = given.policies or tuple(map(str, given.records["policy"].unique()))
     styles = policy_styles(policies)
     sections = [_section(found, styles, given.number)]
@@ -296,7 +304,7 @@ STUDY = Study(
     name="cliff",
     title=TITLE,
     lead="",
-    takes=lambda given: {RATE, GER} <= set(given.records.columns) and bool(swept_tasks(given)),
+    takes=lambda given: any(is_swept(task.evidence) for task in _judged_tasks(given)),
     find=content_of,
     chapter=CHAPTER,
     is_on_front=True,

@@ -60,8 +60,17 @@ def partial_correlation(cells: Iterable[Cell], where: Mapping[str, object]) -> F
     """Returns the correlation of GER with the rate over contexts, given task, policy and level: of what either is above
     its mean there. Shape (1 + resamples,), NaN where either is the same for all contexts. ``where``: values of other
     columns of the answers that are meant."""
-    products = [_products(*cell, where) for cell in cells]
-    evicted, rates, both = np.sum(products, axis=0)
+    return _correlation_of(_sums(cells, where))
+
+
+def _sums(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
+    """Adds up the products of all cells: shape (3, 1 + resamples)."""
+    total: FloatArray = np.sum([_products(*cell, where) for cell in cells], axis=0)
+    return total
+
+
+def _correlation_of(sums: FloatArray) -> FloatArray:
+    evicted, rates, both = sums
     varies = (evicted > FLAT) & (rates > FLAT)  # and is not the noise of sums alone
     spread = np.sqrt(np.where(varies, evicted * rates, 1.0))
     values: FloatArray = np.where(varies, both / spread, np.nan)
@@ -141,7 +150,11 @@ class Sweep:
     @property
     def partial(self) -> Estimate | None:
         """Estimates their correlation over contexts, given task and level."""
-        return self.known(partial_correlation(self.cells, WITH_ANSWER))
+        return self.known(_correlation_of(self.sums))
+
+    @cached_property
+    def sums(self) -> FloatArray:  # of the partial correlation, which other policies' are added to
+        return _sums(self.cells, WITH_ANSWER)
 
     def known(self, values: FloatArray) -> Estimate | None:
         return None if np.isnan(values[0]) else self.estimate(values)
@@ -157,13 +170,19 @@ def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]
     first = sweeps[0]
     ger = _joined([one.plain_ger for one in sweeps])
     rate = _joined([one.plain_rate for one in sweeps])
-    cells = [cell for one in sweeps for cell in one.cells]
-    return first.known(pearson(ger, rate)), first.known(partial_correlation(cells, WITH_ANSWER))
+    sums: FloatArray = np.sum([one.sums for one in sweeps], axis=0)
+    return first.known(pearson(ger, rate)), first.known(_correlation_of(sums))
 
 
 def _joined(points: Sequence[FloatArray]) -> FloatArray:
     """Joins the levels of policies; the untreated cache, which is the first of each, stands there once."""
     return np.concatenate([points[0][:, :1], *(values[:, 1:] for values in points)], axis=1)
+
+
+def is_swept(task: TaskEvidence) -> bool:
+    """Tells whether some policy removes tokens at two levels at least."""
+    policies = [str(policy) for policy in task.records["policy"].unique() if policy != FULL]
+    return any(len(shared_levels(policy, [task])) > 1 for policy in policies)
 
 
 def sweeps_of(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
@@ -178,7 +197,7 @@ def sweeps_of(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
 
 
 def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
-    levels = _shared_levels(policy, tasks)
+    levels = shared_levels(policy, tasks)
     if len(levels) < 2:
         return None
     places: list[tuple[str, float | None]] = [(FULL, None), *((policy, level.value) for level in levels)]
@@ -193,7 +212,7 @@ def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     return Sweep(policy, tasks, (UNTREATED, *levels), realised, rate, ger, plain_rate, coverage)
 
 
-def _shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:
+def shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:
     """Returns what each level really removes, mean over tasks, of the levels that every task has without a failed
     answer; of levels that remove as much as one before them the first."""
     of_tasks = [_removed(task.records, policy) for task in tasks]

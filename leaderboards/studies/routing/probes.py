@@ -54,6 +54,7 @@ FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn
 STRENGTH = 0.1  # the inverse of the penalty: features are many and answers few
 TOLERANCE = 1e-3  # of the solver: a tenth of the usual one costs twice the time, for the same predictions
 FOLDS = 5
+TELLING = 0.1  # of macro-F1 above that of shuffled labels: a probe with less has nothing to lose
 # Behind which share of the layers a state is probed at every level; together they tell where compression harms first.
 DEPTHS = {"early": 0.25, "middle": 0.5, "last": 1.0}
 
@@ -175,7 +176,9 @@ def content_of(given: StudyInput) -> StudyContent:
     last = int(states["layer"].max())
     beside = list(beside_answers(states, cells, depths(last)))
     parts = [_section(layers, [one for one in cells if one.layer == last])] if layers else []
-    parts += [_depth_section(beside)] if beside else []
+    full = [one for one in layers if one.label == LETTER and one.macro_f1 - one.control >= TELLING]
+    telling = {one.layer for one in full}
+    parts += [_depth_section(beside, [name for name, layer in depths(last).items() if layer in telling])] * bool(beside)
     sheets = [
         Sheet.of("routing-probes", "What probes find", rows),
         Sheet.of("routing-depths", "Probes of three depths beside right answers", beside, kinds={"right": Estimate}),
@@ -200,10 +203,11 @@ def beside_answers(states: DataFrame, cells: Sequence[Probed], layers: Mapping[s
             yield {"label": label, "policy": str(policy), "level": level, **at_depths, **answers}
 
 
-def _depth_section(rows: Sequence[Mapping[str, Any]]) -> StudySection:
-    """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's."""
+def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) -> StudySection:
+    """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's.
+    ``telling``: the depths at which a probe finds something with the full cache, which alone can lose it."""
     names = [name for name in rows[0] if name in DEPTHS]
-    styles = named_styles((*names, "right"))
+    styles = {name: style for name, style in named_styles((*names, "right")).items() if name in (*telling, "right")}
     pictures = list[Picture]()
     of_letter = [row for row in rows if row["label"] == LETTER] or list(rows)
     whole = next((row for row in of_letter if row["policy"] == FULL), None)
@@ -220,7 +224,8 @@ def _depth_section(rows: Sequence[Mapping[str, Any]]) -> StudySection:
     text = (
         f"What a probe for the {of_letter[0]['label']} finds behind a quarter of the layers, a half and all, beside "
         "the right answers at that level, each as a share of the full cache’s. Where a line of a probe falls before "
-        "that of right answers, compression harms representations before answers."
+        "that of right answers, compression harms representations before answers. A depth at which the probe finds "
+        "little with the full cache is not drawn."
     )
     title = "Do representations degrade before answers do?"
     return StudySection("depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,))
