@@ -1,12 +1,14 @@
 """Where hallucination rises and whether GER goes with it, on records where the truth is known, and their section."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from pandas import DataFrame
 
+from leaderboards.rendering.frames import PolicyLine
 from leaderboards.studies.cliff.study import STUDY, swept_tasks
 from leaderboards.studies.cliff.sweeps import peaks, pearson, slopes
 from leaderboards.studies.declaration import StudyInput, StudySection
@@ -120,3 +122,18 @@ def test_correlation_by_hand() -> None:
     found = pearson(np.array([[0.0, 1, 2], [1, 1, 1]]), np.array([[0.0, 1, 5], [0, 1, 2]]))
     assert found[0] == pytest.approx(5 / np.sqrt(2 * 14))
     assert np.isnan(found[1])
+
+
+def test_two_models_share_pictures_of_hallucination_and_f1() -> None:
+    """The other model makes up what the first does not; each line ends at what its own records hold."""
+    here = given(follows)
+    other = replace(given(is_unrelated), model="other", number=2)
+    section = STUDY.find(replace(here, beside=[other])).parts[1]
+    assert section.title == "Hallucination and F1 beside other"
+    rate, f1 = section.pictures
+    assert (rate.title, f1.title) == ("snapkv", "snapkv")
+    lines = [mark for mark in rate.drawing.marks if isinstance(mark, PolicyLine)]
+    assert [line.style.policy for line in lines] == ["toy", "other"]
+    assert [line.places[-1][1] for line in lines] == pytest.approx([0.75, 0.25])
+    assert min(line.style.index for line in lines) >= 2  # behind the places of the policies on the page
+    assert len(STUDY.find(replace(other, beside=[here])).parts) == 1  # they stand once, on the page of the first
