@@ -193,6 +193,8 @@ def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
 def _earlier(evidence: Evidence) -> Measured:
     states, left_out = _observed(evidence, probes.TABLE)
     labelled = probes.with_labels(states, evidence.records)
+    if labelled.empty:
+        raise NoEvidenceError("no answer that was observed stands in its context: there is nothing for a probe to find")
     layers = probes.depths(int(states["layer"].max()))
     parts = {f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()}
     measures = {part: partial(_probe_before_answers, layer) for part, layer in parts.items()}

@@ -133,7 +133,10 @@ def depths(layers: int) -> dict[str, int]:
 
 
 def by_level(states: DataFrame) -> Iterator[Probed]:
-    """Yields the probes of three depths at each level. ``states``: as of :func:`with_labels`."""
+    """Yields the probes of three depths at each level; none of answers that have no label. ``states``: as of
+    :func:`with_labels`."""
+    if states.empty:
+        return
     for layer in depths(int(states["layer"].max())).values():
         at_depth = states[states["layer"] == layer]
         for label in LABELS:
