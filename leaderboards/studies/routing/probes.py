@@ -133,10 +133,7 @@ def depths(layers: int) -> dict[str, int]:
 
 
 def by_level(states: DataFrame) -> Iterator[Probed]:
-    """Yields the probes of three depths at each level; none of answers that have no label. ``states``: as of
-    :func:`with_labels`."""
-    if states.empty:
-        return
+    """Yields the probes of three depths at each level. ``states``: as of :func:`with_labels`."""
     for layer in depths(int(states["layer"].max())).values():
         at_depth = states[states["layer"] == layer]
         for label in LABELS:
@@ -174,6 +171,8 @@ TEXT = (
 
 def content_of(given: StudyInput) -> StudyContent:
     states = with_labels(given.tables[TABLE], given.records)
+    if states.empty:
+        return StudyContent(())
     layers, cells = list(by_layer(states)), list(by_level(states))
     rows = [*map(vars, (*layers, *cells))]
     last = int(states["layer"].max())
