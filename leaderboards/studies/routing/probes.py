@@ -180,7 +180,8 @@ def content_of(given: StudyInput) -> StudyContent:
     parts = [_section(layers, [one for one in cells if one.layer == last])] if layers else []
     full = [one for one in layers if one.label == LETTER and one.macro_f1 - one.control >= TELLING]
     telling = {one.layer for one in full}
-    parts += [_depth_section(beside, [name for name, layer in depths(last).items() if layer in telling])] * bool(beside)
+    if beside:
+        parts.append(_depth_section(beside, [name for name, layer in depths(last).items() if layer in telling]))
     sheets = [
         Sheet.of("routing-probes", "What probes find", rows),
         Sheet.of("routing-depths", "Probes of three depths beside right answers", beside, kinds={"right": Estimate}),
