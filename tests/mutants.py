@@ -222,8 +222,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "generator.multinomial(draws_of(clusters),",
-        "generator.multinomial(clusters,",
+        "draws = draws_of(clusters)\n",
+        "draws = clusters\n",
         "tests/statistics/test_statistics.py::test_intervals_hold_the_truth_as_often_as_is_said",
     ),
     Mutant(
@@ -234,8 +234,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "generator.multinomial(draws_of(clusters),",
-        "generator.multinomial(4 * clusters,",
+        "draws = draws_of(clusters)\n",
+        "draws = 4 * clusters\n",
         "tests/statistics/test_statistics.py::test_the_standard_error_of_the_bootstrap_is_the_published_one",
     ),
     Mutant(

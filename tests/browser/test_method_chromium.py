@@ -53,7 +53,7 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
     browser.open(site / "method.html")
     links = browser.evaluate(DOWNLOADS)
     names = {link.rpartition("/")[2] for link in links}
-    tables = ("cells", "board")
+    tables = ("cells", "board", "cliff", "cliff-summary")
     assert names == {*(f"{name}.csv" for name in tables), "records.parquet"}
     cells = pd.read_csv(site / "data/cells.csv").set_index(["task", "policy", "ratio"])
     browser.open(site / "task-base.html")
