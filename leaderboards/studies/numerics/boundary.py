@@ -11,7 +11,6 @@ from itertools import product
 
 import numpy as np
 from pandas import DataFrame
-from scipy import stats
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
@@ -22,6 +21,9 @@ from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups
 from leaderboards.studies.parts import listing_of_fields
+from policies.declaration.lazy import LazyModule
+
+stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 
 FEWEST = 6  # contexts of a correlation: of fewer it is near 1 or -1 by chance
 FEWEST_OF_A_THIRD = 3
