@@ -24,7 +24,6 @@ N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2
 HALF = "float16"  # which the text is about
 NEVER = 0.05
 SHARE = (0.0, 1.0)
-THIRDS = 3
 AMPLIFIED = 1.1
 # Of two tasks, so that 60 contexts are walked: where none of them differs, fewer than one in twenty does.
 WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=(), contexts=30, suite="numerics")
@@ -117,10 +116,10 @@ def _early(evidence: Evidence) -> Statistic:
     rows, kl = parted[np.isfinite(kl)], kl[np.isfinite(kl)]
     if not len(rows):
         raise NoEvidenceError("all answers that differ part where one has ended: no divergence is known there")
-    if len(rows) < THIRDS:
+    if len(rows) < walked.THIRDS:
         raise TooFewError(f"{len(rows)} flips have no first and last third", FEWEST_CONTEXTS / len(rows))
     contexts, flips = _contexts(evidence, rows), rows["flip"].to_numpy(dtype=np.float64)
-    first, last = flips <= np.quantile(flips, 1 / THIRDS), flips >= np.quantile(flips, 1 - 1 / THIRDS)
+    first, last = walked.thirds(flips)
     if (first & last).any():
         raise NoEvidenceError(f"{len(rows)} flips are at too few different steps to have a first and a last third")
     means = [contexts.sums(kl * part) / contexts.sums(part.astype(np.float64)) for part in (first, last)]

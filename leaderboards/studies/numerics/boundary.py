@@ -19,7 +19,7 @@ from leaderboards.rendering.frames import Axis, Dots, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups
+from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups, thirds
 from leaderboards.studies.parts import listing_of_fields
 from policies.declaration.lazy import LazyModule
 
@@ -27,7 +27,6 @@ stats = LazyModule("scipy.stats")  # its import takes half a second, and few sit
 
 FEWEST = 6  # contexts of a correlation: of fewer it is near 1 or -1 by chance
 FEWEST_OF_A_THIRD = 3
-THIRDS = 3
 BOUNDARY = 5  # flips up to this step are left out of the second partial correlation
 ALL_STEPS, UP_TO_FLIP = "all steps", "up to the flip"
 
@@ -106,8 +105,7 @@ def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     last, from the 67th; None where a third is too small, or a context would be in both."""
     if not len(flips.steps):
         return None
-    ends = np.quantile(flips.steps, (1 / THIRDS, 1 - 1 / THIRDS))
-    is_early, is_late = flips.steps <= ends[0], flips.steps >= ends[1]
+    is_early, is_late = thirds(flips.steps)
     if (is_early & is_late).any() or min(is_early.sum(), is_late.sum()) < FEWEST_OF_A_THIRD:
         return None
     return flips.kl[is_early], flips.kl[is_late]

@@ -12,9 +12,8 @@ from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import StudyContent, StudySection
-from leaderboards.studies.numerics.walked import DRIFT, lists_of, padded, sorted_groups
+from leaderboards.studies.numerics.walked import DRIFT, IN_16_BITS, lists_of, padded, sorted_groups
 
-IN_16_BITS = ("bfloat16", "float16")
 TITLE = "Which heads attend otherwise?"
 
 

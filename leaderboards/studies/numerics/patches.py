@@ -12,15 +12,14 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
+from leaderboards.studies.numerics.walked import ALL, IN_16_BITS
 from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
 
 TABLE = "numerics_recovery"  # of a store (kvbench.store.numerics)
 EARLIER = "numerics_patches"  # of runs before, in one direction
-ALL = -1  # stands for all layers
 INTO_ON, INTO_OFF = "off into on", "on into off"
 ONE, UP_TO, EVERY = "one", "up to", "all"
 HIGHEST = 30  # examples, those of the largest mean KL, that the text's direction is measured on
-DTYPES = ("bfloat16", "float16")
 KINDS = {"recovered": Estimate, "median": Estimate, "recovered_after": Estimate, "median_after": Estimate}
 
 
@@ -71,7 +70,7 @@ def highest(table: DataFrame) -> DataFrame:
 
 def recoveries_of(table: DataFrame) -> list[Recovery]:
     """Returns what each patch recovers, by dtype and direction, apart by the place of the step. ``table``: with the
-    context of each row (:func:`leaderboards.studies.numerics.study.with_draws`)."""
+    context of each row (:func:`leaderboards.studies.numerics.walked.with_draws`)."""
     rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
     rows = rows.assign(
         at_step=1 - rows["kl_patched"] / rows["kl"],
@@ -96,7 +95,7 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
             median_of(after[known], contexts[known]) if known.any() else None,
         )
         found.append(recovery)
-    return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.direction))
+    return sorted(found, key=lambda one: (IN_16_BITS.index(one.dtype), one.direction))
 
 
 def median_of(values: FloatArray, contexts: object) -> Estimate:
@@ -118,7 +117,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
         return StudyContent(())
     layers = 1 + max(one.layer for one in found)
     styles = named_styles(tuple(CURVES))
-    pictures = [picture for dtype in DTYPES for picture in _pictures(found, dtype, layers)]
+    pictures = [picture for dtype in IN_16_BITS for picture in _pictures(found, dtype, layers)]
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
     listing = listing_of_fields(TITLE, found, forms)
     section = StudySection("patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,))

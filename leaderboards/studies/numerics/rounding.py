@@ -12,11 +12,11 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
+from leaderboards.studies.numerics.walked import DTYPES
 from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
 
 TABLE = "numerics_rounding"  # of a store (kvbench.store.numerics)
 PRODUCTS = {"scores": "query times keys", "outputs": "attention times values"}
-ORDER = ("float64", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def product_errors(table: DataFrame) -> list[ProductError]:
     for (dtype, product, length), pairs in values.items():
         errors, contexts = zip(*pairs, strict=True)
         found.append(ProductError(dtype, product, length, estimate_of(errors, contexts)))
-    return sorted(found, key=lambda one: (ORDER.index(one.dtype), one.product, one.length))
+    return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.product, one.length))
 
 
 def layer_errors(table: DataFrame) -> list[LayerError]:
@@ -61,7 +61,7 @@ def layer_errors(table: DataFrame) -> list[LayerError]:
     for (dtype, layer), group in rows.groupby(["dtype", "layer"]):
         estimates = (estimate_of(group[name], group["draw_id"]) for name in ("alone", "propagated"))
         found.append(LayerError(dtype, int(layer), *estimates))
-    return sorted(found, key=lambda one: (ORDER.index(one.dtype), one.layer))
+    return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.layer))
 
 
 def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:

@@ -4,6 +4,7 @@ share."""
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame
 
 from leaderboards.statistics.bootstrap import FloatArray
@@ -12,7 +13,9 @@ TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
 FORCED, FREE = "teacher-forced", "free-running"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-DRIFT, PATCHES = "numerics_drift", "numerics_patches"
+IN_16_BITS = ("bfloat16", "float16")
+DRIFT = "numerics_drift"
+THIRDS = 3
 ALL = -1  # stands for all layers
 
 
@@ -66,6 +69,13 @@ def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
     shorter = min(len(tokens), len(other))
     differing = (step for step in range(shorter) if tokens[step] != other[step])
     return next(differing, None if len(tokens) == len(other) else shorter)
+
+
+def thirds(flips: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Tells which flips are early, up to their 33rd percentile, and which are late, from the 67th on. Flips at few
+    different steps may be both."""
+    first, last = np.quantile(flips, (1 / THIRDS, 1 - 1 / THIRDS))
+    return flips <= first, flips >= last
 
 
 def known_mean(values: FloatArray) -> float:
