@@ -24,7 +24,7 @@ from leaderboards.aggregate.pairing import HELD, levels_by_policy, with_held
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
+from leaderboards.statistics.bootstrap import DIGITS, Estimate, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.intervals import Loss, context_values
 from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
@@ -57,6 +57,12 @@ class MeanDifference:
     mean: float
     low: float | None  # None from too few contexts, and where resamples have no value
     high: float | None
+
+    @classmethod
+    def of(cls, estimate: Estimate, times: float = 1.0) -> Self:
+        """Makes one of an estimated difference, which may have to be multiplied into points."""
+        low, high = (None if end is None else times * end for end in (estimate.low, estimate.high))
+        return cls(times * estimate.mean, low, high)
 
     @classmethod
     def widened(cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Series
 
-from leaderboards.aggregate.duels import MeanDifference
+from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
@@ -161,8 +161,7 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
 
 def _points_of(share: Estimate) -> str:
     """Writes a difference of shares in points, as differences are written everywhere."""
-    ends = (None if end is None else 100 * end for end in (share.low, share.high))
-    return MeanDifference(100 * share.mean, *ends).text
+    return MeanDifference.of(share, POINTS_OF_ONE).text
 
 
 def _layers_section(

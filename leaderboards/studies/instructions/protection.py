@@ -1,4 +1,4 @@
-"""What protection gains, and where a cache leaks most while it obeys."""
+"""Measures what protection gains, and where a cache leaks most while it obeys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

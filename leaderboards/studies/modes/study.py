@@ -50,9 +50,10 @@ class TaskInBoth:
                 if level in side.evidence.levels(policy):
                     cell = {"task": side.name, "policy": policy, "level": level, "mode": mode}
                     measured = {name: self.score(mode, policy, level, name) for name in MEASURES}
-                    differs = {f"{name}_difference": self.difference(policy, level, name) for name in MEASURES}
-                    shown = differs if mode == AWARE else dict.fromkeys(differs)
-                    yield {**cell, **measured, **shown, "not_mastered": side.withheld or None}
+                    differences: dict[str, Any] = dict.fromkeys(f"{name}_difference" for name in MEASURES)
+                    if mode == AWARE:
+                        differences = {f"{name}_difference": self.difference(policy, level, name) for name in MEASURES}
+                    yield {**cell, **measured, **differences, "not_mastered": side.withheld or None}
 
     def score(self, mode: str, policy: str, level: Level, column: str) -> Estimate | None:
         """Estimates a measure in percent."""
@@ -65,8 +66,7 @@ class TaskInBoth:
         agnostic, aware = (_percent(side, policy, level, column) for side in self.sides)
         if agnostic is None or aware is None:
             return None
-        estimate = self.sides[0].estimate(aware - agnostic)
-        return MeanDifference(estimate.mean, estimate.low, estimate.high)
+        return MeanDifference.of(self.sides[0].estimate(aware - agnostic))
 
 
 def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> Any:

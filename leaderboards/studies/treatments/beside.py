@@ -47,8 +47,7 @@ class ModelPair:
         one, other = (task.kept_values(policy, level) for task in self.tasks)
         if one is None or other is None:
             return None
-        estimate = self.tasks[0].estimate(POINTS_OF_ONE * (one - other))
-        return MeanDifference(estimate.mean, estimate.low, estimate.high)
+        return MeanDifference.of(self.tasks[0].estimate(POINTS_OF_ONE * (one - other)))
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
         """Returns a row of the download."""
