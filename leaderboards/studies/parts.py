@@ -16,6 +16,7 @@ from leaderboards.rendering.frames import Axis, Band, Frame, Mark, Place, Policy
 from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
+from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import Picture
 from policies.declaration.levels import UNTREATED, Level, kinds_apart, names_of
 from policies.declaration.names import FULL
@@ -193,5 +194,10 @@ def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) 
     return f"{mean} [{' to '.join(ends)}]" if ends else mean
 
 
+def p_or_dash(p: float | None) -> str:
+    return NONE if p is None else p_text(p)
+
+
+P_FORMS = dict.fromkeys(("p", "p_bonferroni", "p_bh"), p_or_dash)  # of the fields of ``statistics.series.PValue``
 in_percent = partial(in_numbers, form="z.0f", times=100)  # of a share
 in_points = partial(in_numbers, form="+z.0f", times=100)  # of a difference of shares

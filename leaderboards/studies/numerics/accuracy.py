@@ -12,10 +12,9 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.intervals import difference_interval
 from leaderboards.statistics.series import as_family, mcnemar
-from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudyContent, StudySection
 from leaderboards.studies.numerics.walked import TABLE, finite_of, free_pairs, sorted_groups
-from leaderboards.studies.parts import NONE, listing_of_fields
+from leaderboards.studies.parts import P_FORMS, listing_of_fields
 
 TITLE = "Is the cached answer right as often?"
 
@@ -67,7 +66,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     if not rows:  # nothing is asked
         return StudyContent(())
     forms: dict[str, str | Callable[[Any], str]] = {"right_on": ".0%", "right_off": ".0%"}
-    forms |= dict.fromkeys(("p", "p_bonferroni", "p_bh"), _p)
+    forms |= P_FORMS
     forms["difference"] = lambda difference: difference.text
     listing = listing_of_fields(TITLE, rows, forms)
     text = (
@@ -76,10 +75,6 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     )
     sheet = Sheet.of("numerics-accuracy", TITLE, [*map(vars, rows)])
     return StudyContent([StudySection("accuracy", TITLE, text, listings=(listing,))], sheets=[sheet])
-
-
-def _p(value: float | None) -> str:
-    return NONE if value is None else p_text(value)
 
 
 DEFINITIONS = (

@@ -13,10 +13,9 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.series import as_family, mann_whitney, series_of
-from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DRIFT, lists_of, sorted_groups
-from leaderboards.studies.parts import NONE, curve, in_powers, line_of, listing_of_fields
+from leaderboards.studies.parts import P_FORMS, curve, in_powers, line_of, listing_of_fields
 
 TITLE = "Which layers amplify the difference?"
 STEP = 1  # at step 0 both paths read the prompt at once
@@ -85,7 +84,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     for task in dict.fromkeys(one.task for one in rows):
         pictures += list(_pictures(task, [one for one in rows if one.task == task], styles))
     forms: dict[str, str | Callable[[float | None], str]] = {"l2": ".2g", "turned": ".2g", "cosine": ".4f"}
-    forms |= dict.fromkeys(("p", "p_bonferroni", "p_bh"), lambda p: NONE if p is None else p_text(p))
+    forms |= P_FORMS
     listing = listing_of_fields("Distance and cosine by layer", rows, forms)
     text = (
         "The residual streams of the last token at step 1, the first at which cache on reads a token by itself, as "
