@@ -8,7 +8,6 @@ from pandas import DataFrame
 
 from leaderboards.rendering.frames import PolicyLine
 from leaderboards.studies.numerics.patches import (
-    ALL,
     HIGHEST,
     INTO_OFF,
     INTO_ON,
@@ -18,6 +17,7 @@ from leaderboards.studies.numerics.patches import (
     patches_of,
     recoveries_of,
 )
+from leaderboards.studies.numerics.walked import ALL
 
 CONTEXTS = 12
 
