@@ -6,7 +6,6 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from datasets_gen import Task
-from kvbench.engine.options import FEW_STEPS
 from kvbench.estimate.machines import TABLE
 from kvbench.experiments.grid import Grid
 from kvbench.store import interventions
@@ -59,18 +58,18 @@ class StudyLoad:
     first_tokens: float  # of the first question
     first_gold: float  # tokens of its right answer
     is_text: bool  # nothing is asked: running text goes on
-    steps: int = FEW_STEPS  # of an answer at most, where numerics walk it
+    longest: int = 0  # tokens of an answer that its task allows
     removed: float = 0.0  # branches of the full cache with rows taken away, where it answers right
     restored: float = 0.0  # branches of a level with rows put back, where it answers wrongly
 
     @classmethod
-    def of(cls, prompts: "Sequence[Prompt]", steps: int) -> Self:
+    def of(cls, prompts: "Sequence[Prompt]", longest: int) -> Self:
         firsts = [one.questions[0] for one in prompts]
         return cls(
             mean(len(question.token_ids) for question in firsts),
             mean(len(question.gold_ids) for question in firsts),
             not firsts[0].question.golds,
-            steps,
+            longest,
             *(mean(_changed(one, action) for one in prompts) for action in ("remove", "restore")),
         )
 
@@ -135,5 +134,5 @@ def load_of(
         gold_tokens=golds,
         branches=branches,
         prompts=questions if mode == "aware" else 1.0,
-        study=StudyLoad.of(prompts, grid.setting.numerics.steps_on(task.max_new_tokens)),
+        study=StudyLoad.of(prompts, task.max_new_tokens),
     )

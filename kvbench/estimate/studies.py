@@ -20,13 +20,13 @@ from policies import FULL, LazyModule, Policy
 columns = LazyModule("kvbench.engine.decode.columns")
 observer = LazyModule("kvbench.engine.studies.observer")
 patching = LazyModule("kvbench.engine.studies.patching")
+products = LazyModule("kvbench.engine.studies.rounding")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 STEP_READS = 3  # of a row of a plain cache in a step: it is read and written to be joined with the new one, and read
 PATCH_READS = 2  # more of a patched step: a cache is made of the rows first
 LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is read or patched
 PATCHED = ("residual", "keys and values", "both")  # of each extent of layers, and the pass that is not patched
-LONGEST = 1024  # tokens of a prompt whose rounding is measured
 WEIGHT_READS = 10  # of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied
 OF_A_BLOCK = 8  # calls of an observed block of one head
 # Measured on `reference`, on one thread of an AMD EPYC.
@@ -117,14 +117,10 @@ def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
     return [rereadings(dtype, tokens, few), rereadings(dtype, tokens, few, walks.CHUNK), *same, *same]
 
 
-def extents_of(layers: int) -> int:
-    """Counts the sets of layers that are patched together (:func:`patching.extents`)."""
-    return layers + max(0, layers - 2) + 1
-
-
 def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
     """Counts the passes that localise a difference at a step from 1 on (:func:`patching.localise`)."""
-    count, length = 1 + len(PATCHED) * extents_of(layers), tokens + step
+    extents = sum(1 for _ in patching.extents(layers))
+    count, length = 1 + len(PATCHED) * extents, tokens + step
     patched = Passes(dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length)
     return [reading(dtype, tokens), steps_behind(dtype, tokens, step - 1), reading(dtype, length), patched]
 
@@ -140,17 +136,13 @@ def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes
 def rounding(dtype: str, tokens: float) -> list[Passes]:
     """Counts the pass whose numbers are looked at, and the two of its layers in float64
     (:func:`rounding.rounding_of`)."""
-    length = min(tokens, LONGEST)
+    length = min(tokens, products.LENGTHS[-1])
     return [reading(dtype, length), reading("float64", length).times(2)]
-
-
-def _steps_of(study: StudyLoad, numerics: NumericsOptions) -> int:
-    return numerics.steps or study.steps
 
 
 def steps_walked(study: StudyLoad, numerics: NumericsOptions, is_most: bool) -> int:
     """Counts the steps of a walk: running text is as long as it is, and an answer ends behind its gold at the least."""
-    steps = _steps_of(study, numerics)
+    steps = numerics.steps_on(study.longest)
     if is_most and not study.is_text:
         return steps
     return max(1, min(steps, round(study.first_gold) + (not study.is_text)))
@@ -198,7 +190,9 @@ def _compared(
     goes on greedily alone, and always twice: behind what is given, and behind its own tokens."""
     forced = walk(dtype, tokens, steps)
     if study.is_text:
-        return [*forced, *walk(dtype, tokens, _steps_of(study, numerics))] if "greedy" in numerics.sampling else []
+        if "greedy" not in numerics.sampling:
+            return []
+        return [*forced, *walk(dtype, tokens, numerics.steps_on(study.longest))]
     draws = sum(1 if way == "greedy" else numerics.repeats for way in numerics.sampling)
     return (1 + is_most) * draws * forced
 
@@ -207,7 +201,7 @@ def cache_tokens(load: Load, numerics: NumericsOptions, tables: Sequence[str]) -
     """Counts the tokens of all caches that numerics holds at once for a context, beside that of its answers."""
     if load.study is None or not any(table.name in tables for table in TABLES_OF_NUMERICS):
         return 0.0
-    return LIVE_CACHES * (load.tokens + load.study.first_tokens + _steps_of(load.study, numerics))
+    return LIVE_CACHES * (load.tokens + load.study.first_tokens + numerics.steps_on(load.study.longest))
 
 
 def _is_masked(policy: Policy) -> bool:

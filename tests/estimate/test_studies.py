@@ -296,14 +296,14 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
     """Between the ends of each task lies what a run does whose answers do not end, and whose paths do not part."""
     cost = plan_of(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
-    steps = {one.task: one.study.steps for one in cost.loads if one.study}
+    steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}
     assert steps == {"base": 16, "arithmetic": 128, "prose": 16}
     for of_task in cost.loads:
         study = of_task.study
         assert study is not None
         tokens = [round(of_task.tokens + study.first_tokens)]
-        by_hand = numerics_by_hand(tokens, study.is_text, study.steps, 24)
-        whole = replace(study, first_gold=float(study.steps - (not study.is_text)))
+        by_hand = numerics_by_hand(tokens, study.is_text, steps[of_task.task], 24)
+        whole = replace(study, first_gold=float(steps[of_task.task] - (not study.is_text)))
         ends = [
             sums(list(numerics_passes(of_task, whole, cost.numerics, cost.tables, 32, is_most)))[0]
             for is_most in (False, True)
