@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvbench.engine.studies.rounding import LENGTHS, Attended, products_of, rounding_of
 from kvbench.models import precision
@@ -41,7 +42,9 @@ def test_the_model_is_left_as_it_was() -> None:
     network = model_of("llama").network
     before = [len(layer._forward_hooks) for layer in network.model.layers]
     attend = torch.nn.functional.scaled_dot_product_attention
+    function = ALL_ATTENTION_FUNCTIONS["sdpa"]
     rounding_of(network, range(20, 60))
+    assert ALL_ATTENTION_FUNCTIONS["sdpa"] is function
     assert [len(layer._forward_hooks) for layer in network.model.layers] == before
     assert torch.nn.functional.scaled_dot_product_attention is attend
 

@@ -2,17 +2,14 @@
 residual stream, and the attention of each head."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from kvbench.engine.studies.states import States, read_states
+from kvbench.engine.studies.states import States, attention_seen, read_states
 from kvbench.engine.studies.walks import divergence
-from kvbench.models.load import decoder_of
 
 STEP_ALONE = 1  # the first step at which cache on reads a token by itself: at step 0 both read the prompt
 
@@ -79,35 +76,25 @@ def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
 @contextmanager
 def attention_noted(network: PreTrainedModel, is_noted: bool = True) -> Iterator[list[torch.Tensor]]:
     """Notes inside a ``with`` block, layer by layer, the logarithm of the attention of the last token, float64 of shape
-    (heads, tokens that it sees).
-
-    The network attends by the very function that it always does, with the same mask, so that no bit of it changes;
-    the function gives no weights, which are computed again from the queries and keys that it is given."""
+    (heads, tokens that it sees). The function that attends gives no weights, which are computed again from the queries
+    and keys that it is given."""
     noted: list[torch.Tensor] = []
-    name = decoder_of(network).config._attn_implementation
-    attend = ALL_ATTENTION_FUNCTIONS[name]
 
-    def note(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
-        noted.append(log_weights(query, key, mask, more.get("scaling")))
-        return attend(module, query, key, value, mask, **more)
+    def note(
+        query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor, mask: torch.Tensor | None, scale: float
+    ) -> None:
+        noted.append(log_weights(query, key, mask, scale))
 
-    if is_noted:
-        ALL_ATTENTION_FUNCTIONS[name] = note
-    try:
+    with attention_seen(network, note) if is_noted else nullcontext():
         yield noted
-    finally:
-        ALL_ATTENTION_FUNCTIONS[name] = attend
 
 
-def log_weights(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-) -> torch.Tensor:
+def log_weights(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, scale: float) -> torch.Tensor:
     """Returns the logarithm of the attention of the last token of one sequence to the tokens that it sees.
 
     ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``: (1, 1, tokens, keys),
     true or 0 where a token is seen; without one the last token sees all."""
     groups = query.shape[1] // key.shape[1]
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     keys = key[0].double().repeat_interleave(groups, 0)
     scores = (keys @ query[0, :, -1, :, None].double())[..., 0] * scale
     if mask is not None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.states import attention_seen
 from kvbench.engine.studies.walks import logits_of
 from kvbench.models.load import decoder_of
 from kvbench.models.precision import layer_in_float64
@@ -53,29 +53,18 @@ class _LayerPass:
 
 def rounding_of(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
     """Reads the beginning of a prompt, and returns the errors of each layer."""
-    with _noted_attention() as attended, _noted_layers(network) as passes:
+    measured: list[Rounding] = []
+
+    def see(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, _: torch.Tensor | None, scale: float) -> None:
+        groups = query.shape[1] // key.shape[1]
+        keys, values = (rows[0].repeat_interleave(groups, dim=0) for rows in (key, value))
+        measured.append(products_of(Attended(query[0], keys, values, scale)))
+
+    with attention_seen(network, see), _noted_layers(network) as passes:
         logits_of(network, ids[: LENGTHS[-1]], DynamicCache())
-    measured = [products_of(one) for one in attended]
     for of_layer, (alone, propagated) in zip(measured, _propagation(network, passes), strict=True):
         of_layer.alone, of_layer.propagated = alone, propagated
     return measured
-
-
-@contextmanager
-def _noted_attention() -> Iterator[list[Attended]]:
-    """Notes what layers multiply inside a ``with`` block, by the function that transformers calls for it."""
-    noted: list[Attended] = []
-    attend = torch.nn.functional.scaled_dot_product_attention
-
-    def note(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-        heads, scale = query.shape[1], options.get("scale")
-        keys, values = (rows[0].repeat_interleave(heads // rows.shape[1], dim=0) for rows in (key, value))
-        noted.append(Attended(query[0], keys, values, query.shape[-1] ** -0.5 if scale is None else scale))
-        output: torch.Tensor = attend(query, key, value, *args, **options)
-        return output
-
-    with patch.object(torch.nn.functional, "scaled_dot_product_attention", note):
-        yield noted
 
 
 @contextmanager

@@ -1,17 +1,21 @@
 """Reads what a pass of a network computes layer by layer, and puts other states in the place of some of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvbench.engine.treat.branch import states_of
 from kvbench.models.load import decoder_of
 
 Layers = Sequence[torch.Tensor]
+# Takes what a layer attends by: queries of shape (1, heads, tokens, head_dim), keys and values of shape (1,
+# num_kv_heads, keys, head_dim), the mask, (1, 1, tokens, keys), if there is one, and the factor of their products.
+SeeAttention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, float], None]
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,23 @@ def _hooked(network: PreTrainedModel, patches: Mapping[int, torch.Tensor]) -> It
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def attention_seen(network: PreTrainedModel, see: SeeAttention) -> Iterator[None]:
+    """Shows what each layer attends by, one after the other, inside a ``with`` block.
+
+    The network attends by the very function that it always does, with the same mask, so that no bit of it changes."""
+    name = decoder_of(network).config._attn_implementation
+    attend = ALL_ATTENTION_FUNCTIONS[name]
+
+    def shown(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
+        scaling = more.get("scaling")
+        see(query, key, value, mask, query.shape[-1] ** -0.5 if scaling is None else scaling)
+        return attend(module, query, key, value, mask, **more)
+
+    ALL_ATTENTION_FUNCTIONS[name] = shown
+    try:
+        yield
+    finally:
+        ALL_ATTENTION_FUNCTIONS[name] = attend
