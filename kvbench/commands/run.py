@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,20 @@ def command(
             except controls.UnmasteredError as error:
                 return Result([error.table], notes=error.remedies, fault=str(error))
             chosen_policies.append(chosen.grid.setting.policies)
-    return publish(stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others])
+    result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others])
+    for store, of_mode in zip(stores[1:], chosen_policies[1:], strict=True):
+        result = _with_what_went_wrong(result, store, of_mode, every_task)
+    return result
+
+
+def _with_what_went_wrong(result: Result, store: "Store", policies: Sequence[Policy], every_task: bool) -> Result:
+    """Adds what went wrong in the run of another mode, whose numbers stand on the pages."""
+    records, mode = store.frame(), f"mode {store.identity.mode}"
+    warnings, fault = reports.warnings_of(store, records, policies)
+    fault = fault or reports.failures_of(sites.rows_of_run(store, records, every_task))
+    faults = [result.fault, f"{mode}: {fault}" if fault else ""]
+    more = [f"{line} ({mode})" for line in warnings]
+    return replace(result, warnings=[*result.warnings, *more], fault="; ".join(filter(None, faults)))
 
 
 def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | None]]:

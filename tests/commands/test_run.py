@@ -13,12 +13,13 @@ import torch
 import kvbench.estimate.plan
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
+import kvbench.publish.method
 import kvbench.run.local
 from datasets_gen import TASKS
 from kvbench.store.run_file import Job, tolerance_of
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
-from policies import POLICIES, REFERENCES
+from policies import POLICIES, REFERENCES, Policy
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
@@ -123,15 +124,23 @@ def test_a_signal_ends_a_run_of_several_processes_in_one_line(
     assert Store.open(cli.folder / "runs/x").run.reason == "interrupted"
 
 
-def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(situation):  # type: ignore[no-untyped-def]
-        press = POLICIES["knorm"].build(situation)
-        press.score = lambda *arguments: 1 / 0
-        return press
+def broken(situation):  # type: ignore[no-untyped-def]
+    press = POLICIES["knorm"].build(situation)
+    press.score = lambda *arguments: 1 / 0
+    return press
 
-    monkeypatch.setattr(kvbench.experiments.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
+
+def register(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers a policy where runs look for it, and where pages describe it."""
+    for module in (kvbench.experiments.catalogue, kvbench.publish.method):
+        monkeypatch.setattr(module, "POLICIES", {**POLICIES, policy.name: policy})
+
+
+def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(pressing("broken", broken), monkeypatch)
     assert cli(*cli.words("--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in cli.err
+    assert "some cells failed, all others are complete: broken" in cli.complaint
     frame = Store.open(cli.folder / "runs/x").frame()
     outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
     assert outcomes == {**{name: ["ok"] for name in (*REFERENCES, "knorm")}, "broken": ["failed"]}
@@ -140,6 +149,18 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, mon
     of_tasks = [row for row in rows if row["task"] != ALL_TASKS]
     assert of_tasks
     assert all((row["f1"] is None) == (row["policy"] == "broken") for row in of_tasks)
+
+
+def test_of_both_modes_what_fails_in_the_second_fails_the_command_too(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It needs the question, so that it is not run in mode agnostic."""
+    policy = replace(pressing("broken", broken), needs_question=True)
+    register(policy, monkeypatch)
+    assert cli(*cli.words("--policies", "broken,knorm", "--mode", "both")) == 1
+    assert Store.open(cli.folder / "runs/x").identity.mode == "agnostic"
+    assert Store.open(cli.folder / "runs/x-aware").frame().groupby("policy").status.first()["broken"] == "failed"
+    assert "mode aware: some cells failed, all others are complete: broken" in cli.complaint
 
 
 def test_the_forecast_of_a_study_has_two_ends(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
