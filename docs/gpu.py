@@ -45,17 +45,32 @@ class Report:
         self.seconds: dict[str, float] = {}  # by part
         self.constants: Mapping[str, float] = {}
         self.rows: dict[str, dict[str, Any]] = {
-            name: {"part": part.name, "row": name, "unit": unit, "measured": None, "plan": None, "note": ""}
+            name: {
+                "part": part.name,
+                "row": name,
+                "unit": unit,
+                "measured": None,
+                "plan": None,
+                "note": "",
+            }
             for part in parts
             for name, unit in part.rows.items()
         }
 
     def write(self) -> None:
-        content = {**self.about, "seconds": self.seconds, "constants": self.constants, "rows": [*self.rows.values()]}
+        content = {
+            **self.about,
+            "seconds": self.seconds,
+            "constants": self.constants,
+            "rows": [*self.rows.values()],
+        }
         write_text_atomically(self.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def add(self, value: Value) -> None:
-        numbers = {"measured": float(value.measured), "plan": None if value.plan is None else float(value.plan)}
+        numbers = {
+            "measured": float(value.measured),
+            "plan": None if value.plan is None else float(value.plan),
+        }
         self.rows[value.row] |= {**numbers, "note": value.note}
         self.write()
 
@@ -106,7 +121,10 @@ def measure(card: Card, report: Report, parts: Sequence[Part], minutes: float) -
             with time_bound(seconds, f"it took longer than {seconds:.0f} s"):
                 for value in part.measure(card):
                     report.add(value)
-                    print(f"  {value.row}: {value.measured:.4g} {part.rows[value.row]}  {value.note}", flush=True)
+                    print(
+                        f"  {value.row}: {value.measured:.4g} {part.rows[value.row]}  {value.note}",
+                        flush=True,
+                    )
         # Whatever a card does for the first time may fail in any way, and one part is not worth the others.
         except (Exception, TookTooLongError) as error:
             failed = f"{type(error).__name__}: {first_line(error)}"
@@ -126,7 +144,9 @@ def take(path: Path) -> None:
     """Puts the result of a card into docs/gpu.json, and its constants where plan finds them."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["small"] or content["device"] != "cuda":
-        raise KVBenchError(f"{path} holds no measurement of a card, but a trial: run make gpu there")
+        raise KVBenchError(
+            f"{path} holds no measurement of a card, but a trial: run make gpu there"
+        )
     if content["revision"] is None and content["source"] == source_hash():
         content["revision"], content["changed"] = git_state(ROOT / "kvbench")
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
@@ -151,7 +171,9 @@ def main(words: Iterable[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--only", help="words in the names of parts, comma-separated")
     place = Path(os.environ["OUT"]) / RESULT.name if "OUT" in os.environ else RESULT
-    parser.add_argument("--json", type=Path, default=place, help="default: in the folder OUT, or docs/gpu.json")
+    parser.add_argument(
+        "--json", type=Path, default=place, help="default: in the folder OUT, or docs/gpu.json"
+    )
     parser.add_argument("--take", type=Path, help="a file that another machine wrote")
     options = parser.parse_args(None if words is None else [*words])
     if options.take is not None:

@@ -44,7 +44,11 @@ from policies.composition import TREATMENTS
 
 GIGABYTE = 1e9
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
-AT_EACH = {"ratio": "0.5", "rate": "0.1", "bits": "4"}  # the one level of each kind where equality is asked for
+AT_EACH = {
+    "ratio": "0.5",
+    "rate": "0.1",
+    "bits": "4",
+}  # the one level of each kind where equality is asked for
 BESIDE_PIPELINE = ("streaming_llm", "snapkv", "keydiff")
 STEPPED = ("full", "int4", "fp8_e4m3", "zeros(phase=every_step)")
 CALLS = 20  # passes over one token
@@ -78,7 +82,9 @@ LLAMA = {"hidden_size": 4096, "intermediate_size": 14_336, "vocab_size": 128_256
 LLAMA |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
 LITTLE = {"hidden_size": 128, "intermediate_size": 128, "vocab_size": 4096}
 LITTLE |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-WHOLE = Sizes((8192, 32_768), LLAMA, 1024, 32, "all", (*TREATMENTS,), (*TASKS, *RULER, PROSE.name), (*SUITES,))
+WHOLE = Sizes(
+    (8192, 32_768), LLAMA, 1024, 32, "all", (*TREATMENTS,), (*TASKS, *RULER, PROSE.name), (*SUITES,)
+)
 SMALL = Sizes(
     lengths=(192, 256),
     large=LITTLE,
@@ -143,7 +149,9 @@ class Card:
             torch.cuda.reset_peak_memory_stats()
 
 
-def random_llama(name: str, sizes: Mapping[str, int], device: str, dtype: torch.dtype = torch.bfloat16) -> LoadedModel:
+def random_llama(
+    name: str, sizes: Mapping[str, int], device: str, dtype: torch.dtype = torch.bfloat16
+) -> LoadedModel:
     """Makes a network of Llama 3.1's configuration with random weights where it will run: the host never holds it."""
     fixed: dict[str, Any] = {"max_position_embeddings": PLACES, "rope_parameters": ROTATION}
     config = LlamaConfig(**fixed, **dict[str, Any](sizes), tie_word_embeddings=False)
@@ -178,7 +186,12 @@ def base_task(model: LoadedModel, tokens: int | None, answer: int) -> Task:
 def share(row: str, equal: int, count: int, remarks: Sequence[str]) -> Value:
     """Returns the share of what is equal, with the counts and the first remarks in its note."""
     more = [f"and {len(remarks) - 3} more"] if remarks[3:] else []
-    return Value(row, equal / max(1, count), None, "; ".join([f"{equal:,} of {count:,}", *remarks[:3], *more]))
+    return Value(
+        row,
+        equal / max(1, count),
+        None,
+        "; ".join([f"{equal:,} of {count:,}", *remarks[:3], *more]),
+    )
 
 
 # Answers beside kvpress's own pipeline.
@@ -186,36 +199,56 @@ def share(row: str, equal: int, count: int, remarks: Sequence[str]) -> Value:
 
 def beside_pipeline(model: str, dtype: str, seconds: float) -> Part:
     """Compares every answer about one context with kvpress's own pipeline, and the times."""
-    equal, times = f"`{model}`, {dtype}: answers equal to kvpress's", f"`{model}`, {dtype}: kvpress's time over ours"
+    equal, times = (
+        f"`{model}`, {dtype}: answers equal to kvpress's",
+        f"`{model}`, {dtype}: kvpress's time over ours",
+    )
 
     def measure(card: Card) -> Iterator[Value]:
         if model in NATURAL_MODELS and not (card.sizes.shipped and NATURAL_MODELS[model].is_here):
             raise KVBenchError(f"{model} is not in the cache of this machine")
-        loaded = card.reference(card.device) if model == "reference" else load_model(model, card.device, dtype)
+        loaded = (
+            card.reference(card.device)
+            if model == "reference"
+            else load_model(model, card.device, dtype)
+        )
         if loaded.dtype_name != dtype:
             network = loaded.network.to(getattr(torch, dtype))
             loaded = wrap_model(model, network, loaded.tokenizer, loaded.fingerprint)
         task = base_task(loaded, None, card.sizes.answer)
-        yield from _compared(loaded, task, Setting(default_policies(), at_ratios((0.5, 0.9))), equal, times)
+        yield from _compared(
+            loaded, task, Setting(default_policies(), at_ratios((0.5, 0.9))), equal, times
+        )
 
     return Part(f"{model} in {dtype}", seconds, {equal: "share", times: "times"}, measure)
 
 
-def _compared(model: LoadedModel, task: Task, setting: Setting, equal: str, times: str) -> Iterator[Value]:
+def _compared(
+    model: LoadedModel, task: Task, setting: Setting, equal: str, times: str
+) -> Iterator[Value]:
     result = compare(model, [(task, task.example(0, 0))], setting)
-    remarks = [f"{name} failed: {reason}" for name, reason in (result.failed | result.errors).items()]
+    remarks = [
+        f"{name} failed: {reason}" for name, reason in (result.failed | result.errors).items()
+    ]
     remarks += [f"not equal: {policy} at {ratio}" for policy, ratio, _ in result.unequal]
     count = len(result.cells)
     yield share(equal, count - len(result.unequal), count, remarks)
     seconds = ", ".join(f"{name} {taken:.2f} s" for name, taken in result.seconds.items())
-    note = f"kvpress: {seconds}; ours, all together: {result.engine_seconds:.2f} s" if len(result.seconds) < 4 else ""
+    note = (
+        f"kvpress: {seconds}; ours, all together: {result.engine_seconds:.2f} s"
+        if len(result.seconds) < 4
+        else ""
+    )
     yield Value(times, sum(result.seconds.values()) / result.engine_seconds, None, note)
 
 
 def large_beside_pipeline(number: int, seconds: float) -> Part:
     """Times three policies at one ratio in kvpress's pipeline and here, on the large model."""
     tokens = WHOLE.lengths[number]
-    equal, times = (f"8B at {tokens:,}: {what}" for what in ("answers equal to kvpress's", "kvpress's over ours"))
+    equal, times = (
+        f"8B at {tokens:,}: {what}"
+        for what in ("answers equal to kvpress's", "kvpress's over ours")
+    )
 
     def measure(card: Card) -> Iterator[Value]:
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
@@ -242,7 +275,9 @@ class Treated:
     def note(self) -> str:
         failed = [branch.error for branch in self.trace.branches if branch.error]
         remarks = [f"{len(failed)} branches failed: {failed[0]}"] if failed else []
-        return "; ".join([f"{len(self.answers):,} answers of {len(self.trace.branches)} branches", *remarks])
+        return "; ".join(
+            [f"{len(self.answers):,} answers of {len(self.trace.branches)} branches", *remarks]
+        )
 
 
 def treat(card: Card, task: Task, policies: Sequence[Policy], points: Sequence[Point]) -> Treated:
@@ -258,38 +293,63 @@ def treat(card: Card, task: Task, policies: Sequence[Policy], points: Sequence[P
     return Treated(trace, answers, read - start, model.clock() - begun, (read_peak, card.peak()))
 
 
-NO_MACHINE = Machine("counts", math.inf, math.inf, 1e15, "counts alone")  # takes no time for anything
+NO_MACHINE = Machine(
+    "counts", math.inf, math.inf, 1e15, "counts alone"
+)  # takes no time for anything
 
 
 def large_model(number: int, seconds: float) -> Part:
     """Reads a context for the default policies at five ratios and answers its six questions, beside what ``plan`` says
     and what the data sheet allows."""
     tokens = WHOLE.lengths[number]
-    units = {"prefill": "s", "presses": "s", "answers": "s", "peak of reading": "GB", "peak of answering": "GB"}
-    units |= {"prefill over the card's operations": "share", "answers over the card's bandwidth": "share"}
+    units = {
+        "prefill": "s",
+        "presses": "s",
+        "answers": "s",
+        "peak of reading": "GB",
+        "peak of answering": "GB",
+    }
+    units |= {
+        "prefill over the card's operations": "share",
+        "answers over the card's bandwidth": "share",
+    }
     rows = {what: f"8B at {tokens:,}: {what}" for what in units}
 
     def measure(card: Card) -> Iterator[Value]:
         policies, points = default_policies(), at_ratios(FIVE)
-        treat(card, base_task(card.large, card.sizes.warm_up, 2), policies, at_ratios((0.5,)))  # untimed
+        treat(
+            card, base_task(card.large, card.sizes.warm_up, 2), policies, at_ratios((0.5,))
+        )  # untimed
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
         cost = cost_of(card.large, task, policies, points, card.machine or NO_MACHINE)
         planned: Callable[[float], float | None] = lambda value: value if card.machine else None  # noqa: E731
         done = treat(card, task, policies, points)
         yield Value(rows["prefill"], done.trace.seconds, planned(seconds_of(cost, "prefill")))
-        yield Value(rows["presses"], done.reading - done.trace.seconds, planned(seconds_of(cost, "compression")))
-        yield Value(rows["answers"], done.answering, planned(seconds_of(cost, "answers")), done.note)
+        yield Value(
+            rows["presses"],
+            done.reading - done.trace.seconds,
+            planned(seconds_of(cost, "compression")),
+        )
+        yield Value(
+            rows["answers"], done.answering, planned(seconds_of(cost, "answers")), done.note
+        )
         all_kept = sum(sum(shares) for _, shares in cost.loads[0].branches) * cost.context
         most = min(cost.held + all_kept, USABLE * cost.machine.memory)
-        for what, peak, bound in zip(("reading", "answering"), done.peaks, (cost.held, most), strict=True):
+        for what, peak, bound in zip(
+            ("reading", "answering"), done.peaks, (cost.held, most), strict=True
+        ):
             if peak is not None:
                 yield Value(rows[f"peak of {what}"], peak, planned(bound / GIGABYTE))
         yield from _shares_of_data_sheet(card, cost, done, rows)
 
-    return Part(f"8B at {tokens:,}", seconds, {rows[what]: unit for what, unit in units.items()}, measure)
+    return Part(
+        f"8B at {tokens:,}", seconds, {rows[what]: unit for what, unit in units.items()}, measure
+    )
 
 
-def _shares_of_data_sheet(card: Card, cost: RunCost, done: Treated, rows: Mapping[str, str]) -> Iterator[Value]:
+def _shares_of_data_sheet(
+    card: Card, cost: RunCost, done: Treated, rows: Mapping[str, str]
+) -> Iterator[Value]:
     """Compares the operations of the prefill and the bytes that answers read with what the card could do at best, and
     notes the shares that make ``plan`` right."""
     if (sheet := TABLE["machines"].get(card_of(card.name))) is None:
@@ -307,7 +367,9 @@ def _shares_of_data_sheet(card: Card, cost: RunCost, done: Treated, rows: Mappin
     outside = 2.0 * (cost.shape.parameters - inner) * cost.loads[0].tokens
     prefill_share = (sums["operations"] - outside) / flops / done.trace.seconds
     yield Value(rows["prefill over the card's operations"], prefill_share)
-    yield Value(rows["answers over the card's bandwidth"], sums["bytes"] / bandwidth / done.answering)
+    yield Value(
+        rows["answers over the card's bandwidth"], sums["bytes"] / bandwidth / done.answering
+    )
     card.constants["compute_share"] = min(1.0, sums["operations"] / flops / done.trace.seconds)
     if "layer_seconds" in card.constants:
         reading = done.answering - sums["calls"] * card.constants["layer_seconds"]
@@ -316,11 +378,17 @@ def _shares_of_data_sheet(card: Card, cost: RunCost, done: Treated, rows: Mappin
 
 
 def cost_of(
-    model: LoadedModel, task: Task, policies: Sequence[Policy], points: Sequence[Point], machine: Machine
+    model: LoadedModel,
+    task: Task,
+    policies: Sequence[Policy],
+    points: Sequence[Point],
+    machine: Machine,
 ) -> RunCost:
     """Returns what ``plan`` says of one context of a task."""
     load = load_of(Grid([(task, 1)], Setting(policies, points)), task, 1, tokenizer=model.tokenizer)
-    load = replace(load, answer_tokens=task.max_new_tokens)  # no answer of random weights ends early
+    load = replace(
+        load, answer_tokens=task.max_new_tokens
+    )  # no answer of random weights ends early
     return RunCost([load], shape_of_network(model.name, model.network, model.dtype_name), machine)
 
 
@@ -385,7 +453,9 @@ def _step_of(card: Card, name: str) -> tuple[float, None, str]:
 
 
 def _points_of(policy: Policy) -> tuple[Point, ...]:
-    return tuple(Point(Level(kind, float(AT_EACH[kind]))) for kind in policy.kinds if kind in AT_EACH)
+    return tuple(
+        Point(Level(kind, float(AT_EACH[kind]))) for kind in policy.kinds if kind in AT_EACH
+    )
 
 
 # Answers of the card beside those of the CPU.
@@ -401,8 +471,16 @@ def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[s
         remarks: list[str] = []
         runs = list(jobs(card.sizes))
         for number, options in enumerate(runs, 1):
-            job = {"model": "reference", "dtype": "float32", "limit": 1, "repeats": 1, "controls": False} | options
-            told = ", ".join(str(options.get(name, "")) for name in ("suite", "tasks", "policies"))[:60]
+            job = {
+                "model": "reference",
+                "dtype": "float32",
+                "limit": 1,
+                "repeats": 1,
+                "controls": False,
+            } | options
+            told = ", ".join(str(options.get(name, "")) for name in ("suite", "tasks", "policies"))[
+                :60
+            ]
             try:
                 host, there = (_answers(model, job) for model in models)
             except Exception as error:  # one run is not worth the others
@@ -424,11 +502,18 @@ def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
     for task, _ in executor.grid.tasks:
         policies = tuple(policy.name for policy in executor.grid.policies_on(task))
         bound = executor.grid.setting.kv_bound(model.device)
-        for name, more in rows_of(model, executor.grid, Unit(task.name, 0, range(1), policies), bound).tables.items():
+        for name, more in rows_of(
+            model, executor.grid, Unit(task.name, 0, range(1), policies), bound
+        ).tables.items():
             rows.add(name, more)
-    answers: dict[str, Any] = {f"rows of {name}": len(of_table) for name, of_table in rows.tables.items()}
+    answers: dict[str, Any] = {
+        f"rows of {name}": len(of_table) for name, of_table in rows.tables.items()
+    }
     for one in rows.records:
-        answers[f"{one.policy} at {one.point.where}, {one.question_id}"] = one.status, one.output_token_ids
+        answers[f"{one.policy} at {one.point.where}, {one.question_id}"] = (
+            one.status,
+            one.output_token_ids,
+        )
     return answers
 
 
@@ -440,10 +525,20 @@ def jobs_of_policies(sizes: Sizes) -> Iterator[dict[str, Any]]:
     for policy in (TREATMENTS[name] for name in sizes.treatments):
         by_kind[policy.kinds[0] if policy.kinds else ""].append(policy.name)
     for kind, names in by_kind.items():
-        yield {"tasks": "base", "policies": ",".join(names), "levels": {kind: AT_EACH[kind]} if kind else {}}
-    asking = [policy.name for policy in POLICIES.values() if policy.needs_question and not policy.weights]
+        yield {
+            "tasks": "base",
+            "policies": ",".join(names),
+            "levels": {kind: AT_EACH[kind]} if kind else {},
+        }
+    asking = [
+        policy.name for policy in POLICIES.values() if policy.needs_question and not policy.weights
+    ]
     yield {"tasks": "base", "policies": ",".join(asking), "levels": ratio, "mode": "aware"}
-    yield {"tasks": "instructions", "policies": "snapkv+whitelist,snapkv+fair,snapkv+pages16", "levels": ratio}
+    yield {
+        "tasks": "instructions",
+        "policies": "snapkv+whitelist,snapkv+fair,snapkv+pages16",
+        "levels": ratio,
+    }
 
 
 def jobs_of_tasks(sizes: Sizes) -> Iterator[dict[str, Any]]:
@@ -454,7 +549,12 @@ def jobs_of_tasks(sizes: Sizes) -> Iterator[dict[str, Any]]:
 def jobs_of_suites(sizes: Sizes) -> Iterator[dict[str, Any]]:
     for name in sizes.suites:
         levels = {kind: AT_EACH[kind] for kind in SUITES[name].all_levels}
-        yield {"suite": name, "tasks": SUITES[name].tasks[0].name, "levels": levels, "max_new_tokens": sizes.answer}
+        yield {
+            "suite": name,
+            "tasks": SUITES[name].tasks[0].name,
+            "levels": levels,
+            "max_new_tokens": sizes.answer,
+        }
 
 
 PARTS: Sequence[Part] = (

@@ -23,9 +23,21 @@ def screenshot(page: Path, path: Path, part: str) -> None:
         if part:  # a screenshot begins at the top, whatever an address says
             visible = Path(profile) / page.name
             style = f"<style>header, section:not(#{part}) {{ display: none }}</style></head>"
-            visible.write_text(page.read_text(encoding="utf-8").replace("</head>", style, 1), encoding="utf-8")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
-        places = ["--window-size=1280,1500", f"--user-data-dir={profile}", f"--screenshot={path.resolve()}"]
+            visible.write_text(
+                page.read_text(encoding="utf-8").replace("</head>", style, 1), encoding="utf-8"
+            )
+        flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--disable-background-networking",
+        ]
+        places = [
+            "--window-size=1280,1500",
+            f"--user-data-dir={profile}",
+            f"--screenshot={path.resolve()}",
+        ]
         command = [browser, *flags, *places, visible.resolve().as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 

@@ -63,7 +63,9 @@ def timed(*words: str) -> tuple[float, float, str]:
     """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB, and its output."""
     start, most = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen((*KVBENCH, *words), stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        (*KVBENCH, *words), stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         while process.poll() is None and words[0] == "run":
             most = max(most, held(process.pid))
             time.sleep(1)
@@ -82,16 +84,38 @@ def against_pipeline() -> Iterator[Row]:
         "reference": (20, ()),
     }
     for model, (target, options) in rows.items():
-        last = json.loads(timed("bench", "--model", model, *options, "--json")[2])["tables"]["bench"][-1]
+        last = json.loads(timed("bench", "--model", model, *options, "--json")[2])["tables"][
+            "bench"
+        ][-1]
         times = last["pipeline_seconds"] / last["engine_seconds"]
-        yield Row(f"`bench --model {model}`, float32", times, "times", target, True, f"{last['equal']:,} answers equal")
+        yield Row(
+            f"`bench --model {model}`, float32",
+            times,
+            "times",
+            target,
+            True,
+            f"{last['equal']:,} answers equal",
+        )
 
 
 def whole_commands(folder: Path) -> Iterator[Row]:
     """Times a run of twelve contexts, its page, and a list."""
-    words = ("--model", "smollm2", "--tasks", "niah_single_2", "--context-tokens", "1024", "--limit", "12")
-    seconds, gigabytes, _ = timed("run", *words, "--name", "grid", "--out", str(folder), "--site", str(folder / "site"))
-    yield Row("12 contexts × default policies × 5 ratios, SmolLM2, 1,024 tokens", seconds, "s", 90, False)
+    words = (
+        "--model",
+        "smollm2",
+        "--tasks",
+        "niah_single_2",
+        "--context-tokens",
+        "1024",
+        "--limit",
+        "12",
+    )
+    seconds, gigabytes, _ = timed(
+        "run", *words, "--name", "grid", "--out", str(folder), "--site", str(folder / "site")
+    )
+    yield Row(
+        "12 contexts × default policies × 5 ratios, SmolLM2, 1,024 tokens", seconds, "s", 90, False
+    )
     yield Row("peak memory of that, all processes", gigabytes, "GB", 6, False)
     seconds, *_ = timed("site", str(folder / "grid"), "--site", str(folder / "again"))
     yield Row("`site` of that run", seconds, "s", 5, False)
@@ -104,7 +128,10 @@ def default_policies() -> list[Policy]:
 
 def prompt_of(model: LoadedModel, name: str, tokens: int) -> Prompt:
     """Returns a context of a task with its questions."""
-    (task,) = asked_of(lengthen([{**TASKS, **RULER}[name]], tokens, None, model.count_tokens, model.name), model.name)
+    (task,) = asked_of(
+        lengthen([{**TASKS, **RULER}[name]], tokens, None, model.count_tokens, model.name),
+        model.name,
+    )
     return build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]
 
 
@@ -114,11 +141,15 @@ def costs(
     """Returns the processor seconds of reading a context for all policies and of decoding all answers, and how many
     tokens went through the model."""
     start = time.process_time()
-    trace = prefill(model, prompt, with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt))
+    trace = prefill(
+        model, prompt, with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt)
+    )
     read = time.process_time()
     answers = decode(model, trace, ANSWER, None)
     end = time.process_time()
-    asked = sum(len(prompt.questions[one.question].token_ids) + len(one.token_ids) for one in answers)
+    asked = sum(
+        len(prompt.questions[one.question].token_ids) + len(one.token_ids) for one in answers
+    )
     return read - start, end - read, trace.length + asked
 
 
@@ -139,7 +170,9 @@ def shares_of_the_roof() -> Iterator[Row]:
     """Compares the products that a context needs, alone, with the time that the engine takes."""
     for name, least in (("smollm2", 0.75), ("reference", 0.6)):
         model = load_model(name, "cpu", "float32")
-        read, decoded, tokens = costs(model, prompt_of(model, "base", 1000), default_policies(), FIVE)
+        read, decoded, tokens = costs(
+            model, prompt_of(model, "base", 1000), default_policies(), FIVE
+        )
         share = tokens * seconds_a_token(model) / (read + decoded)
         yield Row(f"share of the roof, `{name}`, base at 1,000 tokens", share, "", least, True)
 
@@ -147,7 +180,9 @@ def shares_of_the_roof() -> Iterator[Row]:
 def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
     """Measures the seconds of the model's own prefill and of the engine by tokens, and of decoding by branches."""
     model = load_model("reference", "cpu", "float32")
-    model.network.config.max_position_embeddings = 2 * LENGTHS[-1]  # costs do not depend on what it answers there
+    model.network.config.max_position_embeddings = (
+        2 * LENGTHS[-1]
+    )  # costs do not depend on what it answers there
     model.tokenizer.model_max_length = 2 * LENGTHS[-1]
     lengths: list[tuple[int, float, float]] = []
     branches: list[tuple[int, float]] = []
@@ -163,7 +198,9 @@ def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
     return lengths, branches
 
 
-def draw(lengths: Sequence[Sequence[float]], branches: Sequence[Sequence[float]], path: Path) -> None:
+def draw(
+    lengths: Sequence[Sequence[float]], branches: Sequence[Sequence[float]], path: Path
+) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     tokens, alone, engine = zip(*lengths, strict=True)
     left.loglog(tokens, alone, "o-", label="the model's prefill")
@@ -188,13 +225,30 @@ def main() -> None:
     draw(lengths, branches, DOCS / "costs.png")
     first, last = lengths[0], lengths[-1]
     times = (last[2] / first[2]) / (last[1] / first[1])
-    rows.append(Row(f"growth from {first[0]:,} to {last[0]:,} tokens, over the prefill's", times, "times", 1, False))
+    rows.append(
+        Row(
+            f"growth from {first[0]:,} to {last[0]:,} tokens, over the prefill's",
+            times,
+            "times",
+            1,
+            False,
+        )
+    )
     times = branches[-1][1] / branches[0][1] / branches[-1][0]
-    rows.append(Row(f"growth from 1 to {branches[-1][0]} branches, over their number", times, "times", 1, False))
+    rows.append(
+        Row(
+            f"growth from 1 to {branches[-1][0]} branches, over their number",
+            times,
+            "times",
+            1,
+            False,
+        )
+    )
     content = {
         "machine": f"{processor_name()}, {os.cpu_count()} cores",
         "rows": [
-            asdict(row) | {"met": row.measured >= row.target if row.at_least else row.measured <= row.target}
+            asdict(row)
+            | {"met": row.measured >= row.target if row.at_least else row.measured <= row.target}
             for row in rows
         ],
     }

@@ -39,7 +39,9 @@ def items(of_name: Iterable[tuple[str, str]]) -> str:
 def faults() -> str:
     """Returns what a damaged row is under every kind of fault, with the options that are its own."""
     own = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
-    names = {name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()}
+    names = {
+        name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()
+    }
     return items((names[kind.name], kind.description) for kind in FAULTS.values())
 
 
@@ -47,14 +49,17 @@ def quantisations() -> str:
     """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
-        names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(f"`{kind.name}`")
+        names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(
+            f"`{kind.name}`"
+        )
     return items((", ".join(kinds), options) for options, kinds in names.items())
 
 
 def deployments() -> str:
     """Returns every way to deploy a policy, as it is written behind the name of one."""
     rows = (
-        (f"`+{way.name}`", way.description, _options(way.options) or "-", way.paper) for way in DEPLOYMENTS.values()
+        (f"`+{way.name}`", way.description, _options(way.options) or "-", way.paper)
+        for way in DEPLOYMENTS.values()
     )
     return table(("way", "what is kept", "options", "paper"), rows)
 
@@ -66,16 +71,29 @@ def options_of_faults() -> str:
 def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> str:
     """Lists the options with their defaults that are not the same among the common ones."""
     shared, own = common.model_fields, declared.model_fields
-    new = {name: one.default for name, one in own.items() if name not in shared or shared[name].default != one.default}
-    return ", ".join(f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items())
+    new = {
+        name: one.default
+        for name, one in own.items()
+        if name not in shared or shared[name].default != one.default
+    }
+    return ", ".join(
+        f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items()
+    )
 
 
 DOCS = Path(__file__).parent
-MEASURED = DOCS / "claims"  # registers, as the commands of runs.txt wrote them, natural models first
+MEASURED = (
+    DOCS / "claims"
+)  # registers, as the commands of runs.txt wrote them, natural models first
 REFERENCE = "reference"
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
-COUNTED = {"holds": "hold", "does not hold": "do not", IN_PART: "do in part", "undecided": "are undecided"}
+COUNTED = {
+    "holds": "hold",
+    "does not hold": "do not",
+    IN_PART: "do in part",
+    "undecided": "are undecided",
+}
 UNMET = "precondition not met"  # said of a claim of which no part could be decided
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±", UNMET: "∅"}
 
@@ -92,7 +110,11 @@ def verdicts_in_short() -> str:
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
         verdicts = [verdict for verdict in _verdicts(by_model[model]).values() if verdict != UNMET]
-        counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items() if verdict in verdicts]
+        counts = [
+            f"{verdicts.count(verdict)} {words}"
+            for verdict, words in COUNTED.items()
+            if verdict in verdicts
+        ]
         sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
     return " ".join(sentences)
 
@@ -101,10 +123,14 @@ def verdicts() -> str:
     """Returns the names of the models, and an item for each claim: the verdict on each, and what the text says."""
     by_model = {model: _verdicts(rows) for model, rows in examined().items()}
     signs = {
-        name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values()) for name in claims()
+        name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values())
+        for name in claims()
     }
     lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
-    counts = (f"`{model}` {count.decided} of {count.met}" for model, count in map(_counted, examined().items()))
+    counts = (
+        f"`{model}` {count.decided} of {count.met}"
+        for model, count in map(_counted, examined().items())
+    )
     decided = f"Decided, of the claims whose precondition a model meets: {', '.join(counts)}."
     return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}\n\n{decided}"
 
@@ -129,7 +155,9 @@ def _verdicts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     verdicts = {}
     for claim, of_parts in kinds.items():
         undecided = of_parts == {"undecided", UNMET}
-        verdicts[claim] = "undecided" if undecided else of_parts.pop() if len(of_parts) == 1 else IN_PART
+        verdicts[claim] = (
+            "undecided" if undecided else of_parts.pop() if len(of_parts) == 1 else IN_PART
+        )
     return verdicts
 
 
@@ -137,12 +165,17 @@ def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Co
     """Counts the claims of a model that are decided. Registers of before do not say whether a precondition is met."""
     model, rows = of_model
     known = [row for row in rows if row["claim"] in claims()]
-    return model, Count.of((row["claim"], row["claim_verdict"], row.get("precondition_met", True)) for row in known)
+    return model, Count.of(
+        (row["claim"], row["claim_verdict"], row.get("precondition_met", True)) for row in known
+    )
 
 
 PRESS = DOCS / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
-BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
+BUILT_ON_OTHERS = (
+    "protection",
+    "deployed",
+)  # families whose policies are another one with a suffix
 
 
 def metrics() -> str:
@@ -151,15 +184,25 @@ def metrics() -> str:
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
-    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in KINDS["tasks"]().plain()]
-    return items((f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text) for name, chance, text in rows)
+    rows = [
+        (row["task"], row["chance, percent"], row["what it stresses"])
+        for row in KINDS["tasks"]().plain()
+    ]
+    return items(
+        (f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text)
+        for name, chance, text in rows
+    )
 
 
 def policies() -> str:
     """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
     by_family: dict[str, list[str]] = {}
     for row in KINDS["policies"]().plain():
-        name = f"**`{row['policy']}`**" if "default" in row["how it runs"].split(", ") else f"`{row['policy']}`"
+        name = (
+            f"**`{row['policy']}`**"
+            if "default" in row["how it runs"].split(", ")
+            else f"`{row['policy']}`"
+        )
         if row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS:
             name += f" ({row['paper'].removeprefix('arXiv ')})"
         if row["family"] not in OF_FAULTS_PAGE:
@@ -173,9 +216,14 @@ def papers() -> str:
     parts = []
     for letter, register in registers().items():
         parts.append(f"## {letter}: {titles[letter].title}\n\nTheirs: {titles[letter].models}.")
-        parts += [f"```sh\n{command.line}\n```\n\n{_items_of(command)}" for command in register.commands]
+        parts += [
+            f"```sh\n{command.line}\n```\n\n{_items_of(command)}" for command in register.commands
+        ]
         if register.to_come:
-            parts.append("To come:\n\n" + items((f"**{name}**", text) for name, text in register.to_come.items()))
+            parts.append(
+                "To come:\n\n"
+                + items((f"**{name}**", text) for name, text in register.to_come.items())
+            )
     return "\n\n".join(parts)
 
 
@@ -183,8 +231,18 @@ def _items_of(command: Command) -> str:
     rows = []
     for item in command.items:
         columns = ", ".join(f"`{column}`" for column in item.column_names)
-        rows.append((f"**{item.name}**: {item.shows}", item.section, f"`{item.sheet}`: {columns}", item.differs))
-    return table(("theirs", f"section of `{command.page}`", "CSV: columns", "how ours differs, and why"), rows)
+        rows.append(
+            (
+                f"**{item.name}**: {item.shows}",
+                item.section,
+                f"`{item.sheet}`: {columns}",
+                item.differs,
+            )
+        )
+    return table(
+        ("theirs", f"section of `{command.page}`", "CSV: columns", "how ours differs, and why"),
+        rows,
+    )
 
 
 def commands() -> str:
@@ -201,7 +259,9 @@ def performance() -> str:
     measured = json.loads((DOCS / "performance.json").read_text(encoding="utf-8"))
     rows = []
     for row in measured["rows"]:
-        number = f"{row['measured']:.3g} {row['unit']}".strip() + (f", {row['note']}" if row["note"] else "")
+        number = f"{row['measured']:.3g} {row['unit']}".strip() + (
+            f", {row['note']}" if row["note"] else ""
+        )
         target = f"{'≥' if row['at_least'] else '≤'} {row['target']:g}"
         rows.append((row["name"], number, target, "yes" if row["met"] else "**no**"))
     return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
@@ -265,7 +325,9 @@ def fill_tables(text: str, page: str) -> str:
         if name not in BLOCKS:
             raise KVBenchError(f"{page}: {unknown_name('table', name, BLOCKS)}")
         if name not in complete:
-            raise KVBenchError(f"{page}: the table '{name}' has no end: add <!-- end {name} --> behind it")
+            raise KVBenchError(
+                f"{page}: the table '{name}' has no end: add <!-- end {name} --> behind it"
+            )
     return BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
 
 

@@ -26,7 +26,9 @@ def _check_packages() -> None:
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", _ROOT) or "a folder of that name"
         if not file.startswith(_ROOT):
-            raise ImportError(f"kvbench has a package {name}, and {file} was imported under that name: rename that one")
+            raise ImportError(
+                f"kvbench has a package {name}, and {file} was imported under that name: rename that one"
+            )
 
 
 def _put_current_folder_last() -> None:
@@ -41,5 +43,7 @@ def _put_current_folder_last() -> None:
 
 _check_packages()
 sys.meta_path.insert(0, _OwnPackages)
-if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(_RAY_WORKER):  # "-m": Python is about to run kvbench/__main__.py
+if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(
+    _RAY_WORKER
+):  # "-m": Python is about to run kvbench/__main__.py
     _put_current_folder_last()

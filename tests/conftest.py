@@ -22,7 +22,9 @@ from tests.support.records.small_store import small_store
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
 torch.set_num_threads(1)
 # No test depends on time, and a red test is red again on the next run.
-settings.register_profile("kvbench", deadline=None, derandomize=True, max_examples=25, database=None)
+settings.register_profile(
+    "kvbench", deadline=None, derandomize=True, max_examples=25, database=None
+)
 settings.load_profile("kvbench")
 
 
@@ -68,7 +70,9 @@ def cli(capsys: pytest.CaptureFixture[str], toy_folder: Path, tmp_path: Path) ->
 def toy_run(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run of the toy model, ``runs/x``, and its ``site``. Tests read it and change nothing."""
     folder = tmp_path_factory.mktemp("toy")
-    assert main([str(word) for word in small_command(toy_folder, folder, "--policies", "knorm")]) == 0
+    assert (
+        main([str(word) for word in small_command(toy_folder, folder, "--policies", "knorm")]) == 0
+    )
     return folder
 
 

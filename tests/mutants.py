@@ -17,11 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("kvbench", "leaderboards", "policies", "datasets_gen", "tests", "docs", "README.md", "pyproject.toml")
+COPIED = (
+    "kvbench",
+    "leaderboards",
+    "policies",
+    "datasets_gen",
+    "tests",
+    "docs",
+    "README.md",
+    "pyproject.toml",
+)
 LIMIT = 600  # seconds for the tests of one mutant: a fault that makes a loop endless is noticed too
 
 ENGINE, STORE = "kvbench/engine", "kvbench/store"
-METRICS, STATISTICS, AGGREGATE = "leaderboards/metrics", "leaderboards/statistics", "leaderboards/aggregate"
+METRICS, STATISTICS, AGGREGATE = (
+    "leaderboards/metrics",
+    "leaderboards/statistics",
+    "leaderboards/aggregate",
+)
 BOARDS = "leaderboards/boards"
 PAGES, DOWNLOADS, TERMINAL = "leaderboards/pages", "leaderboards/downloads", "leaderboards/terminal"
 
@@ -408,16 +421,31 @@ MUTANTS = (
 def fits(mutant: Mutant, root: Path = ROOT) -> bool:
     """Whether the old text stands in one place of the file, and the killer in its own."""
     tests, name = mutant.killer.split("::")
-    return (root / mutant.file).read_text().count(mutant.old) == 1 and f"def {name}(" in (root / tests).read_text()
+    return (root / mutant.file).read_text().count(mutant.old) == 1 and f"def {name}(" in (
+        root / tests
+    ).read_text()
 
 
 def passes(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
     """Whether the tests pass in that tree, and the name of the first that does not."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        *tests,
+    ]
     # Without compiled files: one of the file before the fault may look like one of the file with it.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
     try:
-        ended = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT)
+        ended = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT
+        )
     except subprocess.TimeoutExpired:
         return False, "took too long"
     lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -427,7 +455,9 @@ def passes(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
 def copied(folder: Path) -> Path:
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / name, folder / name)
     return folder
@@ -444,7 +474,9 @@ def killer_of(mutant: Mutant) -> str | None:
 
 
 def main(words: Sequence[str]) -> int:
-    chosen = [mutant for mutant in MUTANTS if not words or any(word in str(mutant) for word in words)]
+    chosen = [
+        mutant for mutant in MUTANTS if not words or any(word in str(mutant) for word in words)
+    ]
     passed, first = passes(ROOT, sorted({mutant.killer for mutant in chosen}))
     if not passed:
         print(f"the tests fail without any mutant: {first}")
@@ -453,7 +485,10 @@ def main(words: Sequence[str]) -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for mutant, killer in zip(chosen, pool.map(killer_of, chosen), strict=True):
             survived += killer is None
-            print(f"{'SURVIVED' if killer is None else 'killed'}  {mutant}\n    {killer or mutant.killer}", flush=True)
+            print(
+                f"{'SURVIVED' if killer is None else 'killed'}  {mutant}\n    {killer or mutant.killer}",
+                flush=True,
+            )
     print(f"{len(chosen) - survived} of {len(chosen)} killed")
     return int(survived > 0)
 

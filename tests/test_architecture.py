@@ -32,7 +32,11 @@ def sources() -> dict[str, Path]:
 
 def is_for_types(node: ast.AST) -> bool:
     """Tells whether what a statement holds is read by type checkers alone."""
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
 
 
 @cache
@@ -114,14 +118,18 @@ def test_a_folder_imports_from_folders_that_the_page_on_architecture_lists_above
 
 def test_a_cycle_would_be_found() -> None:
     graph = folder_graph(module_graph())
-    importer, imported = next((folder, others) for folder, others in sorted(graph.items()) if others)
+    importer, imported = next(
+        (folder, others) for folder, others in sorted(graph.items()) if others
+    )
     graph.setdefault(min(imported), set()).add(importer)
     assert set(cycle_in(graph)) >= {importer, min(imported)}
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "tests"])
 def test_folders_stay_small(package: str) -> None:
-    sizes = Counter(path.parent for path in (ROOT / package).rglob("*.py") if path.name not in ENTRIES)
+    sizes = Counter(
+        path.parent for path in (ROOT / package).rglob("*.py") if path.name not in ENTRIES
+    )
     assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
 
 
@@ -139,7 +147,11 @@ def reached(module: str, seen: set[str]) -> set[str]:
 
 def reaching(package: str, forbidden: Iterable[str]) -> dict[str, set[str]]:
     """Maps modules of a package to the forbidden names that they import, directly or by way of others."""
-    found = {module: reached(module, set()) & set(forbidden) for module in sources() if module.startswith(package)}
+    found = {
+        module: reached(module, set()) & set(forbidden)
+        for module in sources()
+        if module.startswith(package)
+    }
     return {module: names for module, names in found.items() if names}
 
 
@@ -162,10 +174,15 @@ def lazy_names() -> dict[str, set[str]]:
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
             if isinstance(node.value.func, ast.Name) and node.value.func.id == "LazyModule"
-            if isinstance(node.targets[0], ast.Name) and isinstance(node.value.args[0], ast.Constant)
+            if isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value.args[0], ast.Constant)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in modules
+            ):
                 names[modules[node.value.id]].add(node.attr)
     return names
 
@@ -174,7 +191,9 @@ def test_what_is_taken_of_a_module_that_is_imported_later_is_there() -> None:
     ours = {module: names for module, names in lazy_names().items() if module in sources()}
     assert "unmastered_line" in ours["leaderboards.aggregate.lead"]
     assert {
-        module: missing for module, names in ours.items() if (missing := names - set(dir(import_module(module))))
+        module: missing
+        for module, names in ours.items()
+        if (missing := names - set(dir(import_module(module))))
     } == {}
 
 

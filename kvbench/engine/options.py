@@ -77,7 +77,9 @@ class NumericsOptions:
             return cls()
         dtypes, sampling = (tuple(texts[name].split(",")) for name in ("dtypes", "sampling"))
         steps = None if texts["steps"] == BY_TASK else int(texts["steps"])
-        return cls(dtypes, sampling, int(texts["repeats"]), steps, texts.get("deterministic") == "yes")
+        return cls(
+            dtypes, sampling, int(texts["repeats"]), steps, texts.get("deterministic") == "yes"
+        )
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""

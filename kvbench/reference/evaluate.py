@@ -17,13 +17,17 @@ from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES
 
 UNSEEN = "all, in phrasings never seen"  # as the scores of held-out phrasings are called
-PROFILE_CONTEXTS = 24  # at most: each question is answered as often as there are layers, and three times more
+PROFILE_CONTEXTS = (
+    24  # at most: each question is answered as often as there are layers, and three times more
+)
 FIRST_CONTEXTS = 4  # of each task, whose scores are kept apart: a test measures them anew
 LENGTHS = {NATIVE: None, str(USUAL_TOKENS): USUAL_TOKENS}  # of a context in tokens; None: its own
 SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 
-def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
+def measure(
+    loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False
+) -> pd.DataFrame:
     """Records of the full cache on so many contexts of a task."""
     return answers_of(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
 
@@ -54,7 +58,13 @@ def scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
     for name, part in parts_of(frame).items():
         means = {score: part[score].astype(float).mean() for score in SCORES}
         row: dict[str, object] = {"task": task, "questions": name, "n": len(part)}
-        rows.append(row | {score: None if pd.isna(mean) else round(float(mean), 4) for score, mean in means.items()})
+        rows.append(
+            row
+            | {
+                score: None if pd.isna(mean) else round(float(mean), 4)
+                for score, mean in means.items()
+            }
+        )
     return rows
 
 
@@ -67,8 +77,12 @@ def first_scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
 def main(
     model: Annotated[str, typer.Option(help="The shipped model to measure.")] = "reference",
     contexts: Annotated[int, typer.Option(help="Contexts of each task.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the examples; by default one that no choice was made on.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="The file written; by default beside the weights.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the examples; by default one that no choice was made on.")
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="The file written; by default beside the weights.")
+    ] = None,
 ) -> None:
     """Measures the model with the full cache and writes the scores that the README shows."""
     loaded = load_model(model)
@@ -81,11 +95,18 @@ def main(
             if tokens is None:
                 first += first_scores(task.name, records)
             mine = scores(task.name, records)
-            mine.append(scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0])
+            mine.append(
+                scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0]
+            )
             mine[-1]["questions"] = UNSEEN
             for row in mine:
-                shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
-                print(f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
+                shown = "  ".join(
+                    f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None
+                )
+                print(
+                    f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}",
+                    flush=True,
+                )
             rows[length] += mine
     few = min(contexts, PROFILE_CONTEXTS)
     profiles = [reads_of(loaded, TASKS[task], hops, few, seed) for task, hops in PARTS]

@@ -38,18 +38,26 @@ class Arguments:
     def narrow(self) -> tuple[str, ...]:
         """Finds the windows of which even the largest is under half of the paper's, so that it is not ranked."""
         windows = [name for name in self.others if _end(name) in WINDOWS]
-        return tuple(name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name])
+        return tuple(
+            name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name]
+        )
 
     @property
     def text(self) -> str:
         """Writes all arguments, with the paper's values where they are others."""
         papers = {name: f" (paper: {self.paper[name]:g})" for name in self.others}
-        return ", ".join(f"{name} {values_text(used)}{papers.get(name, '')}" for name, used in self.used.items())
+        return ", ".join(
+            f"{name} {values_text(used)}{papers.get(name, '')}" for name, used in self.used.items()
+        )
 
     @property
     def others(self) -> list[str]:
         """Finds the arguments whose values are not all the paper's."""
-        return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
+        return [
+            name
+            for name, values in self.used.items()
+            if name in self.paper and set(values) != {self.paper[name]}
+        ]
 
 
 def values_text(values: Sequence[Value]) -> str:
@@ -61,7 +69,9 @@ def values_text(values: Sequence[Value]) -> str:
     first, last = values[0], values[-1]
     if len(values) == 1:
         return f"{first:g}" if isinstance(first, float) else str(first)
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    numbers = all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    )
     return f"{first:g} to {last:g}" if numbers else ", ".join(map(str, values))
 
 
@@ -69,15 +79,24 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
     """Reads, by policy and task, the arguments that each ran with; a policy without any has none."""
     by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
-    columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
-    for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)["press_arguments"]:
+    columns = columns.sort_values(
+        list(columns.columns)
+    )  # the same whatever the order of the records is
+    for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)[
+        "press_arguments"
+    ]:
         each = [json.loads(text) for text in texts]
         names = dict.fromkeys(name for arguments in each for name in arguments)
-        used = {name: _distinct([arguments[name] for arguments in each if name in arguments]) for name in names}
+        used = {
+            name: _distinct([arguments[name] for arguments in each if name in arguments])
+            for name in names
+        }
         declared = built_in(str(policy))  # none of a plug-in
         paper = declared.paper_arguments if declared else {}
         known = {
-            name: paper[name if name in paper else _end(name)] for name in names if {name, _end(name)} & set(paper)
+            name: paper[name if name in paper else _end(name)]
+            for name in names
+            if {name, _end(name)} & set(paper)
         }
         by_key[str(policy), str(task)] = Arguments(str(policy), str(task), used, known)
     return by_key
@@ -87,7 +106,9 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
     """Lists each policy, its arguments, and the tasks on which it ran with them."""
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
-        marks = ["adapted"] * one.is_adapted + ["window under half of the paper's"] * bool(one.narrow)
+        marks = ["adapted"] * one.is_adapted + ["window under half of the paper's"] * bool(
+            one.narrow
+        )
         arguments = "; ".join([one.text, *marks])
         tasks.setdefault((one.policy, arguments), []).append(one.task)
     return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
@@ -98,10 +119,13 @@ def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
     by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
     for one in presses:
         for name in one.others:
-            by_policy.setdefault(one.policy, {}).setdefault((name, one.paper[name]), []).extend(one.used[name])
+            by_policy.setdefault(one.policy, {}).setdefault((name, one.paper[name]), []).extend(
+                one.used[name]
+            )
     return {
         policy: ", ".join(
-            f"{name} {values_text(_distinct(used))} instead of {paper:g}" for (name, paper), used in of.items()
+            f"{name} {values_text(_distinct(used))} instead of {paper:g}"
+            for (name, paper), used in of.items()
         )
         for policy, of in by_policy.items()
     }
@@ -113,12 +137,16 @@ def narrow_windows(presses: Sequence[Arguments]) -> str:
     for one in presses:
         for name in one.narrow:
             by_paper.setdefault(one.paper[name], []).extend(one.used[name])
-    return ", ".join(f"window {values_text(_distinct(used))} of {paper:g}" for paper, used in by_paper.items())
+    return ", ".join(
+        f"window {values_text(_distinct(used))} of {paper:g}" for paper, used in by_paper.items()
+    )
 
 
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
     distinct = list(dict.fromkeys(values))
-    return tuple(sorted(distinct) if all(isinstance(value, int | float) for value in distinct) else distinct)
+    return tuple(
+        sorted(distinct) if all(isinstance(value, int | float) for value in distinct) else distinct
+    )
 
 
 def largest_window(arguments: Mapping[str, Value]) -> int:

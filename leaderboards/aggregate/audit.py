@@ -14,8 +14,12 @@ from leaderboards.statistics.text import count_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, ORACLE
 
-UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
-REMOVED_FROM = 0.1  # the mean share removed from which a context is compressed, whatever was asked for
+UNCHANGED_FROM = (
+    0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
+)
+REMOVED_FROM = (
+    0.1  # the mean share removed from which a context is compressed, whatever was asked for
+)
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
 SAME_NATS = 1e-3  # likelihoods closer than this differ by rounding alone
 QUESTION = ["task", "mode", "example_id", "question_id"]
@@ -70,9 +74,13 @@ def audit(
     no answer, and at rate 0 it must not.
     ``declared``: by policy, those that are the same by design."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
-    sound = sound.assign(ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float))
+    sound = sound.assign(
+        ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float)
+    )
     full = sound[sound["policy"] == FULL].set_index(QUESTION)[["output_text", "gold_nll"]]
-    compressed = sound[(sound["policy"] != FULL) & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)]
+    compressed = sound[
+        (sound["policy"] != FULL) & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)
+    ]
     identical: list[str] = []
     unchanged: dict[str, Unchanged] = {}
     most = compressed.groupby("policy", observed=True)["level"].agg(
@@ -80,7 +88,9 @@ def audit(
     )
     for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
-        telling = {name: _informative(name, group).set_index(QUESTION) for name, group in groups.items()}
+        telling = {
+            name: _informative(name, group).set_index(QUESTION) for name, group in groups.items()
+        }
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
@@ -103,10 +113,14 @@ def audit(
 def _informative(policy: str, records: DataFrame) -> DataFrame:
     """Selects records in which two methods do not agree by chance: those with room for more than a window of recent
     tokens or a page, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
-    needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
+    needed = (
+        records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
+    )
     arguments = records["press_arguments"]
     parsed = {text: json.loads(text) for text in arguments.unique()}
-    together = arguments.map({text: max(largest_window(one), _page_of(one)) for text, one in parsed.items()})
+    together = arguments.map(
+        {text: max(largest_window(one), _page_of(one)) for text, one in parsed.items()}
+    )
     return records[(records["kept_tokens"] >= needed) & (records["kept_tokens"] > together)]
 
 

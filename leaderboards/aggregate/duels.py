@@ -65,7 +65,9 @@ class MeanDifference:
         return cls(times * estimate.mean, low, high)
 
     @classmethod
-    def widened(cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]) -> Self:
+    def widened(
+        cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]
+    ) -> Self:
         """Makes one with the interval of a test; where that is not clear, it reaches as far as the interval that is
         ``held`` also where nothing differs. A test of so few contexts that it has no interval leaves it out here."""
         if tested is None or not tested[0] <= 0 <= tested[1]:
@@ -98,7 +100,9 @@ class Contest:
     """Two policies by one measure in one cell."""
 
     measure: Measure
-    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
+    difference: (
+        MeanDifference  # this one minus the other; its interval is that of the corrected test
+    )
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
     sides: tuple[float, float]  # what either has
@@ -107,7 +111,9 @@ class Contest:
     def verdict(self) -> Verdict:
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
+        return (
+            "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,9 @@ class Duel:
     family: int  # levels of the task, over which each p is corrected
     contests: Mapping[str, Contest]  # by column, of those measures that the task has
     run_at: tuple[Level, Level]  # the level of either, of which one may be the only one that it has
-    bytes_held: tuple[float | None, float | None]  # the bytes that either holds, in percent of the full cache
+    bytes_held: tuple[
+        float | None, float | None
+    ]  # the bytes that either holds, in percent of the full cache
 
     @property
     def lead(self) -> Contest:
@@ -147,10 +155,14 @@ class AnswerTable:
     # value, as an attack is not right or wrong.
     values: Mapping[str, FloatArray]
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
-    draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
+    draws: NDArray[
+        np.intp
+    ]  # of each question, shape (questions,): contexts that were drawn together have the same
     contexts: NDArray[np.intp]  # of each question, as numbers
     run_at: Mapping[str, frozenset[Level]]  # the levels of each policy, in any task
-    held: Mapping[str, float]  # the mean percent of the full cache's bytes that each policy holds; none on a board
+    held: Mapping[
+        str, float
+    ]  # the mean percent of the full cache's bytes that each policy holds; none on a board
 
     @cached_property
     def known(self) -> frozenset[str]:  # the measures that some answer has a value of
@@ -165,7 +177,9 @@ class AnswerTable:
 
     def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
         """Tells whether the two policies meet at this level, and both have a value of some question."""
-        if not set(pair) <= set(self.policies) or self.level not in shared_levels(*self._levels_of(pair)):
+        if not set(pair) <= set(self.policies) or self.level not in shared_levels(
+            *self._levels_of(pair)
+        ):
             return False
         return any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
 
@@ -179,7 +193,9 @@ class AnswerTable:
 
     def held_by(self, pair: tuple[str, str]) -> tuple[float | None, float | None]:
         """Returns the bytes that each of two policies holds, in percent of the full cache."""
-        one, other = (None if np.isnan(held := self.held.get(name, np.nan)) else held for name in pair)
+        one, other = (
+            None if np.isnan(held := self.held.get(name, np.nan)) else held for name in pair
+        )
         return one, other
 
 
@@ -187,25 +203,45 @@ def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTab
     """Makes a table for each task and level, in the order in which they appear; questions in an order of their own.
     ``comparing``: whether a policy of one level stands in the tables of all levels of other kinds, as the full cache
     does, and the bytes that are held are counted. A board, whose rows are compared at equal levels alone, does not."""
-    identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
+    identity = [
+        "task",
+        "policy",
+        "level_kind",
+        "level",
+        "status",
+        "draw_id",
+        "realised_ratio",
+        *QUESTION,
+    ]
     run_at = levels_by_policy(records)
     if comparing:
         records, identity = with_held(records), [*identity, HELD]
-    defended = records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
+    defended = (
+        records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
+    )
     sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
         places = of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
-        first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
+        first = np.unique(places, return_index=True)[
+            1
+        ]  # the record of each question that is met first
         draws, contexts = (
-            factorize(of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", QUESTION[1])
+            factorize(of_task[name].to_numpy()[first], sort=True)[0]
+            for name in ("draw_id", QUESTION[1])
         )
         policies, names = factorize(of_task["policy"].astype(str))
         counted = [*COMPARED, "realised_ratio", *([HELD] if comparing else [])]
-        numbers = {name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in counted}
+        numbers = {
+            name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in counted
+        }
         codes, levels = factorize(of_task["level"])
         for code, level in enumerate(levels):
-            spread = [name for name in names if name == FULL or (comparing and _stands_at(level, run_at[name]))]
+            spread = [
+                name
+                for name in names
+                if name == FULL or (comparing and _stands_at(level, run_at[name]))
+            ]
             here = (codes == code) | of_task["policy"].isin(spread).to_numpy()
             shape = len(names), len(first)
             cells = np.ravel_multi_index((policies, places), shape)[here]
@@ -240,7 +276,9 @@ def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) 
 def _sound_cells(records: DataFrame) -> DataFrame:
     """Returns the records with their levels, without the cells in which an answer failed."""
     records = with_levels(records)
-    failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
+    failed = set(
+        records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups
+    )
     if not failed:
         return records
     cells = zip(records["policy"], records["task"], records["level"], strict=True)
@@ -260,11 +298,15 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
         for duel in _duels_of_task(levels, (policy, other), task_seed(seed, task))
     ]
     if not found:
-        raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
+        raise LeaderboardError(
+            f"{policy} and {', '.join(others)} have no cell in common that is complete"
+        )
     return found
 
 
-def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int) -> Iterator[Duel]:
+def _duels_of_task(
+    levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int
+) -> Iterator[Duel]:
     cells = [table for table in levels if table.is_shared(pair)]
     contests: list[dict[str, Contest]] = [{} for _ in cells]
     for name, measure in COMPARED.items():
@@ -279,13 +321,25 @@ def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: i
             tested = subset_interval(sample.subset_means, corrected.alpha)
             held = sample.difference.interval(corrected.alpha)
             mean = sample.sides[0] - sample.sides[1]
-            difference = MeanDifference.widened(mean, tested, (POINTS_OF_ONE * held[0], POINTS_OF_ONE * held[1]))
+            difference = MeanDifference.widened(
+                mean, tested, (POINTS_OF_ONE * held[0], POINTS_OF_ONE * held[1])
+            )
             contexts = sample.difference.contexts
-            contests[place][name] = Contest(measure, difference, corrected.p, contexts, sample.sides)
+            contests[place][name] = Contest(
+                measure, difference, corrected.p, contexts, sample.sides
+            )
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
         counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
-        yield Duel(*pair, table.task, table.level, *counts, of_cell, table.levels_of(pair), table.held_by(pair))
+        yield Duel(
+            *pair,
+            table.task,
+            table.level,
+            *counts,
+            of_cell,
+            table.levels_of(pair),
+            table.held_by(pair),
+        )
 
 
 @dataclass(frozen=True)
@@ -310,4 +364,6 @@ class _Sample:
             context_values(np.bincount(draws, np.maximum(part, 0)) / POINTS_OF_ONE, counts)
             for part in (differences, -differences)
         )
-        return cls((one, other), np.round((held @ sums) / (held @ counts), DIGITS), Loss(more, less))
+        return cls(
+            (one, other), np.round((held @ sums) / (held @ counts), DIGITS), Loss(more, less)
+        )

@@ -32,14 +32,18 @@ NEEDLE = "niah_single_2"
 OWN = "easier questions, each with an answer_prefix"
 OWN_DIRECTIVES = "fewer or easier directives"
 GENERATED = "the levels that it masters (--difficulty auto)"
-ABOVE_CHANCE = 20.0  # points of what leads that the full cache must reach above a guess without the text
+ABOVE_CHANCE = (
+    20.0  # points of what leads that the full cache must reach above a guess without the text
+)
 LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
 
 
 Mark = Literal["best", "tie"]
 
 # A model that falls silent has the lowest hallucination rate: whoever is best by it may answer nothing.
-RANKED = tuple(measure for measure in CURVES if measure.better is not None and measure is not HALLUCINATION)
+RANKED = tuple(
+    measure for measure in CURVES if measure.better is not None and measure is not HALLUCINATION
+)
 TEACHING = "reference"  # how the names of the shipped models begin; what is measured on them says nothing of others
 CARRIES_OVER = "a teaching model, whose rankings do not carry over to others"
 
@@ -71,15 +75,26 @@ def lead_of(full: SummaryRow | None) -> Lead:
 
 def full_by_task(rows: Iterable[SummaryRow]) -> dict[str, float]:
     """Returns what the full cache has of what leads each task, in percent."""
-    full = [(row.task, lead_of(row).measures[0], row) for row in rows if row.policy == FULL and row.task != ALL_TASKS]
-    return {task: value * measure.factor for task, measure, row in full if (value := measure.value(row)) is not None}
+    full = [
+        (row.task, lead_of(row).measures[0], row)
+        for row in rows
+        if row.policy == FULL and row.task != ALL_TASKS
+    ]
+    return {
+        task: value * measure.factor
+        for task, measure, row in full
+        if (value := measure.value(row)) is not None
+    }
 
 
 def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     """Returns the measures by which a task judges policies: the first of what leads there, and of the others those that
     the full cache has. Where nothing is attacked, nothing leaks, so that obedience leads alone."""
     first, *others = lead_of(full).measures
-    return (first, *(measure for measure in others if full is not None and measure.value(full) is not None))
+    return (
+        first,
+        *(measure for measure in others if full is not None and measure.value(full) is not None),
+    )
 
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
@@ -91,10 +106,14 @@ def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
     if full is None or not full.not_mastered:
         return usual
     candidates = dict.fromkeys((DELTA_NLL, *usual, *DIRECTIVES.measures))
-    return tuple(one for one in candidates if any(one.value(row) is not None for row in rows)) or usual
+    return (
+        tuple(one for one in candidates if any(one.value(row) is not None for row in rows)) or usual
+    )
 
 
-def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]) -> list[Measure]:
+def leading_first(
+    measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]
+) -> list[Measure]:
     """Puts in front what a page shows first of a task, whose ``rows`` these are."""
     places = {measure: place for place, measure in enumerate(first_shown(task, rows))}
     return sorted(measures, key=lambda measure: places.get(measure, len(places)))
@@ -102,7 +121,9 @@ def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[Summary
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
     """Turns values in the unit of the row into percent of good: 100 is best, whichever end is better."""
-    percent: FloatArray = values * (1.0 if measure.top is None else 100.0 / measure.top) * measure.factor
+    percent: FloatArray = (
+        values * (1.0 if measure.top is None else 100.0 / measure.top) * measure.factor
+    )
     return percent if measure.better == "higher" else 100.0 - percent
 
 
@@ -113,13 +134,19 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
     shares: dict[tuple[str, str], list[float]] = {}
     columns = ["task", "mode", "directives", "abstentions"]
     for task, mode, texts, phrases in answers[columns].itertuples(index=False):
-        if len(texts) and len(phrases) and not any(Directive.parse(text).is_of_ifeval for text in texts):
+        if (
+            len(texts)
+            and len(phrases)
+            and not any(Directive.parse(text).is_of_ifeval for text in texts)
+        ):
             obeyed = strictly(list(texts), phrases[0])
             shares.setdefault((str(task), str(mode)), []).append(100 * sum(obeyed) / len(obeyed))
     return {board: sum(of_board) / len(of_board) for board, of_board in shares.items()}
 
 
-def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
+def not_mastered(
+    full: SummaryRow | None, chance: float | None = None, silence: float | None = None
+) -> str | None:
     """Returns why a task ranks and judges no policy, such as "the model itself has 45 % right, below 50", or None. The
     full cache has to reach 50 percent in what leads the task, and 20 points above ``chance``, or with directives above
     what ``silence`` obeys; of next tokens, of which no model has half for certain, 20 points above ``chance`` do. A row
@@ -131,7 +158,11 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     least = max(0.0 if lead is TEXT else LEAST, (guess or 0.0) + ABOVE_CHANCE)
     if value is None or (reached := value * measure.factor) >= least:
         return None
-    why = f" (silence obeys {silence:.0f})" if lead is DIRECTIVES and silence and least > LEAST else ""
+    why = (
+        f" (silence obeys {silence:.0f})"
+        if lead is DIRECTIVES and silence and least > LEAST
+        else ""
+    )
     return f"{has_itself(reached, lead.scale, least)}{why}"
 
 
@@ -156,7 +187,9 @@ def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
     return mean if len(tasks) > 1 else next(iter(reasons.values()))
 
 
-def marks(values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True) -> Mapping[str, Mark]:
+def marks(
+    values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True
+) -> Mapping[str, Mark]:
     """Returns the mark of each policy by its values, one for each context, an array for each task: "best" where the
     paired differences of all others from the best are told from 0; else it and those whose are not are a "tie".
 
@@ -164,7 +197,10 @@ def marks(values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = T
     the policies. Fewer contexts than can be told from chance tell nothing."""
     if len(values) < 2:  # nothing was compared
         return {}
-    means = {policy: float(np.mean([task.mean() for task in of_tasks])) for policy, of_tasks in values.items()}
+    means = {
+        policy: float(np.mean([task.mean() for task in of_tasks]))
+        for policy, of_tasks in values.items()
+    }
     best = (max if higher_is_better else min)(means, key=means.__getitem__)
     p_values = {}
     for policy, of_tasks in values.items():
@@ -188,7 +224,9 @@ def mark_leaders(
 ) -> dict[str, SummaryRow]:
     """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. Controls and rows
     without an interval are ranked in nothing, and what hardly answers not by wrong answers."""
-    levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
+    levels_by_mark: dict[str, dict[Mark, list[str]]] = {
+        policy: {"best": [], "tie": []} for policy in rows
+    }
     for measure in RANKED:
         values = {
             policy: [part.values for part in measures[measure.field]]
@@ -201,7 +239,9 @@ def mark_leaders(
         for policy, mark in marks(values, measure.better == "higher").items():
             levels_by_mark[policy][mark].append(measure.name)
     return {
-        policy: row.model_copy(update={"best_in": tuple(levels["best"]), "tied_in": tuple(levels["tie"])})
+        policy: row.model_copy(
+            update={"best_in": tuple(levels["best"]), "tied_in": tuple(levels["tie"])}
+        )
         for (policy, levels), row in zip(levels_by_mark.items(), rows.values(), strict=True)
     }
 
@@ -218,13 +258,19 @@ def is_teaching(model: str) -> bool:
 
 
 def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
-    return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
+    return {
+        row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS
+    }
 
 
 def is_obeyed_alone(row: SummaryRow) -> bool:
     """Tells whether a row is that of the full cache on a task whose directives it obeys, and whose questions it cannot
     answer."""
-    right = RIGHT.value(row) if row.policy == FULL and row.task != ALL_TASKS and lead_of(row) is DIRECTIVES else None
+    right = (
+        RIGHT.value(row)
+        if row.policy == FULL and row.task != ALL_TASKS and lead_of(row) is DIRECTIVES
+        else None
+    )
     return right is not None and not row.not_mastered and right * RIGHT.factor < LEAST
 
 
@@ -232,7 +278,11 @@ def unmastered_line(rows: Sequence[SummaryRow]) -> str:
     """Says in one line what the model cannot do, and what to run instead; nothing of none."""
     reasons = reasons_by_task(rows)
     tasks = "; ".join(f"{task} ({reason})" for task, reason in reasons.items())
-    return f"Not mastered, so without ranks and verdicts: {tasks}. {advice(reasons)}" if reasons else ""
+    return (
+        f"Not mastered, so without ranks and verdicts: {tasks}. {advice(reasons)}"
+        if reasons
+        else ""
+    )
 
 
 def advice(unmastered: Mapping[str, str]) -> str:
@@ -240,7 +290,8 @@ def advice(unmastered: Mapping[str, str]) -> str:
     names = set(unmastered)
     parts = [GENERATED] * bool(names & KNOWN_TASKS.keys())
     parts += [
-        OWN_DIRECTIVES if DIRECTIVES.scale in unmastered[name] else OWN for name in sorted(names - KNOWN_TASKS.keys())
+        OWN_DIRECTIVES if DIRECTIVES.scale in unmastered[name] else OWN
+        for name in sorted(names - KNOWN_TASKS.keys())
     ][:1]
     parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)
     return f"Instead: {', '.join(parts)}, or next tokens (--tasks prose). What it wrote: show RUN --policy full."

@@ -14,7 +14,11 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import RANDOM, TO_BEAT
 
 OverLevels = Verdict | Literal["mixed"]
-LINKS: dict[Verdict, str] = {"worse": "worse than", "better": "better than", UNDECIDED: "not distinguished from"}
+LINKS: dict[Verdict, str] = {
+    "worse": "worse than",
+    "better": "better than",
+    UNDECIDED: "not distinguished from",
+}
 TOO_FEW = "too few contexts to judge against"
 
 
@@ -27,7 +31,9 @@ class OpponentVerdict:
     corrected together, so that a false verdict of any kind is made in 5 of 100 comparisons at most.
     """
 
-    rows: tuple[Pooled, ...]  # the mean of tasks at each level, ascending in what is done to the cache
+    rows: tuple[
+        Pooled, ...
+    ]  # the mean of tasks at each level, ascending in what is done to the cache
     area: Pooled | None = None  # over all levels; None of a single one, which is no curve
 
     @property
@@ -76,7 +82,9 @@ class OpponentVerdict:
                 words = verdict if parts else f"{link} {self.other}"
                 parts.append(f"{words}{_places(rows, with_kind=not parts)}{_largest(rows)}")
         if self.area and self.area.verdict not in (UNDECIDED, self.verdict):
-            parts.append(f"{self.area.verdict} by the area over all of them ({self.area.difference.text})")
+            parts.append(
+                f"{self.area.verdict} by the area over all of them ({self.area.difference.text})"
+            )
         return ", ".join(parts)
 
     @property
@@ -117,11 +125,16 @@ def clauses_of(outcomes: Sequence[OpponentVerdict]) -> list[str]:
         words = f"{TOO_FEW} {one.other}" if one.too_few else one.clause
         before, _, after = words.partition(f" {one.other}")
         others_by_words.setdefault((before, after), []).append(one.other)
-    return [f"{before} {', '.join(others)}{after}" for (before, after), others in others_by_words.items()]
+    return [
+        f"{before} {', '.join(others)}{after}"
+        for (before, after), others in others_by_words.items()
+    ]
 
 
 def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
-    return any(one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes)
+    return any(
+        one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes
+    )
 
 
 def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
@@ -130,7 +143,9 @@ def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
     counted."""
     by_policy: dict[str, dict[Level, float]] = {}
     for row in (row for one in outcomes for row in one.rows):
-        for name, level, held in zip((row.policy, row.other), row.run_at, row.bytes_held, strict=True):
+        for name, level, held in zip(
+            (row.policy, row.other), row.run_at, row.bytes_held, strict=True
+        ):
             if held is not None:
                 by_policy.setdefault(name, {})[level] = held
     names: dict[str, list[str]] = {}
@@ -163,7 +178,9 @@ def _families(rows: Sequence[Pooled]) -> list[str]:
     parts = [f"over the {of_others} tests of all levels and opponents"] if of_others > 1 else []
     if of_controls > 1:
         controls = dict.fromkeys(row.other for row in tested if row.other in TO_BEAT)
-        parts.append(f"{'apart from them ' if parts else ''}over the {of_controls} against {', '.join(controls)}")
+        parts.append(
+            f"{'apart from them ' if parts else ''}over the {of_controls} against {', '.join(controls)}"
+        )
     return [f"p corrected by Holm’s method {', and '.join(parts)}"] if parts else []
 
 
@@ -183,13 +200,16 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
         with_more.append(row.test.smallest(row.alpha, MORE) or row.smallest)
     lines = []
     for reason, by_other in untested.items():
-        where = [f"{other}{_places(of_other, with_kind=True)}" for other, of_other in by_other.items()]
+        where = [
+            f"{other}{_places(of_other, with_kind=True)}" for other, of_other in by_other.items()
+        ]
         is_everywhere = sum(map(len, by_other.values())) == len(rows)
         lines.append(reason if is_everywhere else f"against {', '.join(where)}: {reason}")
     if smallest:
         here, there = (f"±{digits_of(max(numbers))}" for numbers in (smallest, with_more))
         lines.insert(
-            0, f"true differences below {here} may stay unseen; {contexts} contexts of a task would show {there}"
+            0,
+            f"true differences below {here} may stay unseen; {contexts} contexts of a task would show {there}",
         )
     return lines
 

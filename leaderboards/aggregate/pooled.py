@@ -71,7 +71,9 @@ class Pooled:
     levels: tuple[Level, ...]  # ascending in what is done to the cache
     difference: MeanDifference  # in points; its interval is that of the corrected test
     sides: tuple[float, float]  # the areas of either, in percent
-    test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
+    test: (
+        StudentTest | None
+    )  # None where a task has too few contexts, or where the two differ in too few
     alpha: float  # the level at which Holm's method tests it
     p: float | None  # corrected over the family; None without a test
     family: int  # tests that are corrected together
@@ -109,7 +111,9 @@ class Pooled:
         return "better" if self.difference.mean > 0 else "worse"
 
     @property
-    def smallest(self) -> float | None:  # true difference that is told from 0 four times in five, in points
+    def smallest(
+        self,
+    ) -> float | None:  # true difference that is told from 0 four times in five, in points
         return self.test.smallest(self.alpha) if self.test else None
 
     @property
@@ -124,7 +128,11 @@ class Pooled:
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
         smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
-        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
+        more = (
+            ""
+            if with_more is None
+            else f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
+        )
         if smallest is None:
             at_once = f" at Holm’s level of {self.alpha:.2g}" if self.family > 1 else ""
             return f"no difference can be seen{at_once} with n = {self.n}{more}"
@@ -155,7 +163,9 @@ class Pooled:
         clauses = (
             f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
             self.reason or f"n = {self.n}",
-            f"p corrected by Holm’s method over {self.family} tests, controls apart" if tested else "",
+            f"p corrected by Holm’s method over {self.family} tests, controls apart"
+            if tested
+            else "",
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))
@@ -169,11 +179,16 @@ def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
     """Returns the clauses that most of some lines have, and of each line the others, joined."""
     counts = Counter(clause for one in lines for clause in one.clauses)
     shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
-    return shared, ["; ".join(clause for clause in one.clauses if clause not in shared) for one in lines]
+    return shared, [
+        "; ".join(clause for clause in one.clauses if clause not in shared) for one in lines
+    ]
 
 
 def pool(
-    records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
+    records: DataFrame,
+    policy: str,
+    others: Sequence[str],
+    unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
     """Compares the areas of the policy and of each of the others. None of no shared level. ``unmastered``: why the
     model cannot do a task, which is left out."""
@@ -194,7 +209,10 @@ def pool_tables(
 
 
 def pool_levels(
-    records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
+    records: DataFrame,
+    policy: str,
+    others: Sequence[str],
+    unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
     """Compares the mean of tasks of the policy with that of each of the others at each level that both have. Holm's
     method corrects the tests over all levels and opponents together, as in :func:`_corrected`."""
@@ -205,14 +223,19 @@ def pool_levels(
         for place in range(len(shared.levels) if shared else 0):
             line = _line(shared.at(place), np.zeros((2, 1)), anchored=False) if shared else None
             lines += [line] if line else []
-    return [line if line.test or line.too_few else _untested(line, len(lines)) for line in _corrected(lines)]
+    return [
+        line if line.test or line.too_few else _untested(line, len(lines))
+        for line in _corrected(lines)
+    ]
 
 
 def _untested(line: Pooled, levels: int) -> Pooled:
     """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all ``levels`` of the
     comparison were tested. It holds 0: nothing was told."""
     low, high = line.held(ALPHA / levels)
-    return replace(line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0)))
+    return replace(
+        line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0))
+    )
 
 
 def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
@@ -226,12 +249,16 @@ def _corrected(lines: list[Pooled]) -> list[Pooled]:
     lines = list(lines)
     for of_control in (True, False):
         tests = {
-            place: line.test for place, line in enumerate(lines) if line.test and (line.other in TO_BEAT) is of_control
+            place: line.test
+            for place, line in enumerate(lines)
+            if line.test and (line.other in TO_BEAT) is of_control
         }
         for place, one in holm({place: test.p for place, test in tests.items()}).items():
             tested, held = tests[place].interval(one.alpha), lines[place].held(one.alpha)
             difference = MeanDifference.widened(tests[place].mean, tested, held)
-            corrected = replace(lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests))
+            corrected = replace(
+                lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests)
+            )
             lines[place] = corrected
     return lines
 
@@ -239,7 +266,9 @@ def _corrected(lines: list[Pooled]) -> list[Pooled]:
 def _leads(tables: Sequence[AnswerTable]) -> tuple[str, ...]:
     """Returns the measures that judge a task, as far as its answers have them."""
     known = {name for table in tables for name in table.known}
-    return next((tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ())
+    return next(
+        (tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ()
+    )
 
 
 @dataclass(frozen=True)
@@ -259,17 +288,27 @@ class _Shared:
         return replace(self, levels=(self.levels[place],), tables=tables)
 
 
-def _shared(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> _Shared | None:
+def _shared(
+    tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]
+) -> _Shared | None:
     by_task: dict[str, dict[Level, AnswerTable]] = {}
     for table in tables:
         by_task.setdefault(table.task, {})[table.level] = table
     leads = {task: _leads(list(of_task.values())) for task, of_task in by_task.items()}
     shared = {
-        task: {level: table for level, table in of_task.items() if table.is_shared(pair, leads[task])}
+        task: {
+            level: table for level, table in of_task.items() if table.is_shared(pair, leads[task])
+        }
         for task, of_task in by_task.items()
     }
-    shared = {task: of_task for task, of_task in shared.items() if of_task and task not in unmastered}
-    levels = sorted(set.intersection(*map(set, shared.values())), key=lambda level: level.amount) if shared else []
+    shared = {
+        task: of_task for task, of_task in shared.items() if of_task and task not in unmastered
+    }
+    levels = (
+        sorted(set.intersection(*map(set, shared.values())), key=lambda level: level.amount)
+        if shared
+        else []
+    )
     levels = [level for level in levels if level.kind == levels[-1].kind]
     if not levels:
         return None
@@ -287,7 +326,9 @@ def _area(shared: _Shared) -> Pooled | None:
     )
     if is_point and len(shared.levels) > 1:
         return None
-    anchored = shared.levels != (UNTREATED,) and all(FULL in of_task[0].policies for of_task in tables)
+    anchored = shared.levels != (UNTREATED,) and all(
+        FULL in of_task[0].policies for of_task in tables
+    )
     return _line(shared, _places(tables, shared.pair, anchored), anchored)
 
 
@@ -306,7 +347,9 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     one, other = np.mean([part.sides for part in parts], axis=0).tolist()
-    reasons = {task: reason.partition(": ")[2] or reason for task, reason in shared.unmastered.items()}
+    reasons = {
+        task: reason.partition(": ")[2] or reason for task, reason in shared.unmastered.items()
+    }
     titles = {lead[0]: title for lead, title in LEADS.items()}
     first, last = shared.levels[0], shared.levels[-1]
     left_out = [task for task in shared.every_task if task not in differences]
@@ -328,23 +371,34 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
         end=end,
         run_at=next(iter(shared.tables.values()))[-1].levels_of(shared.pair),
-        bytes_held=_mean_held([of_task[-1].held_by(shared.pair) for of_task in shared.tables.values()]),
+        bytes_held=_mean_held(
+            [of_task[-1].held_by(shared.pair) for of_task in shared.tables.values()]
+        ),
         left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in left_out),
         by_task=tuple(part.loss for part in parts),
     )
 
 
-def _mean_held(by_task: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+def _mean_held(
+    by_task: Sequence[tuple[float | None, float | None]],
+) -> tuple[float | None, float | None]:
     """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
-    sides = [[percent for percent in of_side if percent is not None] for of_side in zip(*by_task, strict=True)]
+    sides = [
+        [percent for percent in of_side if percent is not None]
+        for of_side in zip(*by_task, strict=True)
+    ]
     one, other = (float(np.mean(side)) if len(side) == len(by_task) else None for side in sides)
     return one, other
 
 
-def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:
+def _places(
+    tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool
+) -> FloatArray:
     """Returns where the levels of both are on the axis of their curves, shape (2, levels): at the mean realised ratio
     over tasks; where no tokens are removed, or one of them removes none, at the level itself."""
-    realised = np.mean([[table.realised[table.places(*pair)] for table in levels] for levels in tasks], axis=0).T
+    realised = np.mean(
+        [[table.realised[table.places(*pair)] for table in levels] for levels in tasks], axis=0
+    ).T
     amounts = np.array([[table.level.amount for table in tasks[0]]] * 2)
     removing = tasks[0][-1].level.declared.removes and bool((realised.max(axis=1) > FLAT).all())
     places = realised if removing else amounts
@@ -379,7 +433,9 @@ def _task_difference(
     for name in leads:
         levels = [table.of(name, *pair) for table in tables]
         levels = [tables[0].of(name, FULL, FULL), *levels] if anchored else levels
-        values = np.stack([100 - level if COMPARED[name].better == "lower" else level for level in levels])
+        values = np.stack(
+            [100 - level if COMPARED[name].better == "lower" else level for level in levels]
+        )
         known = ~np.isnan(values).any(axis=(0, 1))  # the questions that have a value at each level
         if known.any():
             sums.append(values[..., known] @ members[known])
@@ -387,11 +443,17 @@ def _task_difference(
     if not counts:
         return None
     there = np.any(counts, axis=0)
-    by_lead = [context_values(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)]
+    by_lead = [
+        context_values(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)
+    ]
     heights = np.mean(by_lead, axis=0)  # shape (levels, policies, contexts)
     one, other = (
-        mean_heights(np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end))
+        mean_heights(
+            np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end)
+        )
         for side, place in enumerate(places)
     )
     fewest = min(int(np.count_nonzero(count)) for count in counts)
-    return _TaskDifference(np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest)
+    return _TaskDifference(
+        np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest
+    )

@@ -7,7 +7,13 @@ import numpy as np
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.pooled import Pooled, mean_heights
-from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell, for_each_policy
+from leaderboards.boards.declaration import (
+    SIGNS,
+    BoardProfiles,
+    DerivedMeasure,
+    TableCell,
+    for_each_policy,
+)
 from leaderboards.boards.profiles import ONE_LEVEL, Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
@@ -55,7 +61,9 @@ def heights_by_context(profile: Profile, end: float) -> list[FloatArray]:
 
 def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArray:
     assert not isinstance(profile.places, Blank)
-    return mean_heights(np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end))
+    return mean_heights(
+        np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end)
+    )
 
 
 def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
@@ -64,7 +72,9 @@ def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
     assert not isinstance(profile.leads, Blank)
     means, ends = [], []
     for of_task in profile.leads:
-        values = [_mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task]
+        values = [
+            _mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task
+        ]
         if min(map(len, values)) < 2:
             return None
         means.append(np.mean([one.mean() for one in values]))
@@ -78,7 +88,9 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     end = span_of(profile)
     if isinstance(end, Blank):
         return end
-    return Area(Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end)
+    return Area(
+        Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end
+    )
 
 
 def _cell(area: Area) -> TableCell:
@@ -175,7 +187,9 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
         "the interval of the corrected test; compare shows the same area",
         definition=BEATS_DEFINITION,
-        of_board=lambda board: {policy: _against(board, policy, control) for policy in board.profiles},
+        of_board=lambda board: {
+            policy: _against(board, policy, control) for policy in board.profiles
+        },
         columns={
             f"{name}_verdict": "verdict",
             f"{name}_difference": "difference.mean",

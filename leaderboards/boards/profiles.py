@@ -28,7 +28,9 @@ from leaderboards.statistics.intervals import Loss, context_values
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-TALLIED = {measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)}
+TALLIED = {
+    measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)
+}
 COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
@@ -51,7 +53,9 @@ class LeadByContext:
     # What is lost and gained against the full cache on the same questions, as shares.
     lost: FloatArray
     gained: FloatArray
-    there: NDArray[np.bool_]  # the contexts that have the measure, as not all have attacks, shape (contexts,)
+    there: NDArray[
+        np.bool_
+    ]  # the contexts that have the measure, as not all have attacks, shape (contexts,)
 
     @property
     def means(self) -> FloatArray:
@@ -97,7 +101,9 @@ class Profile:
         return np.array([level.amount for level in self.levels])
 
     @property
-    def axis(self) -> str:  # what its curve is over: curves over the same are compared, and others are not
+    def axis(
+        self,
+    ) -> str:  # what its curve is over: curves over the same are compared, and others are not
         return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
 
     @property
@@ -118,14 +124,21 @@ class _Sums:
     gained: FloatArray
 
     @classmethod
-    def of(cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int) -> Self:
+    def of(
+        cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
+    ) -> Self:
         values = _values(measure, cell)
         counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         worse = worse if measure.better == "higher" else -worse
         columns = values, counted, np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(*(np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64) for one in columns))
+        return cls(
+            *(
+                np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64)
+                for one in columns
+            )
+        )
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -157,10 +170,14 @@ class _Tally:
         """Returns a measure of the full cache, which is the first of the cells, and of each other."""
         known = [self.cells[measure.field, *cell] for cell in cells]
         sums, counts, lost, gained = (
-            np.stack([getattr(one, name) for one in known]) for name in ("sums", "counts", "lost", "gained")
+            np.stack([getattr(one, name) for one in known])
+            for name in ("sums", "counts", "lost", "gained")
         )
         there = counts[0] > 0
-        lost, gained = (_within(context_values(one[:, there], counts[:, there]), there) for one in (lost, gained))
+        lost, gained = (
+            _within(context_values(one[:, there], counts[:, there]), there)
+            for one in (lost, gained)
+        )
         return LeadByContext(good(measure, context_values(sums, counts)), lost, gained, there)
 
 
@@ -178,7 +195,9 @@ class Profiles:
 
     rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[Board, _Tally]
-    arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
+    arguments: Mapping[tuple[str, str], Arguments] = field(
+        default_factory=dict
+    )  # by policy and task
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow]) -> Self:
@@ -189,16 +208,21 @@ class Profiles:
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS]))
+        needed = list(
+            dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
+        )
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(with_full(known.astype(dict.fromkeys(COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
-            cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
+            cells.setdefault((str(mode), str(task)), []).append(
+                (str(policy), level, columns.at(places))
+            )
         draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
         tallies = {
-            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board) for (mode, task), of_board in cells.items()
+            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board)
+            for (mode, task), of_board in cells.items()
         }
         return cls(by_policy, tallies, arguments_of_records(records))
 
@@ -209,7 +233,9 @@ class Profiles:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
         tasks = self.tasks(mode, task)
         return {
-            policy: [one for name in tasks if (one := self.arguments.get((policy, name))) and one.used]
+            policy: [
+                one for name in tasks if (one := self.arguments.get((policy, name))) and one.used
+            ]
             for policy in self.rows[mode, task]
         }
 
@@ -241,16 +267,25 @@ class Profiles:
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
-    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
+    def _leads(
+        self, mode: str, task: str, cells: Cells
+    ) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
         leads: list[tuple[LeadByContext, ...]] = []
         for one in self.tasks(mode, task):
             rows = self._rows(mode, one, cells)
             measures = leading_measures(rows[0])
-            gap = next(filter(None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))), None)
+            gap = next(
+                filter(
+                    None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))
+                ),
+                None,
+            )
             if gap is not None:
                 return gap
             tally = self.tallies[mode, one]
-            leads.append(tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures))
+            leads.append(
+                tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures)
+            )
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:

@@ -46,9 +46,13 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankIn
     intervals = {}
     for policy, by_other in ahead.items():
         rank = 1 + sum(lead.points < 0 for lead in by_other.values())
-        tied = tuple(other for other, lead in by_other.items() if other != policy and not lead.is_told)
+        tied = tuple(
+            other for other, lead in by_other.items() if other != policy and not lead.is_told
+        )
         best = 1 + sum(lead.points < 0 for other, lead in by_other.items() if other not in tied)
-        intervals[policy] = RankInterval(rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other))
+        intervals[policy] = RankInterval(
+            rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other)
+        )
     return intervals
 
 
@@ -72,14 +76,23 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
         else:
             known[policy] = profile, end
     ahead = {
-        one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
+        one: {
+            other: _ahead(known[one], known[other])
+            for other in known
+            if known[other][0].axis == known[one][0].axis
+        }
         for one in known
     }
     ranked = rank_intervals(ahead)
     # Contexts so few that chance alone puts them all on one side tell nobody apart.
     if min((profile.contexts for profile, _ in known.values()), default=0) < fewest_clusters():
         ranked = {
-            name: replace(one, low=None, high=None, tied=tuple(other for other in ahead[name] if other != name))
+            name: replace(
+                one,
+                low=None,
+                high=None,
+                tied=tuple(other for other in ahead[name] if other != name),
+            )
             for name, one in ranked.items()
         }
     return intervals | ranked
@@ -90,14 +103,18 @@ def _ahead(one: tuple[Profile, float], other: tuple[Profile, float]) -> Ahead:
     clear as any."""
     shared = min(one[1], other[1])
     points = round(height_of(one[0], shared) - height_of(other[0], shared), DIGITS)
-    return Ahead(points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other))))
+    return Ahead(
+        points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other)))
+    )
 
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
         return TableCell.blank("only one ranked", "only one ranked")
     interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
-    return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank)
+    return TableCell(
+        f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank
+    )
 
 
 RANK = DerivedMeasure(
@@ -119,7 +136,13 @@ RANK = DerivedMeasure(
         chapter="board",
     ),
     of_board=ranks,
-    columns={"rank": "rank", "rank_low": "low", "rank_high": "high", "tied": "tied", "rank_alone": "alone"},
+    columns={
+        "rank": "rank",
+        "rank_low": "low",
+        "rank_high": "high",
+        "tied": "tied",
+        "rank_alone": "alone",
+    },
     heading="rank",
     cell=_cell,
 )

@@ -38,7 +38,11 @@ class LevelLoss:
     def badness(self) -> tuple[int, float, int]:
         """Orders losses of one level, the worst first: by verdict, by how much may be lost, and by contexts."""
         low = self.difference.low
-        return get_args(LevelVerdict).index(self.verdict), -inf if low is None else low, self.contexts
+        return (
+            get_args(LevelVerdict).index(self.verdict),
+            -inf if low is None else low,
+            self.contexts,
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class SafeRatio:
     contexts: int  # of a task: with more of them, what is open may be safe
     # At each asked level the loss in the measure that leads the task; of several measures, or tasks, in the worst.
     levels: tuple[LevelLoss, ...]
-    named: float  # the level that a cell names with its loss: the safe one, or the lowest that is not
+    named: (
+        float  # the level that a cell names with its loss: the safe one, or the lowest that is not
+    )
     next_level: float | None = None  # that of ``beyond``, where a lower one is safe
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
     # The highest ratio that these contexts show of the oracle, which keeps the evidence, where they are too few to show
@@ -60,7 +66,9 @@ class SafeRatio:
     tolerance: float = TOLERATED_LOSS  # a loss of so many points is not safe
     # How many contexts show that it is safe, if more of them are as these; None where no number does.
     needed: int | None = None
-    tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that of ``tested`` first
+    tasks: tuple[
+        str, ...
+    ] = ()  # over several tasks: those that decide it, that of ``tested`` first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
     # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None of what has no
     # levels, as int4: that is safe or not where it stands, and ``beyond`` says which.
@@ -74,7 +82,9 @@ class SafeRatio:
         return None if self.withheld else self.ratio or None
 
     @property
-    def outcome(self) -> Outcome | None:  # whether some ratio is safe, and if none is, what is known of the lowest
+    def outcome(
+        self,
+    ) -> Outcome | None:  # whether some ratio is safe, and if none is, what is known of the lowest
         return None if self.withheld else "safe" if self.ratio else self.beyond
 
     @property
@@ -108,7 +118,9 @@ class SafeRatio:
 def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
     """Computes the safe ratio of every policy of a board. What the contexts are too few to show of the oracle, they do
     not show of others either: a policy that seems to be safe there may be so by chance."""
-    known = {policy: safe_ratio(profile, board.tolerance) for policy, profile in board.profiles.items()}
+    known = {
+        policy: safe_ratio(profile, board.tolerance) for policy, profile in board.profiles.items()
+    }
     oracle = known.get(ORACLE)
     if isinstance(oracle, SafeRatio) and oracle.beyond == OPEN:
         for policy, one in known.items():
@@ -140,10 +152,16 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
         losses.append(min(of_leads, key=lambda loss: loss.badness))
     kind = None if profile.no_levels else profile.levels[-1].kind
     if profile.withheld:
-        neutral = SafeRatio(0.0, "not tried", profile.contexts, tuple(losses), losses[0].level, tolerance=tolerance)
+        neutral = SafeRatio(
+            0.0, "not tried", profile.contexts, tuple(losses), losses[0].level, tolerance=tolerance
+        )
         return replace(neutral, kind=kind, held=profile.held, withheld=profile.withheld)
-    safe = next((place for place, loss in enumerate(losses) if loss.verdict != "safe"), len(losses))  # in a row
-    beyond: Outcome = losses[safe].verdict if safe < len(losses) else "safe" if profile.no_levels else "not tried"
+    safe = next(
+        (place for place, loss in enumerate(losses) if loss.verdict != "safe"), len(losses)
+    )  # in a row
+    beyond: Outcome = (
+        losses[safe].verdict if safe < len(losses) else "safe" if profile.no_levels else "not tried"
+    )
     ratio = losses[safe - 1].level if safe and not profile.no_levels else 0.0
     named = losses[safe - 1 if ratio else min(safe, len(losses) - 1)]
     unsafe = [loss.level for loss in losses if loss.verdict == "unsafe"]
@@ -162,12 +180,16 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     )
 
 
-def _loss(lead: LeadByContext, place: int, level: float, contexts: int, tolerance: float) -> LevelLoss:
+def _loss(
+    lead: LeadByContext, place: int, level: float, contexts: int, tolerance: float
+) -> LevelLoss:
     """Judges what one measure loses at a level, without the noise of sums: a loss of 5 points is none below 5."""
     low, high = lead.loss(place).interval()
     mean, least, most = lead.means[0] - lead.means[place], 100 * low, 100 * high
     mean, least, most = (float(round(points, DIGITS)) for points in (mean, least, most))
-    verdict: LevelVerdict = "safe" if most < tolerance else "unsafe" if least >= tolerance else "open"
+    verdict: LevelVerdict = (
+        "safe" if most < tolerance else "unsafe" if least >= tolerance else "open"
+    )
     # The policy less the full cache; zero is added so that nothing lost is 0 and not -0.
     difference = MeanDifference(*(0.0 - points for points in (mean, most, least)))
     return LevelLoss(level, verdict, difference, contexts)
@@ -223,7 +245,9 @@ def _worst_levels(by_task: Mapping[str, SafeRatio]) -> dict[float, LevelLoss]:
     for task, safe in by_task.items():
         for loss in safe.levels:
             of_task = replace(loss, task=task)
-            worst[loss.level] = min(worst.get(loss.level, of_task), of_task, key=lambda one: one.badness)
+            worst[loss.level] = min(
+                worst.get(loss.level, of_task), of_task, key=lambda one: one.badness
+            )
     return worst
 
 
@@ -277,7 +301,9 @@ def beyond_words(safe: SafeRatio, usual: str | None = None) -> tuple[tuple[str, 
 
 def _level_text(safe: SafeRatio, level: float, usual: str | None) -> str:
     """Writes a level; a share removed stands alone, as it does everywhere."""
-    is_usual = safe.kind is None or (KINDS[safe.kind].removes if usual is None else safe.kind == usual)
+    is_usual = safe.kind is None or (
+        KINDS[safe.kind].removes if usual is None else safe.kind == usual
+    )
     return f"{level:g}" if is_usual else f"{safe.kind} {level:g}"
 
 
@@ -299,7 +325,11 @@ def held_text(safe: SafeRatio) -> str:
 
 def more_text(safe: SafeRatio) -> str:
     """Says how many more contexts would show an open level to be safe, if they were like these."""
-    return "" if safe.outcome != OPEN or safe.more is None else f"{count_text(safe.more, 'more context')} needed"
+    return (
+        ""
+        if safe.outcome != OPEN or safe.more is None
+        else f"{count_text(safe.more, 'more context')} needed"
+    )
 
 
 def contexts_line(contexts: Iterable[int], tolerance: float = TOLERATED_LOSS) -> str:
@@ -309,7 +339,9 @@ def contexts_line(contexts: Iterable[int], tolerance: float = TOLERATED_LOSS) ->
     '72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27 at best'
     """
     needed, counts = contexts_that_agree(tolerance / 100), sorted(set(contexts))
-    enough = f"{needed} contexts of a task show a loss below {tolerance:g} points if all answers agree"
+    enough = (
+        f"{needed} contexts of a task show a loss below {tolerance:g} points if all answers agree"
+    )
     few = [count for count in counts if count < needed]
     if not few:
         return f"{enough}; here are {range_text(counts[0], counts[-1])}"

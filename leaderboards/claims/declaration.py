@@ -52,7 +52,9 @@ class Statistic:
     n: int
     part: str = ""  # of the claim: a policy, or a setting, where there are several
     note: str = ""  # what else the same records say, such as which tasks are left out
-    withheld: str = ""  # why there is no verdict although there is a number: the model cannot do the task
+    withheld: str = (
+        ""  # why there is no verdict although there is a number: the model cannot do the task
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ class NoStatistic:
     part: str
     reason: str
     is_unmet: bool = False  # the model does not meet what the claim takes
-    times: float = math.inf  # how many times as many contexts would be enough, where that can be told
+    times: float = (
+        math.inf
+    )  # how many times as many contexts would be enough, where that can be told
 
     @classmethod
     def of(cls, part: str, error: NoEvidenceError) -> Self:
@@ -94,7 +98,9 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Callable[..., Measured]  # of the Evidence of each experiment, in the order of ``evidence``
+    measure: Callable[
+        ..., Measured
+    ]  # of the Evidence of each experiment, in the order of ``evidence``
     unit: str = ""  # of the statistic
     other: str = ""  # BESIDE or LARGER: the model that it compares the model with, if it does
 

@@ -19,7 +19,9 @@ def claims() -> Mapping[str, Claim]:
     ordered = sorted(declared, key=lambda claim: (claim.identifier[0], int(claim.identifier[1:])))
     known = {claim.identifier: claim for claim in ordered}
     if len(known) < len(ordered):
-        raise LeaderboardError(f"two claims have one name among {', '.join(claim.identifier for claim in ordered)}")
+        raise LeaderboardError(
+            f"two claims have one name among {', '.join(claim.identifier for claim in ordered)}"
+        )
     return known
 
 
@@ -28,10 +30,16 @@ def chosen_claims(only: str | None) -> list[Claim]:
     :class:`LeaderboardError` for a name that is neither."""
     known = claims()
     letters = dict.fromkeys(identifier[0] for identifier in known)
-    names = [*letters] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    names = (
+        [*letters] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    )
     for name in names:
         if name not in known and name not in letters:
             raise LeaderboardError(unknown_name("claim", name, [*known, *letters]))
     if not names:
         raise LeaderboardError("no claim given: name texts or claims, such as F,E2")
-    return [claim for identifier, claim in known.items() if identifier in names or identifier[0] in names]
+    return [
+        claim
+        for identifier, claim in known.items()
+        if identifier in names or identifier[0] in names
+    ]

@@ -36,7 +36,9 @@ class Judgement:
     claim: Claim
     part: str
     estimate: Estimate | None
-    p: float | None  # that the statistic is at the threshold, corrected over the claims of the text that were tested
+    p: (
+        float | None
+    )  # that the statistic is at the threshold, corrected over the claims of the text that were tested
     verdict: Verdict
     why: str  # it is undecided, or what else the records say
     is_met: bool = True  # whether the model meets what the claim takes; else it is undecided, however much is run
@@ -75,20 +77,28 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     for text in dict.fromkeys(claim.text for claim in claims):
         own = {place: p for place, p in tests.items() if parts[place][0].claim.text == text}
         corrected |= holm(own)
-    return [_judgement(case, part, corrected.get(place)) for place, (case, part) in enumerate(parts)]
+    return [
+        _judgement(case, part, corrected.get(place)) for place, (case, part) in enumerate(parts)
+    ]
 
 
 def _case(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> _Case:
     given: list[Evidence] = []
     for name in claim.evidence:
         is_of_other = bool(claim.other) and name.endswith(claim.other)
-        records = evidence.get(name, Blank(MISSING[claim.other] if is_of_other else "it was not run"))
+        records = evidence.get(
+            name, Blank(MISSING[claim.other] if is_of_other else "it was not run")
+        )
         if isinstance(records, Blank):
             return _Case(claim, (), [NoStatistic("", records.reason, is_unmet=is_of_other)])
         given.append(records)
     measured = _measured(claim, given)
-    reasons = {one.part: one.reason for one in measured if isinstance(one, NoStatistic) and one.is_unmet}
-    return _Case(claim, given, _with_withheld(claim, given, measured, reasons) if reasons else measured)
+    reasons = {
+        one.part: one.reason for one in measured if isinstance(one, NoStatistic) and one.is_unmet
+    }
+    return _Case(
+        claim, given, _with_withheld(claim, given, measured, reasons) if reasons else measured
+    )
 
 
 def _measured(claim: Claim, given: Sequence[Evidence]) -> Measured:
@@ -98,7 +108,9 @@ def _measured(claim: Claim, given: Sequence[Evidence]) -> Measured:
         return [NoStatistic.of("", error)]
 
 
-def _with_withheld(claim: Claim, given: Sequence[Evidence], measured: Measured, reasons: Mapping[str, str]) -> Measured:
+def _with_withheld(
+    claim: Claim, given: Sequence[Evidence], measured: Measured, reasons: Mapping[str, str]
+) -> Measured:
     """Measures the parts whose task the model cannot do all the same: they get a number, and no verdict. ``reasons``:
     why, by part; the empty one stands for all parts of the claim."""
     numbers = {}
@@ -111,10 +123,16 @@ def _with_withheld(claim: Claim, given: Sequence[Evidence], measured: Measured, 
     return [numbers.get(one.part, one) if one.part in reasons else one for one in measured]
 
 
-def _judgement(case: _Case, part: Statistic | NoStatistic, corrected: Corrected | None) -> Judgement:
+def _judgement(
+    case: _Case, part: Statistic | NoStatistic, corrected: Corrected | None
+) -> Judgement:
     claim, undecided = case.claim, VERDICTS[-1]
     if isinstance(part, NoStatistic):
-        why = f"{UNMET}: {part.reason}" if part.is_unmet else _joined(part.reason, _enough(case, part.times))
+        why = (
+            f"{UNMET}: {part.reason}"
+            if part.is_unmet
+            else _joined(part.reason, _enough(case, part.times))
+        )
         return Judgement(claim, part.part, None, None, undecided, why, not part.is_unmet)
     estimate = Estimate.of(float(part.values[0]), part.values[1:], part.n)
     p = corrected.p if corrected else None
@@ -123,10 +141,14 @@ def _judgement(case: _Case, part: Statistic | NoStatistic, corrected: Corrected 
         return Judgement(claim, part.part, estimate, p, undecided, why, is_met=False)
     if reason := _why_undecided(claim, estimate, p):
         needed = contexts_needed(case, part, corrected)
-        return Judgement(claim, part.part, estimate, p, undecided, _joined(reason, needed, part.note))
+        return Judgement(
+            claim, part.part, estimate, p, undecided, _joined(reason, needed, part.note)
+        )
     sides = {True: ("at least", "above", "other than"), False: ("at most", "below", "other than")}
     holds = claim.side in sides[estimate.mean > claim.threshold]  # it is not at the threshold
-    return Judgement(claim, part.part, estimate, p, "holds" if holds else "does not hold", part.note)
+    return Judgement(
+        claim, part.part, estimate, p, "holds" if holds else "does not hold", part.note
+    )
 
 
 def _joined(*clauses: str) -> str:
@@ -153,7 +175,9 @@ def contexts_needed(case: _Case, part: Statistic, corrected: Corrected | None) -
     threshold, value = case.claim.threshold, float(part.values[0])
     if more is None or not math.isfinite(value):
         return ""
-    times = _times_needed(abs(value - threshold), _half(part, threshold), _half(more, threshold), corrected.alpha)
+    times = _times_needed(
+        abs(value - threshold), _half(part, threshold), _half(more, threshold), corrected.alpha
+    )
     times = max(times, _times_with_values(part))
     if times * part.n > MOST_NEEDED:
         return "it lies at the threshold: no number of contexts would decide"
@@ -196,7 +220,9 @@ def _enough(case: _Case, times: float, contexts: float | None = None) -> str:
     option = f"--limit {math.ceil(case.limit * times):,}".replace(",", "") if case.limit else ""
     if contexts is None:
         return f"{option} may be enough" if option else ""
-    return f"about {math.ceil(contexts * times):,} contexts would decide" + (f" ({option})" if option else "")
+    return f"about {math.ceil(contexts * times):,} contexts would decide" + (
+        f" ({option})" if option else ""
+    )
 
 
 class Count(NamedTuple):

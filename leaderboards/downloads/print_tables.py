@@ -19,10 +19,29 @@ LATEX = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"},
+        **{
+            "<": r"\textless{}",
+            ">": r"\textgreater{}",
+            "|": r"\textbar{}",
+            "`": r"\textasciigrave{}",
+        },
         **{"✕": r"$\times$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "ρ": r"$\rho$"},
-        **{"’": "'", "‘": "`", "“": "``", "”": "''", "…": r"\ldots{}", "→": r"$\to$", "χ": r"$\chi$"},
-        **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": r"\textendash{}", "−": "$-$"},
+        **{
+            "’": "'",
+            "‘": "`",
+            "“": "``",
+            "”": "''",
+            "…": r"\ldots{}",
+            "→": r"$\to$",
+            "χ": r"$\chi$",
+        },
+        **{
+            "○": r"$\circ$",
+            "▲": r"$\blacktriangle$",
+            "▼": r"$\blacktriangledown$",
+            "–": r"\textendash{}",
+            "−": "$-$",
+        },
     }
 )
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
@@ -74,7 +93,10 @@ class PrintTable:
         lines = []
         for row, texts in enumerate(self.rows):
             cells = [_markdown(text) for text in texts]
-            cells = [f"**{text}**" if (row, place) in self.bold else text for place, text in enumerate(cells)]
+            cells = [
+                f"**{text}**" if (row, place) in self.bold else text
+                for place, text in enumerate(cells)
+            ]
             lines.append(f"| {' | '.join(cells)} |")
         count = len(self.rows[0])
         lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * (count - self.names)}")
@@ -82,7 +104,9 @@ class PrintTable:
 
 
 def _markdown(text: str) -> str:
-    signs = MARKDOWN_SIGNS.sub(lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split()))
+    signs = MARKDOWN_SIGNS.sub(
+        lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split())
+    )
     return signs or " "
 
 
@@ -94,20 +118,30 @@ def _latex(text: str) -> str:
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]) -> str:
+def data_sentences(
+    rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]
+) -> str:
     """Says of which model, contexts and way of compression the numbers of a task are. ``levels``: of difficulty, by
     task."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
     lengths = [tokens for row in rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))]
-    length = f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens" if lengths else ""
+    length = (
+        f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens"
+        if lengths
+        else ""
+    )
     at = "".join(f", {name} at level {level}" for name, level in levels.items() if level)
     data = count_text(min((row.fewest_contexts for row in of_board), default=0), "context")
     if task == ALL_TASKS:
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task"
         at += f"; means are over {', '.join(tasks)}"
-    unmastered = reasons_by_task([row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)])
-    notes = "".join(f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items())
+    unmastered = reasons_by_task(
+        [row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)]
+    )
+    notes = "".join(
+        f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items()
+    )
     return f"Model {model}; {data}{length}{at}. {MODES[mode]}{notes}"
 
 
@@ -128,10 +162,15 @@ def result_table(
     of_mode = [row for row in rows if row.mode == mode]
     measures = _columns_of(of_mode)
     by_place = {(row.task, row.policy, row.at): row for row in of_mode}
-    levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
+    levels = sorted(
+        {row.at for row in of_mode if row.policy != FULL},
+        key=lambda level: (level == UNTREATED, level),
+    )
     names = {**names_of(levels), UNTREATED: "one level"}
     columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
-    headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
+    headings = [
+        name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()
+    ]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
     unmastered = reasons_by_task(of_mode)
     judged = [measure for task, measure in measures.items() if task not in unmastered]
@@ -147,25 +186,33 @@ def result_table(
             mark = None if compared else mark_of(row, measure)
             sign = " ○" if mark == "tie" else signs.get((policy, level), "") if is_last else ""
             text = "–" if row is None else measure.text(measure.value(row))
-            texts.append(text + sign + (_interval_text(row, measure) if is_last or every_interval else ""))
+            texts.append(
+                text + sign + (_interval_text(row, measure) if is_last or every_interval else "")
+            )
             if mark == "best":
                 bold.add((len(body), 2 + place))
         shown = f"{policy} (adapted)" if policy in adapted else policy
         body.append((names[level] if policy != FULL else "", shown, *texts))
     about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
-    caption = " ".join(filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told)))
+    caption = " ".join(
+        filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told))
+    )
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 
 def _in_order(rows: Sequence[SummaryRow], levels: Sequence[Level]) -> Iterator[tuple[Level, str]]:
     """Yields the levels and policies of the lines: the full cache first, and controls last at each level."""
-    policies = sorted(dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS)
+    policies = sorted(
+        dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS
+    )
     yield UNTREATED, FULL
     for level in levels:
         yield from ((level, policy) for policy in policies if policy != FULL)
 
 
-def _signs_of(compared: Sequence[Pooled], measures: Sequence[Measure]) -> dict[tuple[str, Level], str]:
+def _signs_of(
+    compared: Sequence[Pooled], measures: Sequence[Measure]
+) -> dict[tuple[str, Level], str]:
     """Returns the sign of each opponent at each level, which says how it is beside the press. The column of directives
     obeyed has none: a comparison judges such a task by what leaks too."""
     if not measures or measures[-1] is OBEYED or len(set(measures)) > 1:
@@ -183,7 +230,9 @@ def _about_marks(
     if not signs:
         return ""
     beside = f"▲, ▼: better, worse than {compared[0].policy}"
-    return AGAINST.format(signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED)
+    return AGAINST.format(
+        signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED
+    )
 
 
 def _interval_text(row: SummaryRow | None, measure: Measure) -> str:

@@ -49,14 +49,22 @@ class Sheet:
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]
             known = (kind for kind in {kinds.get(column), *map(type, values)} if kind in SPREAD)
-            for part, attribute in next((SPREAD[kind](column) for kind in known), {column: ""}).items():
-                by_column[part] = [value and getattr(value, attribute) for value in values] if attribute else values
+            for part, attribute in next(
+                (SPREAD[kind](column) for kind in known), {column: ""}
+            ).items():
+                by_column[part] = (
+                    [value and getattr(value, attribute) for value in values]
+                    if attribute
+                    else values
+                )
         return cls(name, title, tuple(by_column), tuple(zip(*by_column.values(), strict=True)))
 
     def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
         """Returns the same with other columns before its own, which are the same in each row."""
         return replace(
-            self, columns=(*labels, *self.columns), rows=tuple((*labels.values(), *row) for row in self.rows)
+            self,
+            columns=(*labels, *self.columns),
+            rows=tuple((*labels.values(), *row) for row in self.rows),
         )
 
     def csv(self) -> str:
@@ -73,7 +81,12 @@ class Sheet:
 SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
     Level: lambda name: {"level_kind": "kind", "level": "value"},
     MeanDifference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
-    Estimate: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_n": "n"},
+    Estimate: lambda name: {
+        name: "mean",
+        f"{name}_low": "low",
+        f"{name}_high": "high",
+        f"{name}_n": "n",
+    },
 }
 
 
@@ -88,7 +101,11 @@ def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:
 def _join(group: Sequence[Sheet]) -> Sheet:
     columns = tuple(dict.fromkeys(column for sheet in group for column in sheet.columns))
     rows = [dict(zip(sheet.columns, row, strict=True)) for sheet in group for row in sheet.rows]
-    return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))
+    return replace(
+        group[0],
+        columns=columns,
+        rows=tuple(tuple(row.get(name) for name in columns) for row in rows),
+    )
 
 
 def _plain(value: Any) -> Any:

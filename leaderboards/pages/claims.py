@@ -56,7 +56,10 @@ def build_claims(
         data=data,
         decided=count_of(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
-        texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
+        texts=[
+            (text, list(group))
+            for text, group in groupby(sections, key=lambda section: section["claim"].text)
+        ],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,
         sheets=sheets,

@@ -24,12 +24,20 @@ def build_imported(
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
     sections = []
-    for number, ((dataset, *setting), own) in enumerate(sorted(groups.items(), key=itemgetter(0)), start=1):
+    for number, ((dataset, *setting), own) in enumerate(
+        sorted(groups.items(), key=itemgetter(0)), start=1
+    ):
         ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
-        results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered))
+        results = Listing(
+            f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered)
+        )
         note = ", ".join(filter(None, setting))
-        sections.append({"identifier": f"section-{number}", "title": dataset, "note": note, "results": results})
-    return render("imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets)
+        sections.append(
+            {"identifier": f"section-{number}", "title": dataset, "note": note, "results": results}
+        )
+    return render(
+        "imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets
+    )
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
@@ -42,7 +50,8 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
-        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
+        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline)
+        or BLANK,
         row.arguments or BLANK,
     )
 

@@ -68,7 +68,9 @@ class TaskEntry:
     instruction: str
     contexts: int  # of the run
     example: TaskExample | None
-    prompts: Mapping[str, str] = field(default_factory=dict)  # by model, the first prompt as it was sent
+    prompts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by model, the first prompt as it was sent
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ class Method:
     runs: tuple[RunEntry, ...]
 
 
-def build_method(method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0) -> str:
+def build_method(
+    method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0
+) -> str:
     """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of all ``records`` with
     so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
@@ -116,5 +120,9 @@ def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [
         (name, text)
         for name, key, longest in PROVENANCE
-        if (text := ", ".join(distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))))
+        if (
+            text := ", ".join(
+                distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))
+            )
+        )
     ]

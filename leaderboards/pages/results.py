@@ -27,7 +27,9 @@ class Results:
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)
-    studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
+    studies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by title, the file names of the pages of studies
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
     sections: Sequence[StudySection] = ()  # of studies that stand on the front page
     attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
@@ -74,20 +76,31 @@ class Results:
 
 def labels_of(results: Sequence[Results]) -> list[str]:
     """Names each of the results by what differs between them; with nothing where there is one alone."""
-    differing = [name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1]
-    return [", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting")))) for one in results]
+    differing = [
+        name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1
+    ]
+    return [
+        ", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting"))))
+        for one in results
+    ]
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
     """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in ``run.json``."""
     identity = run.get("identity")
-    outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
+    outside = {
+        name: content
+        for name, content in run.items()
+        if name != "identity" or not isinstance(content, Mapping)
+    }
     return {**outside, **identity} if isinstance(identity, Mapping) else outside
 
 
 def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
-    return ", ".join(distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype")))
+    return ", ".join(
+        distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype"))
+    )
 
 
 def distinct(names: Iterable[str]) -> list[str]:

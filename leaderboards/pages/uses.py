@@ -80,11 +80,17 @@ ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words 
 @dataclass(frozen=True)
 class Use:
     name: str
-    tasks: tuple[str, ...]  # those of the results that the model masters; all of them where it masters none
+    tasks: tuple[
+        str, ...
+    ]  # those of the results that the model masters; all of them where it masters none
     left_out: tuple[str, ...]  # those that it does not master, of the others
     contexts: int  # of the task, and of its leading measure, that has the fewest
-    tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
-    full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
+    tokens: (
+        float | None
+    )  # of a context in the full cache, mean over its tasks; None where the full cache was not run
+    full: (
+        float | None
+    )  # of the measure that leads, in percent: what the full cache has, mean over its tasks
     scale: str  # behind that number
     withheld: str  # why nothing is judged: how little the model itself has of its tasks; empty where it masters one
 
@@ -130,15 +136,23 @@ class UseMatrix:
     methods: tuple[UseLine, ...]
     controls: tuple[UseLine, ...]
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
-    unanswered: tuple[str, ...]  # what is said of tasks with directives whose questions the model cannot answer
-    adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
+    unanswered: tuple[
+        str, ...
+    ]  # what is said of tasks with directives whose questions the model cannot answer
+    adapted: frozenset[
+        str
+    ]  # the policies that ran with other arguments than their papers' on some task
     tolerance: float  # the loss in points below which a level is safe
 
     @property
     def needed(self) -> str:
         """Says how many contexts show anything to be safe; empty where each use has as many."""
         counts = [use.contexts for use in self.uses]
-        return contexts_line(counts, self.tolerance) if min(counts) < contexts_that_agree(self.tolerance / 100) else ""
+        return (
+            contexts_line(counts, self.tolerance)
+            if min(counts) < contexts_that_agree(self.tolerance / 100)
+            else ""
+        )
 
     @property
     def is_crowded(self) -> bool:
@@ -159,7 +173,9 @@ class UseMatrix:
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
         contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        has_verdicts = any(cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells)
+        has_verdicts = any(
+            cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells
+        )
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
         return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
@@ -168,7 +184,9 @@ class UseMatrix:
         """Says why cells are blank, which tasks are left out, and what is said of a policy."""
         blank = blank_reasons([use.name for use in self.uses], (*self.methods, *self.controls))
         left_out = [
-            f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
+            f"left out of {use.name}: {', '.join(use.left_out)}, not mastered"
+            for use in self.uses
+            if use.left_out
         ]
         withheld = [
             f"no verdicts in {use.name}: {use.withheld}; losses are shown all the same"
@@ -177,7 +195,13 @@ class UseMatrix:
         ]
         if len(withheld) == len(self.uses):
             withheld = []  # the warning above the matrix says it of all
-        return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
+        return [
+            *withheld,
+            *blank,
+            *left_out,
+            *self.unanswered,
+            *([ADAPTED_NOTE] if self.adapted else []),
+        ]
 
 
 def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
@@ -187,7 +211,11 @@ def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
     if use != SYSTEM_PROMPT:
         return use
     of_task = [row for row in rows if row.task == task and row.complete]
-    asked = [measure.value(row) is not None for row in of_task for measure in (OBEYED, MEASURES["leakage"])]
+    asked = [
+        measure.value(row) is not None
+        for row in of_task
+        for measure in (OBEYED, MEASURES["leakage"])
+    ]
     return FACTS_OF_PROMPT if of_task and not any(asked) else use
 
 
@@ -228,7 +256,9 @@ def _mean_of(by_task: Mapping[str, float], tasks: Sequence[str]) -> float | None
 
 def kind_of(results: Results) -> LevelKind:
     """Returns the kind of the levels at which the policies of some results run: that of most of them."""
-    kinds = Counter(row.level_kind for row in results.rows if row.at != UNTREATED and row.task != ALL_TASKS)
+    kinds = Counter(
+        row.level_kind for row in results.rows if row.at != UNTREATED and row.task != ALL_TASKS
+    )
     return KINDS[kinds.most_common(1)[0][0]] if kinds else UNTREATED.declared
 
 
@@ -236,11 +266,15 @@ def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
     uses, kind = uses_of(results), kind_of(results)
     order = _policies(results)
-    standings = [(task, one) for (_, task), of_board in results.standings.items() for one in of_board]
+    standings = [
+        (task, one) for (_, task), of_board in results.standings.items() for one in of_board
+    ]
     safe = {(task, one.policy): one[SAFE_RATIO] for task, one in standings}
     lines = []
     for policy in (policy for policy in order if policy != FULL):
-        by_use = [{task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses]
+        by_use = [
+            {task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses
+        ]
         lines.append(UseLine(policy, tuple(_cell(by_task, kind) for by_task in by_use)))
     return UseMatrix(
         uses,
@@ -260,7 +294,11 @@ def _unanswered(full: SummaryRow) -> str:
 
 def _masking(results: Results) -> frozenset[str]:
     """Finds the policies that are asked to remove tokens and free no bytes at any level."""
-    full = {row.task: held for row in results.rows if row.policy == FULL and (held := KV_BYTES.value(row))}
+    full = {
+        row.task: held
+        for row in results.rows
+        if row.policy == FULL and (held := KV_BYTES.value(row))
+    }
     freed: dict[str, float] = {}
     for row in results.rows:
         held, whole = KV_BYTES.value(row), full.get(row.task)

@@ -49,7 +49,9 @@ def figures_of_run(
             if task != ALL_TASKS:
                 yield from _differences(profiles.of_board(mode, task), task, mode, styles_of_task)
                 at_task = (levels["task"] == task) & (levels["mode"] == mode)
-                yield from _evicted_by_outcome(levels[at_task], [row for row in of_mode if row.task == task])
+                yield from _evicted_by_outcome(
+                    levels[at_task], [row for row in of_mode if row.task == task]
+                )
         yield from _tradeoff(of_mode, mode, styles)
         yield from _small_multiples(of_mode, curves, mode)
 
@@ -94,15 +96,31 @@ def _small_multiples(
     tasks = [task for task in curves if task != ALL_TASKS]
     if len(tasks) < 2:
         return
-    leading = [measure for task in tasks for measure in first_shown(task, [row for row in rows if row.task == task])]
-    measures = list(dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER)))
+    leading = [
+        measure
+        for task in tasks
+        for measure in first_shown(task, [row for row in rows if row.task == task])
+    ]
+    measures = list(
+        dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER))
+    )
     for kind in dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task):
-        by_place = {(task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind}
-        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][:GRID_MEASURES]
+        by_place = {
+            (task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind
+        }
+        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][
+            :GRID_MEASURES
+        ]
         if shown:
-            panels = [_panel(by_place[task, measure.name], task, measure) for task in tasks for measure in shown]
+            panels = [
+                _panel(by_place[task, measure.name], task, measure)
+                for task in tasks
+                for measure in shown
+            ]
             stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
-            yield PaperFigure("tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown))
+            yield PaperFigure(
+                "tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown)
+            )
 
 
 def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
@@ -120,10 +138,14 @@ def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterato
     for row in _removing(rows):
         if row.ger_by_layer:
             by_policy.setdefault(row.policy, {})[row.at] = row.ger_by_layer
-    panels = tuple(Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items())
+    panels = tuple(
+        Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items()
+    )
     if panels:
         heading = f"GER of each layer taken alone: {_where(task, mode)}"
-        yield PaperFigure("ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE)
+        yield PaperFigure(
+            "ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE
+        )
 
 
 def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -138,14 +160,20 @@ def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     layers = max(len(of_level) for of_level in by_level.values())
     rows = []
     for layer in range(layers):
-        shares = [by_level[level][layer] if layer < len(by_level[level]) else None for level in levels]
-        tiles = tuple(None if share is None else Tile(f"{share:.2f}", "", share) for share in shares)
+        shares = [
+            by_level[level][layer] if layer < len(by_level[level]) else None for level in levels
+        ]
+        tiles = tuple(
+            None if share is None else Tile(f"{share:.2f}", "", share) for share in shares
+        )
         rows.append((str(layer), tiles))
     columns = tuple(names[level] for level in levels)
     return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
 
 
-def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles) -> Iterator[PaperFigure]:
+def _differences(
+    profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles
+) -> Iterator[PaperFigure]:
     """Yields for each kind of level how the difference from the full cache is spread over contexts, in points of what
     leads the task: a loss is negative."""
     by_kind: dict[str, list[Profile]] = {}
@@ -191,7 +219,9 @@ def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
     shared = measures[0].there
     for measure in measures[1:]:
         shared = shared & measure.there
-    gains = sum(measure.heights[place, shared] - measure.heights[0, shared] for measure in measures) / len(measures)
+    gains = sum(
+        measure.heights[place, shared] - measure.heights[0, shared] for measure in measures
+    ) / len(measures)
     return tuple(gains.tolist())
 
 
@@ -210,7 +240,11 @@ def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Itera
     if panels:
         heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
         yield PaperFigure(
-            "ger-outcome", _stem("ger-outcome", task, mode), heading, tuple(panels), columns=OUTCOMES_BESIDE
+            "ger-outcome",
+            _stem("ger-outcome", task, mode),
+            heading,
+            tuple(panels),
+            columns=OUTCOMES_BESIDE,
         )
 
 

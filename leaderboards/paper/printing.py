@@ -70,7 +70,9 @@ def save(figure: PaperFigure, folder: Path, suffixes: Iterable[str], paper: Pape
     with matplotlib.rc_context({**_settings(), "svg.hashsalt": figure.stem}):
         drawn = draw(figure, paper)
         for suffix in suffixes:
-            drawn.savefig(folder / f"{figure.stem}.{suffix}", dpi=DOTS, metadata=UNDATED.get(suffix, {}))
+            drawn.savefig(
+                folder / f"{figure.stem}.{suffix}", dpi=DOTS, metadata=UNDATED.get(suffix, {})
+            )
 
 
 def _settings() -> dict[str, Any]:
@@ -83,7 +85,10 @@ def _settings() -> dict[str, Any]:
         "text.parse_math": False,  # a name with two dollars is no formula
         "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
         "path.simplify": False,
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK),
+        **dict.fromkeys(
+            ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
+            INK,
+        ),
         **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0.0),
     }
 
@@ -114,7 +119,9 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     if heading:
         sheet.suptitle(heading, x=0.01, ha="left", fontsize="large", color=INK)
     around = ROOM + HEADING_LINE * max(map(_lines_in, titles))
-    sheet.set_size_inches(paper.width, rows * (height + around) + lines + HEADING_LINE * _lines_in(heading))
+    sheet.set_size_inches(
+        paper.width, rows * (height + around) + lines + HEADING_LINE * _lines_in(heading)
+    )
     sheet.draw_without_rendering()
     sheet.set_layout_engine("none")
     return sheet
@@ -124,7 +131,9 @@ def _columns_of(figure: PaperFigure, width: float) -> int:
     """Returns how many panels stand side by side: on narrow paper a part of the usual number without a rest, so that
     what stands in one column still does."""
     usual = min(figure.columns, len(figure.panels))
-    fitting = [count for count in range(1, usual + 1) if usual % count == 0 and count * NARROWEST <= width]
+    fitting = [
+        count for count in range(1, usual + 1) if usual % count == 0 and count * NARROWEST <= width
+    ]
     return max(fitting, default=1)
 
 
@@ -161,7 +170,9 @@ def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -
         bar.outline.set_visible(False)
 
 
-def _add_legend(sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]) -> int:
+def _add_legend(
+    sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]
+) -> int:
     """Adds a legend with as many columns as are no wider than the figure, and returns how many lines it has."""
     handles: dict[str, Any] = {}
     for axes in used:

@@ -23,7 +23,10 @@ SERIES_COLOURS = (
     ("#c97d00", "#f0e061"),
     ("#4a93d8", "#c9ecff"),
     ("#37206f", "#b3a3ff"),
-    ("#5a4038", "#a67c58"),  # this one and the next are left to policies that are none of the package
+    (
+        "#5a4038",
+        "#a67c58",
+    ),  # this one and the next are left to policies that are none of the package
     ("#c2185b", "#ff8ab5"),
 )
 OWN = tuple(range(len(SERIES_COLOURS)))[-2:]
@@ -51,7 +54,9 @@ CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
             *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
         )
     ),
-    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
+    "p": tuple(
+        (-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)
+    ),
     "*": tuple(
         (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
         for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
@@ -104,7 +109,9 @@ def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
     such as ``snapkv+int4``, has its colour."""
     names = list(dict.fromkeys(policies))
     looks = _looks([name for name in names if name not in CONTROLS])
-    return {name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)}
+    return {
+        name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)
+    }
 
 
 def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> dict[str, LineStyle]:
@@ -113,7 +120,10 @@ def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> d
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    return {name: _style(name, index, _look(index, len(SERIES_COLOURS))) for index, name in enumerate(names)}
+    return {
+        name: _style(name, index, _look(index, len(SERIES_COLOURS)))
+        for index, name in enumerate(names)
+    }
 
 
 Look = tuple[int, int, int]  # which colour, which marker, which dashes
@@ -128,7 +138,9 @@ def _look(place: int, colours: int) -> Look:
 @cache
 def _known_looks() -> Mapping[str, Look]:
     """Returns the looks of the policies of the package; the last colours are left to others."""
-    defaults_first = sorted(POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS)
+    defaults_first = sorted(
+        POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS
+    )
     names = [policy.name for policy in defaults_first] + list(TREATMENTS)
     return {name: _look(place, OWN[0]) for place, name in enumerate(names)}
 
@@ -138,9 +150,14 @@ def _looks(names: Sequence[str]) -> dict[str, Look]:
     its colour that is free, so that it depends on others only where their places are the same."""
     known = _known_looks()
     looks = {name: known[name] for name in names if name in known}
-    own = [(marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))]
+    own = [
+        (marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))
+    ]
     for name in sorted(set(names) - set(known)):
-        base, place = kind_in(name.split("+")[0]), int.from_bytes(sha256(name.encode()).digest()[:4])
+        base, place = (
+            kind_in(name.split("+")[0]),
+            int.from_bytes(sha256(name.encode()).digest()[:4]),
+        )
         colour = known[base][0] if base in known else OWN[place % len(OWN)]
         taken = {look[0] for look in looks.values()}
         if base not in known and colour in taken:
@@ -157,10 +174,14 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
         variable = "--ink-curve" if policy == FULL else "--control-curve"
-        return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
+        return LineStyle(
+            policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True
+        )
     colour, marker, dashes = look
     marks = MARKERS[marker], REPEAT_DASHES[dashes]
-    return LineStyle(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False)
+    return LineStyle(
+        policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False
+    )
 
 
 def marker_path(shape: str, size: float) -> str:

@@ -51,7 +51,10 @@ class HeatMap:
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
-    style, digest = Markup(_palette() + _text("page.css")), base64.b64encode(hashlib.sha256(code.encode()).digest())
+    style, digest = (
+        Markup(_palette() + _text("page.css")),
+        base64.b64encode(hashlib.sha256(code.encode()).digest()),
+    )
     page = _environment().get_template(template)
     return page.render(style=style, script=Markup(code), script_digest=digest.decode(), **values)
 
@@ -86,7 +89,8 @@ def as_data(content: Any) -> Markup:
 def show_link(page: bytes, other: str) -> bytes:
     """Shows a link that templates hide, without an address, as long as the other page is not there."""
     return page.replace(
-        f'<li hidden data-page="{other}"><a data-href='.encode(), f'<li data-page="{other}"><a href='.encode()
+        f'<li hidden data-page="{other}"><a data-href='.encode(),
+        f'<li data-page="{other}"><a href='.encode(),
     )
 
 

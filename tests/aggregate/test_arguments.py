@@ -16,7 +16,9 @@ SHORT, LONG = 150, 2**20
 
 
 def ran(policy: str, *arguments: dict[str, Any], task: str = "base") -> pd.DataFrame:
-    return pd.DataFrame([record(policy=policy, task=task, press_arguments=json.dumps(own)) for own in arguments])
+    return pd.DataFrame(
+        [record(policy=policy, task=task, press_arguments=json.dumps(own)) for own in arguments]
+    )
 
 
 def adapted_arguments(records: pd.DataFrame, policy: str, task: str) -> Arguments | None:
@@ -31,10 +33,15 @@ def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> Non
     assert found is not None
     assert found.narrow
     assert found.text == "window_size 2 to 11 (paper: 64), kernel_size 5"
-    half = adapted_arguments(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
+    half = adapted_arguments(
+        ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base"
+    )
     assert half is not None
     assert not half.narrow
-    assert adapted_arguments(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
+    assert (
+        adapted_arguments(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base")
+        is None
+    )
 
 
 def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> None:
@@ -49,7 +56,11 @@ def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> N
     found = arguments_of_records(frame)
     assert found["knorm", "base"].used == {}
     assert argument_rows([one for one in found.values() if one.used]) == [
-        ("snapkv", "window_size 9 (paper: 64); adapted; window under half of the paper's", "base, hops"),
+        (
+            "snapkv",
+            "window_size 9 (paper: 64); adapted; window under half of the paper's",
+            "base, hops",
+        ),
         ("snapkv", "window_size 64", "long_context"),
     ]
 
@@ -60,12 +71,18 @@ VARYING = [policy for policy in POLICIES.values() if not (policy.weights or poli
 
 
 @pytest.mark.parametrize("policy", VARYING, ids=lambda policy: policy.name)
-def test_every_argument_that_a_short_context_changes_has_a_value_of_the_paper(policy: Policy) -> None:
-    short, long = (arguments_of(policy.build(policy.typical_situation(length))) for length in (SHORT, LONG))
+def test_every_argument_that_a_short_context_changes_has_a_value_of_the_paper(
+    policy: Policy,
+) -> None:
+    short, long = (
+        arguments_of(policy.build(policy.typical_situation(length))) for length in (SHORT, LONG)
+    )
     changed = {name for name in short if short[name] != long.get(name)} - ASKED
     ends = {name.rpartition(".")[2] for name in changed}
     named = {name for name in changed | ends if name in policy.paper_arguments}
-    assert {name for name in changed if name not in named and name.rpartition(".")[2] not in named} == set()
+    assert {
+        name for name in changed if name not in named and name.rpartition(".")[2] not in named
+    } == set()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +100,9 @@ def test_every_argument_that_a_short_context_changes_has_a_value_of_the_paper(po
     ],
 )
 def test_the_values_of_papers_are_kvpresss_defaults(policy: str, press: type) -> None:
-    defaults = {name: parameter.default for name, parameter in inspect.signature(press).parameters.items()}
+    defaults = {
+        name: parameter.default for name, parameter in inspect.signature(press).parameters.items()
+    }
     declared = POLICIES[policy].paper_arguments
     assert declared
     assert {name: defaults[name] for name in declared} == declared

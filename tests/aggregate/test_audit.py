@@ -44,8 +44,12 @@ CHANGED = ["a", "b", "c", "x"]
 
 
 def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
-    identical, _ = audit(records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234"))))
-    assert identical == ["one and other are identical at ratio 0.5: the same cache in all of 4 records"]
+    identical, _ = audit(
+        records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234")))
+    )
+    assert identical == [
+        "one and other are identical at ratio 0.5: the same cache in all of 4 records"
+    ]
 
 
 def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
@@ -67,7 +71,9 @@ def test_one_line_names_all_that_change_nothing_for_one_reason() -> None:
         Unchanged("whole", (Level("ratio", 0.5),), 4, 0.0),
     ]
     compressed, whole = lines_of(found)
-    assert compressed.startswith("a at ratio 0.5, 0.9 (4 records); b, c at ratio 0.9 (4 records) change nothing of")
+    assert compressed.startswith(
+        "a at ratio 0.5, 0.9 (4 records); b, c at ratio 0.9 (4 records) change nothing of"
+    )
     assert whole == (
         "whole at ratio 0.5 (4 records) changes nothing of what the full cache writes, and at most 10% of the context "
         "is removed: is it compressed at all?"
@@ -82,7 +88,11 @@ def at_rates(*rates: float) -> pd.DataFrame:
     names = {f"zeros {rate}": rate for rate in rates}
     frame = records(full=FULL, **dict.fromkeys(names, (FULL[0], None)))
     for name, rate in names.items():
-        frame.loc[frame["policy"] == name, [*FAULT, "level", "policy"]] = [*FAULT.values(), rate, "zeros"]
+        frame.loc[frame["policy"] == name, [*FAULT, "level", "policy"]] = [
+            *FAULT.values(),
+            rate,
+            "zeros",
+        ]
     return frame
 
 

@@ -11,9 +11,24 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.boards.declaration import TableCell
 from policies.declaration.names import CONTROLS
-from tests.support.records.synthetic_records import RATIOS, by_budget, failing, frame, realistic_records
+from tests.support.records.synthetic_records import (
+    RATIOS,
+    by_budget,
+    failing,
+    frame,
+    realistic_records,
+)
 
-POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
+POLICIES = (
+    "full",
+    "oracle",
+    "random",
+    "recency",
+    "random+ends",
+    "snapkv",
+    "knorm",
+    "expected_attention",
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +42,9 @@ def cells(board: Board, policy: str) -> dict[str, TableCell]:
     return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 
 
-def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[str, str], Board]) -> None:
+def test_there_is_a_board_for_each_task_and_for_their_mean(
+    boards: dict[tuple[str, str], Board],
+) -> None:
     assert set(boards) == {("agnostic", task) for task in ("base", "hops", ALL_TASKS)}
     for board in boards.values():
         assert {line.name for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
@@ -36,13 +53,19 @@ def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[st
 
 def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
     records = realistic_records(policies=POLICIES, contexts=20)
-    row = next(r for r in summarise(records) if (r.policy, r.task, r.ratio) == ("snapkv", "base", 0.5))
+    row = next(
+        r for r in summarise(records) if (r.policy, r.task, r.ratio) == ("snapkv", "base", 0.5)
+    )
     shown = cells(boards["agnostic", "base"], "snapkv")
     assert row.hallucination_rate is not None
     assert shown["hallucinated at 0.5"].text == f"{100 * row.hallucination_rate:.0f}"
     own = records[(records.policy == "snapkv")]
-    assert float(shown["ms / context"].sort or 0) == pytest.approx(1000 * own.compression_seconds.mean())
-    assert shown["ms / context"].detail == f"{own.context_tokens.mean():,.0f} tokens", "doctor times another length"
+    assert float(shown["ms / context"].sort or 0) == pytest.approx(
+        1000 * own.compression_seconds.mean()
+    )
+    assert shown["ms / context"].detail == f"{own.context_tokens.mean():,.0f} tokens", (
+        "doctor times another length"
+    )
     assert cells(boards["agnostic", "base"], "full")["safe ratio"].sort is None
     assert cells(boards["agnostic", "base"], "oracle")["safe ratio"].sort is not None
 
@@ -73,11 +96,23 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 
 def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     """Where neither usual ratio was asked for, the columns would hold the full cache alone."""
-    records = realistic_records(policies=["full", "random", "snapkv"], ratios=[0.3, 0.6, 0.8], contexts=3)
-    names = {column.name for column in boards_of(records, summarise(records))["agnostic", "all"].columns}
-    assert {"hallucinated at 0.3", "hallucinated at 0.8", "GER at 0.3", "GER at 0.8", "bytes saved"} <= names
+    records = realistic_records(
+        policies=["full", "random", "snapkv"], ratios=[0.3, 0.6, 0.8], contexts=3
+    )
+    names = {
+        column.name for column in boards_of(records, summarise(records))["agnostic", "all"].columns
+    }
+    assert {
+        "hallucinated at 0.3",
+        "hallucinated at 0.8",
+        "GER at 0.3",
+        "GER at 0.8",
+        "bytes saved",
+    } <= names
     assert not {name for name in names if "0.5" in name or "0.9" in name}
-    budgets = frame([by_budget(one, {0.3: 64, 0.6: 32, 0.8: 16}) for one in records.to_dict("records")])
+    budgets = frame(
+        [by_budget(one, {0.3: 64, 0.6: 32, 0.8: 16}) for one in records.to_dict("records")]
+    )
     board = boards_of(budgets, summarise(budgets))["agnostic", "all"]
     assert {"hallucinated at 16", "hallucinated at 64"} <= {column.name for column in board.columns}
     (line,) = [line for line in board.methods if line.name == "snapkv"]
@@ -102,7 +137,9 @@ def of_another_kind(one: dict[str, Any]) -> dict[str, Any]:
 def of_many_kinds() -> DataFrame:
     records = realistic_records(policies=POLICIES, contexts=20, change=of_another_kind)
     stored = records["policy"] == "snapkv"
-    once = records[stored & (records["ratio"] == RATIOS[0])].assign(level=0.0, ratio=0.0, realised_ratio=0.0)
+    once = records[stored & (records["ratio"] == RATIOS[0])].assign(
+        level=0.0, ratio=0.0, realised_ratio=0.0
+    )
     return concat([records[~stored], once], ignore_index=True)
 
 
@@ -111,14 +148,18 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     assert "safe level" in {column.name for column in board.columns}
     fault, stored = cells(board, "knorm"), cells(board, "snapkv")
     assert re.fullmatch(r"(safe to|unsafe from|open at) rate [\d.]+", fault["safe level"].text)
-    assert (fault["rank"].text, fault["rank"].detail) == ("–", "only one ranked"), "no other is asked for rates"
+    assert (fault["rank"].text, fault["rank"].detail) == ("–", "only one ranked"), (
+        "no other is asked for rates"
+    )
     assert "beats random?" not in fault, "evictions are asked for ratios"
     assert stored["safe level"].text in ("safe", "unsafe", "open")
     for name in ("rank", "area"):
         assert stored[name].text == "–"
         assert stored[name].reason.startswith("it has one level, which is no curve")
     at = {f"{kind} {ratio:g}" for kind in ("ratio", "rate", "bits") for ratio in RATIOS}
-    assert {name for name in fault if name.startswith("right at ")} <= {f"right at {name}" for name in at}
+    assert {name for name in fault if name.startswith("right at ")} <= {
+        f"right at {name}" for name in at
+    }
     right = [cell.text for name, cell in stored.items() if name.startswith("right at ")]
     assert len(right) > 2
     assert len(set(right)) == 1, "its one score is the same at every level"

@@ -16,7 +16,11 @@ def records(**policies: list[float]) -> pd.DataFrame:
     for policy, scores in policies.items():
         for number, score in enumerate(scores):
             context = f"base/{number // 2}"
-            names = {"policy": policy, "example_id": context, "question_id": f"{context}/{number % 2}"}
+            names = {
+                "policy": policy,
+                "example_id": context,
+                "question_id": f"{context}/{number % 2}",
+            }
             rows.append(record(**names, ratio=0.5, f1=score, hallucinated=score < 50))
     return pd.DataFrame(rows)
 
@@ -87,7 +91,9 @@ def test_p_is_corrected_over_the_levels_of_a_task_and_over_nothing_else() -> Non
     assert {(duel.verdict, duel.family) for duel in found} == {("not distinguished", 3)}
     other_task = at_levels({0.1: CLEAR, 0.5: CLEAR, 0.9: CLEAR}, task="hops")
     beside = duels(pd.concat([alone, other_task], ignore_index=True), "mine", ["theirs"])
-    assert next(duel for duel in beside if duel.task == "base") == one, "whatever other tasks are listed"
+    assert next(duel for duel in beside if duel.task == "base") == one, (
+        "whatever other tasks are listed"
+    )
 
 
 def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
@@ -111,8 +117,14 @@ def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
         for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):
             for number, share in enumerate(values):
                 names = {"policy": policy, "example_id": f"c{context}", "question_id": str(number)}
-                own: dict[str, object] = {"directives_obeyed": share} if number == 0 else {"leakage": share}
-                own |= {"f1": None, "hallucinated": None, "defence": "Say nothing." if number == 1 else ""}
+                own: dict[str, object] = (
+                    {"directives_obeyed": share} if number == 0 else {"leakage": share}
+                )
+                own |= {
+                    "f1": None,
+                    "hallucinated": None,
+                    "defence": "Say nothing." if number == 1 else "",
+                }
                 rows.append(record(task="instructions", ratio=0.5, **names, **own))
     return pd.DataFrame(rows)
 
@@ -122,7 +134,10 @@ def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
     [
         ((0.9, 0.1, 0.5), ("better", "better")),
         ((0.1, 0.9, 0.5), ("worse", "worse")),
-        ((0.5, 0.5, 0.9), ("not distinguished", "not distinguished")),  # without a defence there is nothing to keep
+        (
+            (0.5, 0.5, 0.9),
+            ("not distinguished", "not distinguished"),
+        ),  # without a defence there is nothing to keep
     ],
 )
 def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
@@ -133,7 +148,9 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
 
 
-def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:
+def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> (
+    None
+):
     assert MeanDifference(52.0, -0.3, 81.0).text == "+52.0 [−0.3, +81.0]"
     assert MeanDifference(52.0, 0.3, 81.0).text == "+52.0 [+0.3, +81.0]"
     assert MeanDifference(12.0, 3.0, 20.0).text == "+12 [+3, +20]"

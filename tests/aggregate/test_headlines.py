@@ -29,8 +29,20 @@ from tests.support.records.synthetic_records import frame, record
 RATIOS = (0.3, 0.6, 0.9)
 CONTEXTS, QUESTIONS = 72, 2  # as many as show that nothing is lost
 WORSE, SAME, BETTER = -1, 0, 1
-WRONG = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "hallucination_kind": "confused"}
-SILENT = {"f1": 0.0, "em": 0.0, "abstained": True, "hallucinated": False, "output_text": "I don't know"}
+WRONG = {
+    "f1": 0.0,
+    "em": 0.0,
+    "abstained": False,
+    "hallucinated": True,
+    "hallucination_kind": "confused",
+}
+SILENT = {
+    "f1": 0.0,
+    "em": 0.0,
+    "abstained": True,
+    "hallucinated": False,
+    "output_text": "I don't know",
+}
 
 
 def _answered(policy: str, number: int, ratio: float) -> dict[str, Any]:
@@ -72,9 +84,21 @@ def _prompts(policy: str, ratio: float) -> list[dict[str, Any]]:
     found = []
     for context in range(CONTEXTS):
         here = {**identity, "example_id": f"instructions-{context}"}
-        found += [record(**here, **wrong, question_id=str(number), directives_obeyed=obeyed) for number in range(2)]
+        found += [
+            record(**here, **wrong, question_id=str(number), directives_obeyed=obeyed)
+            for number in range(2)
+        ]
         found.append(record(**here, **attack, question_id="2", leakage=undefended))
-        found.append(record(**here, **attack, question_id="3", leakage=leaks, defence="Refuse.", defence_leakage=0.0))
+        found.append(
+            record(
+                **here,
+                **attack,
+                question_id="3",
+                leakage=leaks,
+                defence="Refuse.",
+                defence_leakage=0.0,
+            )
+        )
     return found
 
 
@@ -84,7 +108,13 @@ def _texts(policy: str, ratio: float) -> list[dict[str, Any]]:
     identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "prose"}
     unjudged = dict.fromkeys(("f1", "em", "right", "answered", "abstained", "hallucinated"))
     return [
-        record(**identity, **unjudged, example_id=f"prose-{context}", question_id="0", next_token_accuracy=foreseen)
+        record(
+            **identity,
+            **unjudged,
+            example_id=f"prose-{context}",
+            question_id="0",
+            next_token_accuracy=foreseen,
+        )
         for context in range(CONTEXTS)
     ]
 
@@ -109,12 +139,19 @@ def rows(records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
 
 @pytest.fixture(scope="module")
 def rows_of_texts() -> dict[tuple[str, str, float], SummaryRow]:
-    texts = [*_texts("full", 0.0), *(one for policy in METHODS for ratio in RATIOS for one in _texts(policy, ratio))]
-    return {(row.task, row.policy, row.level): row for row in summarise(frame(texts), resamples=300)}
+    texts = [
+        *_texts("full", 0.0),
+        *(one for policy in METHODS for ratio in RATIOS for one in _texts(policy, ratio)),
+    ]
+    return {
+        (row.task, row.policy, row.level): row for row in summarise(frame(texts), resamples=300)
+    }
 
 
 @pytest.fixture(scope="module")
-def standings(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> dict[tuple[str, str], Standing]:
+def standings(
+    records: pd.DataFrame, rows: Mapping[Any, SummaryRow]
+) -> dict[tuple[str, str], Standing]:
     found = all_standings(records, list(rows.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
@@ -122,16 +159,49 @@ def standings(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> dict[tup
 # Measures at the highest ratio against the full cache: whether the policy is worse, the same or better by it. A raw
 # hallucination rate that calls a silent policy better stands here with the measures beside it that tell why.
 SIGNS: dict[tuple[str, str], dict[str, int]] = {
-    ("base", "right"): {"wrong": WORSE, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "right"): {
+        "wrong": WORSE,
+        "silent": WORSE,
+        "leaks": SAME,
+        "disobeys": SAME,
+        "copy": SAME,
+    },
     ("base", "wrong_of_answered"): {"wrong": WORSE, "copy": SAME, "leaks": SAME, "disobeys": SAME},
-    ("base", "new_wrong"): {"wrong": WORSE, "silent": SAME, "leaks": SAME, "disobeys": SAME, "copy": SAME},
-    ("base", "lost"): {"wrong": SAME, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "new_wrong"): {
+        "wrong": WORSE,
+        "silent": SAME,
+        "leaks": SAME,
+        "disobeys": SAME,
+        "copy": SAME,
+    },
+    ("base", "lost"): {
+        "wrong": SAME,
+        "silent": WORSE,
+        "leaks": SAME,
+        "disobeys": SAME,
+        "copy": SAME,
+    },
     ("base", "hallucination_rate"): {"wrong": WORSE, "silent": BETTER, "copy": SAME},
     ("base", "abstention_rate"): {"wrong": SAME, "silent": WORSE, "copy": SAME},
-    ("instructions", "directives_obeyed"): {"leaks": SAME, "disobeys": WORSE, "wrong": SAME, "copy": SAME},
-    ("instructions", "leakage_under_defence"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
+    ("instructions", "directives_obeyed"): {
+        "leaks": SAME,
+        "disobeys": WORSE,
+        "wrong": SAME,
+        "copy": SAME,
+    },
+    ("instructions", "leakage_under_defence"): {
+        "leaks": WORSE,
+        "disobeys": SAME,
+        "wrong": SAME,
+        "copy": SAME,
+    },
     ("prose", "next_token_accuracy"): {"wrong": WORSE, "copy": SAME},
-    ("instructions", "leakage_rise"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
+    ("instructions", "leakage_rise"): {
+        "leaks": WORSE,
+        "disobeys": SAME,
+        "wrong": SAME,
+        "copy": SAME,
+    },
 }
 RISES_WITH_HARM = ("abstention_rate",)  # by which nothing is ranked
 
@@ -157,7 +227,12 @@ def test_a_measure_has_the_sign_of_the_truth(
 
 def test_every_measure_of_the_board_that_judges_answers_is_in_the_table() -> None:
     known = {field for _, field in SIGNS}
-    judging = {measure.field for measure, _ in ON_BOARD} - {"ger", "slot_coverage", "f1", "delta_nll"}
+    judging = {measure.field for measure, _ in ON_BOARD} - {
+        "ger",
+        "slot_coverage",
+        "f1",
+        "delta_nll",
+    }
     assert judging <= known, judging - known
 
 
@@ -200,7 +275,12 @@ def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
 # The verdict of a comparison with the copy of the full cache, over each task.
 AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
     "base": {"wrong": "worse", "silent": "worse", "leaks": UNDECIDED, "disobeys": UNDECIDED},
-    "instructions": {"wrong": UNDECIDED, "silent": UNDECIDED, "leaks": "worse", "disobeys": "worse"},
+    "instructions": {
+        "wrong": UNDECIDED,
+        "silent": UNDECIDED,
+        "leaks": "worse",
+        "disobeys": "worse",
+    },
 }
 
 
@@ -229,7 +309,9 @@ FEW: dict[tuple[int, int], tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("contexts", "losing"), FEW)
-def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(contexts: int, losing: int) -> None:
+def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(
+    contexts: int, losing: int
+) -> None:
     made = [
         record(
             example_id=f"base-{place}",
@@ -246,14 +328,19 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(conte
     assert (cell.text, cell.detail) == FEW[contexts, losing]
 
 
-def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:
+def test_every_headline_of_the_board_is_in_these_tables(
+    records: pd.DataFrame, rows: Mapping[Any, SummaryRow]
+) -> None:
     """A derived measure that is added to the board has to be given its signs above."""
     known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO)
     assert {measure.name for measure in FIRST_COLUMNS} == {measure.name for measure in known}
     board = boards_of(records, list(rows.values()))["agnostic", "instructions"]
     cells = {
-        line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True)) for line in board.methods
+        line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True))
+        for line in board.methods
     }
     assert cells["leaks"]["leaks more"].text == "+90"
     assert cells["leaks"]["leaks more"].detail.startswith("[+"), "its interval stands beside it"
-    assert cells["disobeys"]["leaks more"].text == "0", "what it gives away without a defence is no gain"
+    assert cells["disobeys"]["leaks more"].text == "0", (
+        "what it gives away without a defence is no gain"
+    )

@@ -51,7 +51,11 @@ def test_where_a_task_has_directives_these_lead_and_not_what_is_right() -> None:
     assert lead_of(full(right=0.9, directives_obeyed=0.8)) is DIRECTIVES
     assert lead_of(full(right=None, next_token_accuracy=0.4)) is TEXT
     assert lead_of(None) is QUESTIONS
-    rows = [full(right=0.9), full(task="instructions", right=0.9, directives_obeyed=0.8), summary_row("snapkv")]
+    rows = [
+        full(right=0.9),
+        full(task="instructions", right=0.9, directives_obeyed=0.8),
+        summary_row("snapkv"),
+    ]
     leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
     assert leads == {"base": QUESTIONS, "instructions": DIRECTIVES}
 
@@ -90,7 +94,10 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert obeyed_by_silence(records) == {("instructions", "agnostic"): pytest.approx(75)}
     (row,) = [row for row in summarise(records, resamples=20) if row.task == "instructions"]
     assert row.obeyed_by_silence == pytest.approx(75)
-    assert row.not_mastered == "the model itself has 90 % of directives obeyed, below 95 (silence obeys 75)"
+    assert (
+        row.not_mastered
+        == "the model itself has 90 % of directives obeyed, below 95 (silence obeys 75)"
+    )
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
 
 
@@ -100,13 +107,21 @@ def failing_at_hops() -> pd.DataFrame:
     def weak(one: dict[str, Any]) -> dict[str, Any]:
         if one["task"] != "hops" or int(one["question_id"]) == 0:
             return one
-        wrong = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "output_text": "Lima \u202e"}
+        wrong = {
+            "f1": 0.0,
+            "em": 0.0,
+            "abstained": False,
+            "hallucinated": True,
+            "output_text": "Lima \u202e",
+        }
         return one | wrong | {"right": False, "answered": True}
 
     return realistic_records(policies=POLICIES, ratios=[0.5, 0.9], contexts=12, change=weak)
 
 
-def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters_no_mean_unless_asked() -> None:
+def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters_no_mean_unless_asked() -> (
+    None
+):
     records = failing_at_hops()
     rows = summarise(records, resamples=200)
     by_cell = {(row.task, row.policy, row.level): row for row in rows}
@@ -115,7 +130,11 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
     assert by_cell["base", "snapkv", 0.5].not_mastered is None
     overall, base = by_cell[ALL_TASKS, "snapkv", 0.5], by_cell["base", "snapkv", 0.5]
     assert (overall.mean_of, overall.right, overall.n) == (("base",), base.right, base.n)
-    found = {(task, one.policy): one for (_, task), own in all_standings(records, rows).items() for one in own}
+    found = {
+        (task, one.policy): one
+        for (_, task), own in all_standings(records, rows).items()
+        for one in own
+    }
     hops = found["hops", "snapkv"]
     assert hops[RANK] == Blank(reason)
     assert isinstance(hops[AREA], Area)
@@ -135,17 +154,27 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
     assert not any(row.best_in or row.tied_in for row in rows if row.task == "hops")
     assert found[ALL_TASKS, "snapkv"][AREA] == found["base", "snapkv"][AREA]
     plan = {policy: at_ratios([0.0] if policy == "full" else [0.5, 0.9]) for policy in POLICIES}
-    asked = summarise(records, PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True), resamples=200)
-    both = next(row for row in asked if (row.task, row.policy, row.level) == (ALL_TASKS, "snapkv", 0.5))
+    asked = summarise(
+        records,
+        PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True),
+        resamples=200,
+    )
+    both = next(
+        row for row in asked if (row.task, row.policy, row.level) == (ALL_TASKS, "snapkv", 0.5)
+    )
     assert both.mean_of == ("base", "hops")
     assert both.right == pytest.approx((base.right + by_cell["hops", "snapkv", 0.5].right) / 2)
 
 
-def test_beside_a_task_that_the_model_cannot_do_all_means_ranks_and_headlines_are_as_without_it() -> None:
+def test_beside_a_task_that_the_model_cannot_do_all_means_ranks_and_headlines_are_as_without_it() -> (
+    None
+):
     records = failing_at_hops()
     alone = records[records["task"] == "base"]
     with_hops, without = summarise(records, resamples=100), summarise(alone, resamples=100)
-    overall, expected = ([row for row in rows if row.task == ALL_TASKS] for rows in (with_hops, without))
+    overall, expected = (
+        [row for row in rows if row.task == ALL_TASKS] for rows in (with_hops, without)
+    )
     assert overall == expected
     standings = [all_standings(*one) for one in ((records, with_hops), (alone, without))]
     for task in (ALL_TASKS, "base"):
@@ -154,7 +183,9 @@ def test_beside_a_task_that_the_model_cannot_do_all_means_ranks_and_headlines_ar
     assert first_shown(ALL_TASKS, overall) == (RIGHT,)
 
 
-def test_a_run_of_such_tasks_alone_has_means_over_all_of_them_and_the_rise_of_the_likelihood_leads() -> None:
+def test_a_run_of_such_tasks_alone_has_means_over_all_of_them_and_the_rise_of_the_likelihood_leads() -> (
+    None
+):
     """A third of the questions of hops is right, and none of those of base."""
     records = failing_at_hops().assign(gold_nll=1.5, delta_nll=0.25)
     wrong = {"right": False, "f1": 0.0, "hallucinated": True, "answered": True, "abstained": False}
@@ -170,7 +201,9 @@ def test_a_run_of_such_tasks_alone_has_means_over_all_of_them_and_the_rise_of_th
     assert by_cell[ALL_TASKS, "snapkv", 0.5].right == by_cell["hops", "snapkv", 0.5].right / 2
     assert {row.delta_nll for row in overall} == {0.25}
     assert not any(row.best_in or row.tied_in for row in rows)
-    assert first_shown(ALL_TASKS, overall)[:2] == first_shown("hops", rows)[:2] == (DELTA_NLL, RIGHT)
+    assert (
+        first_shown(ALL_TASKS, overall)[:2] == first_shown("hops", rows)[:2] == (DELTA_NLL, RIGHT)
+    )
     assert telling(rows) == [DELTA_NLL, RIGHT, WRONG_OF_ANSWERED, UNANSWERED]
     of_all = {one.policy: one for one in all_standings(records, rows)["agnostic", ALL_TASKS]}
     assert of_all["snapkv"][RANK] == Blank(reason)
@@ -194,13 +227,20 @@ def test_where_no_likelihood_was_measured_nothing_says_that_it_leads() -> None:
     rows = [row for row in results.rows if row.task == "instructions"]
     assert first_shown("instructions", rows) == (OBEYED, LEAKAGE)
     note = note_of(results, "instructions")
-    assert note.startswith("The model itself has 40 % of directives obeyed, below 50: numbers are shown")
+    assert note.startswith(
+        "The model itself has 40 % of directives obeyed, below 50: numbers are shown"
+    )
     assert "NLL" not in note
     assert telling(results.rows) == [OBEYED, LEAKAGE]
 
 
 def test_what_is_not_mastered_is_told_in_a_line_with_what_to_run_instead() -> None:
     line = unmastered_line(summarise(failing_at_hops(), resamples=50))
-    assert line.startswith("Not mastered, so without ranks and verdicts: hops (the model itself has ")
-    assert all(hint in line for hint in ("--difficulty auto", "niah_single_2", "prose", "show RUN --policy full"))
+    assert line.startswith(
+        "Not mastered, so without ranks and verdicts: hops (the model itself has "
+    )
+    assert all(
+        hint in line
+        for hint in ("--difficulty auto", "niah_single_2", "prose", "show RUN --policy full")
+    )
     assert unmastered_line([]) == ""

@@ -19,7 +19,9 @@ from policies import at_ratios
 from tests.support.records.synthetic_records import failed, frame, realistic_records, record
 
 
-def cluster_interval(values: Any, clusters: Any, seed: int, resamples: int = 2000) -> tuple[float, float] | None:
+def cluster_interval(
+    values: Any, clusters: Any, seed: int, resamples: int = 2000
+) -> tuple[float, float] | None:
     means = resampled_means(values, clusters, seed, resamples)
     return None if means is None else percentile_interval(means)
 
@@ -27,7 +29,12 @@ def cluster_interval(values: Any, clusters: Any, seed: int, resamples: int = 200
 def question(context: int, number: int, **changes: object) -> dict[str, object]:
     """A record of question ``number`` about context ``context`` of task ``base``, under snapkv at ratio 0.5."""
     task = changes.get("task", "base")
-    identity = {"example_id": f"{task}-{context}", "question_id": str(number), "policy": "snapkv", "ratio": 0.5}
+    identity = {
+        "example_id": f"{task}-{context}",
+        "question_id": str(number),
+        "policy": "snapkv",
+        "ratio": 0.5,
+    }
     return record(**(identity | changes))
 
 
@@ -35,7 +42,9 @@ def two_contexts(**changes: object) -> list[dict[str, object]]:
     return [question(context, number, **changes) for context in range(2) for number in range(2)]
 
 
-def find(rows: list[SummaryRow], task: str, policy: str = "snapkv", ratio: float = 0.5) -> SummaryRow:
+def find(
+    rows: list[SummaryRow], task: str, policy: str = "snapkv", ratio: float = 0.5
+) -> SummaryRow:
     (row,) = [row for row in rows if (row.task, row.policy, row.ratio) == (task, policy, ratio)]
     return row
 
@@ -45,11 +54,41 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     confused = {"hallucinated": True, "hallucination_kind": "confused"}
     fabricated = {"hallucinated": True, "hallucination_kind": "fabricated"}
     records = [
-        question(0, 0, ger=0.5, ger_by_layer=[0.5, 1.0], slot_coverage=0.25, kv_bytes=100, compression_seconds=1.0),
-        question(0, 1, f1=50.0, em=0.0, ger=0.0, ger_by_layer=[0.0, 0.5], kv_bytes=100, compression_seconds=1.0),
-        question(0, 2, f1=0.0, em=0.0, kv_bytes=100, compression_seconds=1.0, **confused, **unanswerable),
-        question(1, 0, f1=0.0, em=0.0, kv_bytes=300, compression_seconds=4.0, **fabricated, **unanswerable),
-        question(1, 1, f1=100.0, abstained=True, kv_bytes=300, compression_seconds=4.0, **unanswerable),
+        question(
+            0,
+            0,
+            ger=0.5,
+            ger_by_layer=[0.5, 1.0],
+            slot_coverage=0.25,
+            kv_bytes=100,
+            compression_seconds=1.0,
+        ),
+        question(
+            0,
+            1,
+            f1=50.0,
+            em=0.0,
+            ger=0.0,
+            ger_by_layer=[0.0, 0.5],
+            kv_bytes=100,
+            compression_seconds=1.0,
+        ),
+        question(
+            0, 2, f1=0.0, em=0.0, kv_bytes=100, compression_seconds=1.0, **confused, **unanswerable
+        ),
+        question(
+            1,
+            0,
+            f1=0.0,
+            em=0.0,
+            kv_bytes=300,
+            compression_seconds=4.0,
+            **fabricated,
+            **unanswerable,
+        ),
+        question(
+            1, 1, f1=100.0, abstained=True, kv_bytes=300, compression_seconds=4.0, **unanswerable
+        ),
     ]
     row = find(summarise(frame(records)), "base")
     assert (row.n, row.contexts, row.reason) == (5, 2, NO_TWIN)
@@ -58,7 +97,9 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     assert (row.confused_rate, row.fabricated_rate) == (0.2, 0.2)
     assert (row.ger, row.ger_by_layer, row.slot_coverage) == (0.25, (0.25, 0.75), 0.625)
     assert row.kv_bytes == 200
-    assert row.compression_seconds == 2.5, "contexts weigh the same, however many questions each has"
+    assert row.compression_seconds == 2.5, (
+        "contexts weigh the same, however many questions each has"
+    )
 
 
 def test_directives_and_leakage_are_means_over_the_questions_that_have_them() -> None:
@@ -73,12 +114,20 @@ def test_directives_and_leakage_are_means_over_the_questions_that_have_them() ->
     row, plain, overall = find(rows, "instructions"), find(rows, "base"), find(rows, ALL_TASKS)
     assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, NO_TWIN)
     assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, NO_TWIN)
-    assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), "of the tasks that have them"
+    assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), (
+        "of the tasks that have them"
+    )
 
 
 def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> None:
     records = [
-        question(context, number, ratio=0.4 + context / 10, budget=budget, kept_tokens=float(budget + context))
+        question(
+            context,
+            number,
+            ratio=0.4 + context / 10,
+            budget=budget,
+            kept_tokens=float(budget + context),
+        )
         for budget in (64, 128)
         for context in range(2)
         for number in range(2)
@@ -91,7 +140,9 @@ def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> N
         ("base", "full", "ratio 0", 4),
     ]
     assert [row.ratio for row in rows if row.policy == "snapkv"] == pytest.approx([0.45] * 4)
-    assert [row.kept_tokens for row in rows if row.policy == "snapkv"] == pytest.approx([64.5, 128.5] * 2)
+    assert [row.kept_tokens for row in rows if row.policy == "snapkv"] == pytest.approx(
+        [64.5, 128.5] * 2
+    )
     assert str(rows[0].at) == "64"
 
 
@@ -99,7 +150,11 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     failing = {"example_id": "base-0", "question_id": "1", "policy": "snapkv", "ratio": 0.5}
     records = [
         *two_contexts(task="hops"),
-        *[one for one in two_contexts() if (one["example_id"], one["question_id"]) != ("base-0", "1")],
+        *[
+            one
+            for one in two_contexts()
+            if (one["example_id"], one["question_id"]) != ("base-0", "1")
+        ],
         failed("the scores hold NaN", **failing),
         *two_contexts(policy="tova"),
         *two_contexts(policy="tova", task="hops"),
@@ -120,7 +175,9 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
         "fewest_contexts",
         "mean_of",
     }
-    measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}
+    measures = (
+        SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}
+    )
     assert not cell.best_in + cell.tied_in + overall.best_in + overall.tied_in
     assert not cell.complete
     assert not overall.complete
@@ -133,7 +190,11 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
 
 
 def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
-    hops = [question(context, number, task="hops", f1=40.0) for context in range(5) for number in range(4)]
+    hops = [
+        question(context, number, task="hops", f1=40.0)
+        for context in range(5)
+        for number in range(4)
+    ]
     overall = find(summarise(frame([*two_contexts(), *hops])), ALL_TASKS)
     assert (overall.f1, overall.n, overall.contexts) == (70.0, 24, 7)
 
@@ -160,7 +221,9 @@ def _check_widths(widths: dict[str, float]) -> None:
 def test_the_order_of_records_within_a_cell_changes_nothing() -> None:
     records = realistic_records(tasks=["base"], policies=["full", "snapkv"], ratios=[0.5])
     full, snapkv = (records[records["policy"] == policy] for policy in ("full", "snapkv"))
-    shuffled = pd.concat([full.sample(frac=1, random_state=1), snapkv.sample(frac=1, random_state=2)])
+    shuffled = pd.concat(
+        [full.sample(frac=1, random_state=1), snapkv.sample(frac=1, random_state=2)]
+    )
     assert summarise(shuffled) == summarise(records)
 
 
@@ -177,7 +240,10 @@ def test_modes_are_never_mixed() -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (frame([question(0, 0), question(0, 0)]), "question 0 of base-0 was answered twice by snapkv at ratio 0.5"),
+        (
+            frame([question(0, 0), question(0, 0)]),
+            "question 0 of base-0 was answered twice by snapkv at ratio 0.5",
+        ),
         (frame([question(0, 0, task="all")]), "a task is named 'all'"),
         (frame([question(0, 0)]).drop(columns="ger"), "the records lack the columns ger"),
     ],
@@ -191,7 +257,9 @@ def clustered(seed: int, contexts: int, questions: int) -> tuple[list[float], li
     """Values with mean 0 whose contexts differ as much as their questions."""
     generator = np.random.default_rng(seed)
     values = generator.normal(0, 1, (contexts, 1)) + generator.normal(0, 1, (contexts, questions))
-    return values.ravel().tolist(), [f"context-{context}" for context in range(contexts) for _ in range(questions)]
+    return values.ravel().tolist(), [
+        f"context-{context}" for context in range(contexts) for _ in range(questions)
+    ]
 
 
 def slow_interval(values: list[float], clusters: list[str], resamples: int) -> tuple[float, float]:
@@ -236,7 +304,9 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     """All policies lack the same chunk and a whole task: nothing in the records tells."""
     there = frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()])
     planned = PlannedCells(
-        "agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5, 0.9])}
+        "agnostic",
+        {"base": 3, "hops": 3},
+        {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5, 0.9])},
     )
     rows = summarise(there, planned)
     reasons = {(row.task, row.policy, row.ratio): row.reason for row in rows}
@@ -245,17 +315,31 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}
     assert all(row.f1 is None for row in rows)
-    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0])}, {"base": 10.0, "hops": 5.0})
-    assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
+    planned = PlannedCells(
+        "agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0])}, {"base": 10.0, "hops": 5.0}
+    )
+    assert {row.task: row.chance for row in summarise(there, planned)} == {
+        "base": 10.0,
+        "hops": 5.0,
+        ALL_TASKS: 7.5,
+    }
     needles = replace(planned, chances={"base": 10.0})  # of which nobody guesses any
-    assert {row.task: row.chance for row in summarise(there, needles)} == {"base": 10.0, "hops": None, ALL_TASKS: 5.0}
-    whole = PlannedCells("agnostic", {"base": 2}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5])})
+    assert {row.task: row.chance for row in summarise(there, needles)} == {
+        "base": 10.0,
+        "hops": None,
+        ALL_TASKS: 5.0,
+    }
+    whole = PlannedCells(
+        "agnostic", {"base": 2}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5])}
+    )
     assert summarise(there, whole) == summarise(there)
 
 
 def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by() -> None:
     values = np.array([1.0, *[0.0] * 7])
-    seldom = resampled_means(values, list("abcdefgh"), seed=0, weights=np.array([1.0] * 4 + [0.0] * 4))
+    seldom = resampled_means(
+        values, list("abcdefgh"), seed=0, weights=np.array([1.0] * 4 + [0.0] * 4)
+    )
     often = resampled_means(values, list("abcdefgh"), seed=0, weights=np.array([1.0] + [0.0] * 7))
     assert seldom is not None
     assert often is not None

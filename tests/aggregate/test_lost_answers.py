@@ -14,22 +14,34 @@ HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
 GER = {0.5: {0: 1.0, 1: 0.0, 5: 1.0}, 0.9: {0: 1.0, 1: 0.0, 2: 0.0, 3: 0.5}}
 
 
-def answer(policy: str, level: float, question: int, right: bool, ger: float | None) -> dict[str, Any]:
+def answer(
+    policy: str, level: float, question: int, right: bool, ger: float | None
+) -> dict[str, Any]:
     scores = {"f1": 100.0 * right, "ger": ger}
-    return record(policy=policy, ratio=level, question_id=str(question), example_id=f"base-{question}", **scores)
+    return record(
+        policy=policy,
+        ratio=level,
+        question_id=str(question),
+        example_id=f"base-{question}",
+        **scores,
+    )
 
 
 def known(**more: Any) -> DataFrame:
     rows = [answer("full", 0.0, question, question != 5, 0.0) for question in range(6)]
     for level, lost in GER.items():
         rows += [
-            answer("snapkv", level, question, question not in lost, lost.get(question, 0.0)) for question in range(6)
+            answer("snapkv", level, question, question not in lost, lost.get(question, 0.0))
+            for question in range(6)
         ]
     return frame([{**row, **(more if row["policy"] == "snapkv" else {})} for row in rows])
 
 
 def by_cell(values: dict[tuple[int, float], bool]) -> Series:
-    keys = {("base", str(question), "snapkv", "ratio", level, 0): value for (question, level), value in values.items()}
+    keys = {
+        ("base", str(question), "snapkv", "ratio", level, 0): value
+        for (question, level), value in values.items()
+    }
     index = DataFrame(list(keys), columns=CELL).set_index(CELL).index
     return Series(list(keys.values()), index=index)
 
@@ -40,7 +52,13 @@ def test_lost_answers_are_counted_by_what_was_measured() -> None:
     unreachable = by_cell({(1, 0.5): True, (0, 0.5): False, (2, 0.9): False, (1, 0.9): False})
     repaired = by_cell({(2, 0.9): True, (3, 0.9): True, (1, 0.9): False})
     (found,) = lost_answers(known(), unreachable, repaired)
-    assert (found.right_with_full, found.lost, found.with_ger, found.erased, found.there) == (10, 6, 6, 2, 3)
+    assert (found.right_with_full, found.lost, found.with_ger, found.erased, found.there) == (
+        10,
+        6,
+        6,
+        2,
+        3,
+    )
     assert (found.observed, found.unreachable, found.tried, found.repaired) == (4, 1, 3, 2)
     assert found.by_level[HALF] == {Fate.ERASED: 1, Fate.UNREACHABLE: 1}
     assert found.by_level[MOST] == {Fate.ERASED: 1, Fate.THERE: 1, Fate.REPAIRED: 2}
@@ -59,7 +77,10 @@ def test_parts_that_were_not_measured_are_not_told() -> None:
     (found,) = lost_answers(known(ger=0.0))
     assert found.sentence.endswith("So GER explains none of them.")
     (found,) = lost_answers(known(ger=None))
-    assert found.sentence == "Of the 6 lost answers of snapkv, GER was not measured, as the policy rewrites the cache."
+    assert (
+        found.sentence
+        == "Of the 6 lost answers of snapkv, GER was not measured, as the policy rewrites the cache."
+    )
     assert set(found.by_level[HALF]) == {Fate.UNKNOWN}
 
 
@@ -73,10 +94,18 @@ def test_who_loses_nothing_and_who_failed() -> None:
 
 
 def test_the_picture_has_a_bar_for_each_level_and_part() -> None:
-    found: list[LostAnswers] = lost_answers(known().assign(policy=lambda rows: rows["policy"].replace("snapkv", "<b>")))
+    found: list[LostAnswers] = lost_answers(
+        known().assign(policy=lambda rows: rows["policy"].replace("snapkv", "<b>"))
+    )
     section = lost_section(found)
     assert section is not None
     assert "&lt;b&gt;" in section.text
     (picture,) = section.pictures
-    assert picture.drawing.svg().count('class="band"') == 2 + 3, "at 0.5 the lost answers have two parts, at 0.9 three"
-    assert [style.policy for style in section.styles] == [str(Fate.ERASED), str(Fate.PARTLY), str(Fate.THERE)]
+    assert picture.drawing.svg().count('class="band"') == 2 + 3, (
+        "at 0.5 the lost answers have two parts, at 0.9 three"
+    )
+    assert [style.policy for style in section.styles] == [
+        str(Fate.ERASED),
+        str(Fate.PARTLY),
+        str(Fate.THERE),
+    ]

@@ -27,7 +27,13 @@ def _records(contexts: dict[str, int]) -> list[dict[str, Any]]:
             here = {"task": task, "example_id": f"{task}-{place}"}
             made.append(record(**here, f1=80.0))
             made += [
-                record(**here, policy="snapkv", ratio=ratio, f1=80.0 - 20 * ratio, kv_bytes=1000 - 1000 * ratio)
+                record(
+                    **here,
+                    policy="snapkv",
+                    ratio=ratio,
+                    f1=80.0 - 20 * ratio,
+                    kv_bytes=1000 - 1000 * ratio,
+                )
                 for ratio in (0.1, 0.5)
             ]
             made += [
@@ -65,7 +71,10 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     assert ends == (difference.low, difference.high)
     cell = SAFE_RATIO.cell_of(safe["int4"])
     needed = f"{safe['int4'].more} more contexts needed"
-    assert (cell.text, cell.detail.split("\n")) == ("open", ["−4 [−7, −1]", "28 % of bytes", "n = 72", needed])
+    assert (cell.text, cell.detail.split("\n")) == (
+        "open",
+        ["−4 [−7, −1]", "28 % of bytes", "n = 72", needed],
+    )
 
 
 def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:

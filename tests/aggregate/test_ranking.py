@@ -43,12 +43,19 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
     """Five points in every context, between contexts that differ by ninety: intervals overlap, and yet one is best."""
     hard, equal = [0.0, 90.0, 30.0, 60.0, 10.0, 80.0], [5.0] * 6
     for task in ("base", "hops", "all"):
-        rows = found(answers(hard, snapkv=equal, tova=[0.0] * 6, knorm=[5.0, 5.0, 5.0, 5.0, 5.0, -10.0]), task)
+        rows = found(
+            answers(hard, snapkv=equal, tova=[0.0] * 6, knorm=[5.0, 5.0, 5.0, 5.0, 5.0, -10.0]),
+            task,
+        )
         best, worse = rows["snapkv"], rows["tova"]
         assert best.right_low is not None
         assert worse.right_high is not None
         assert best.right_low < worse.right_high, "alone they could not be told apart"
-        assert [mark_of(rows[name], RIGHT) for name in ("snapkv", "tova", "knorm")] == ["tie", None, "tie"]
+        assert [mark_of(rows[name], RIGHT) for name in ("snapkv", "tova", "knorm")] == [
+            "tie",
+            None,
+            "tie",
+        ]
         alone = found(answers(hard, snapkv=equal, tova=[0.0] * 6), task)
         assert [mark_of(alone[name], RIGHT) for name in ("snapkv", "tova")] == ["best", None]
         assert mark_of(alone["snapkv"], REALISED_RATIO) is None, "by which nothing is ranked"
@@ -59,16 +66,31 @@ def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> 
     """Of 12 answers snapkv gives 9, none of them wrong; tova gives all, half of them wrong; knorm gives all."""
     records = answers([0.0] * 12, snapkv=[100.0] * 12, tova=[0.0, 100.0] * 6, knorm=[100.0] * 12)
     silent = (records["policy"] == "snapkv") & records["example_id"].str.fullmatch(".*-[012]")
-    records.loc[silent, ["answered", "hallucinated", "abstained", "right"]] = [False, False, True, False]
+    records.loc[silent, ["answered", "hallucinated", "abstained", "right"]] = [
+        False,
+        False,
+        True,
+        False,
+    ]
     rows = found(records, "base")
-    assert {name: row.answers_given for name, row in rows.items()} == {"snapkv": 9, "tova": 12, "knorm": 12}
+    assert {name: row.answers_given for name, row in rows.items()} == {
+        "snapkv": 9,
+        "tova": 12,
+        "knorm": 12,
+    }
     assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
     assert [share_as_count(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
     assert share_as_count(rows["snapkv"], RIGHT) == ""
-    assert share_as_count(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", "a mean over tasks is no count"
+    assert share_as_count(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", (
+        "a mean over tasks is no count"
+    )
     table = measure_table(list(rows.values()), WRONG_OF_ANSWERED, 1.0)
     cells = {line.name: line.cells[0] for line in table.methods}
-    assert (cells["snapkv"].text, cells["snapkv"].detail, cells["snapkv"].sort) == ("0 of 9", "", 0.0)
+    assert (cells["snapkv"].text, cells["snapkv"].detail, cells["snapkv"].sort) == (
+        "0 of 9",
+        "",
+        0.0,
+    )
     assert (cells["tova"].text, bool(cells["tova"].detail)) == ("50.0", True)
 
 
@@ -83,10 +105,14 @@ def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:
 
 def test_controls_and_a_single_context_are_not_ranked() -> None:
     hard, nothing = [10.0, 60.0, 90.0, 30.0, 20.0, 50.0], [0.0] * 6
-    rows = found(answers(hard, oracle=[5.0] * 6, random=[2.0] * 6, tova=nothing, knorm=[-1.0] * 6), "base")
+    rows = found(
+        answers(hard, oracle=[5.0] * 6, random=[2.0] * 6, tova=nothing, knorm=[-1.0] * 6), "base"
+    )
     told = {name: mark_of(row, RIGHT) for name, row in rows.items()}
     assert told == {"oracle": None, "random": None, "tova": "best", "knorm": None}
     few = found(answers(hard[:5], tova=nothing[:5], knorm=[-1.0] * 5), "base")
-    assert {mark_of(row, RIGHT) for row in few.values()} == {"tie"}, "five contexts tell nobody apart"
+    assert {mark_of(row, RIGHT) for row in few.values()} == {"tie"}, (
+        "five contexts tell nobody apart"
+    )
     single = found(answers([10.0], snapkv=[5.0], tova=[0.0]), "base")
     assert all(not row.best_in and not row.tied_in for row in single.values())

@@ -54,7 +54,9 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
         is_broken = (one["policy"], one["ratio"], one["example_index"]) == ("tova", 0.9, 2)
         return failing(one, "out of memory") if is_broken else one
 
-    records = realistic_records(["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken)
+    records = realistic_records(
+        ["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken
+    )
     board = standings_of(records)
     tova, snapkv = board["tova"], board["snapkv"]
     reason = Blank("tova at ratio 0.9: 4 of 48 answers failed: out of memory")
@@ -68,7 +70,9 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
 
 def test_who_removes_less_than_the_others_keeps_its_rank_and_cuts_nobody_short() -> None:
     def halves(one: dict[str, Any]) -> dict[str, Any]:
-        return one | ({"realised_ratio": one["realised_ratio"] / 2} if one["policy"] == "tova" else {})
+        return one | (
+            {"realised_ratio": one["realised_ratio"] / 2} if one["policy"] == "tova" else {}
+        )
 
     records = realistic_records(["base"], ["full", "snapkv", "knorm", "tova"], change=halves)
     board, alone = standings_of(records), standings_of(records[records["policy"] != "tova"])
@@ -79,12 +83,16 @@ def test_who_removes_less_than_the_others_keeps_its_rank_and_cuts_nobody_short()
     assert value(board["tova"][AREA]).span == pytest.approx(0.45)
 
 
-def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else_it_comes_to() -> None:
+def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else_it_comes_to() -> (
+    None
+):
     """On ``base`` the largest window is 11, on ``hops`` it is that of the paper."""
 
     def narrow(one: dict[str, Any]) -> dict[str, Any]:
         window = 64 if one["task"] == "hops" else (2, 11)[one["example_index"] % 2]
-        return one | ({"press_arguments": f'{{"window_size": {window}}}'} if one["policy"] == "snapkv" else {})
+        return one | (
+            {"press_arguments": f'{{"window_size": {window}}}'} if one["policy"] == "snapkv" else {}
+        )
 
     policies, ratios = ["full", "random", "snapkv", "knorm", "tova"], (0.3, 0.6, 0.9)
     plain = realistic_records(policies=policies, ratios=ratios, contexts=6)
@@ -104,12 +112,30 @@ def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else
 
 def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
     records = realistic_records(ratios=(0.3, 0.6, 0.9), contexts=16)
-    found = {one.policy: one for one in all_standings(records, summarise(records))["agnostic", "all"]}
-    for policy, verdict in (("snapkv", "better"), ("expected_attention", "better"), ("streaming_llm", "worse")):
+    found = {
+        one.policy: one for one in all_standings(records, summarise(records))["agnostic", "all"]
+    }
+    for policy, verdict in (
+        ("snapkv", "better"),
+        ("expected_attention", "better"),
+        ("streaming_llm", "worse"),
+    ):
         beaten = value(found[policy][RANDOM])
         assert (beaten.verdict, beaten.end) == (verdict, pytest.approx(0.9))
-    ranked = {policy: value(one[RANK]) for policy, one in found.items() if not isinstance(one[RANK], Blank)}
-    assert set(ranked) == {"streaming_llm", "snapkv", "tova", "h2o", "knorm", "expected_attention", "adakv_snapkv"}
+    ranked = {
+        policy: value(one[RANK])
+        for policy, one in found.items()
+        if not isinstance(one[RANK], Blank)
+    }
+    assert set(ranked) == {
+        "streaming_llm",
+        "snapkv",
+        "tova",
+        "h2o",
+        "knorm",
+        "expected_attention",
+        "adakv_snapkv",
+    }
     assert ranked["streaming_llm"].low == 7
     assert "adakv_snapkv" in ranked["expected_attention"].tied
 
@@ -134,7 +160,14 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
         for ratio in ratios:
             right = (luck < TRUTH.get(policy, TRUTH["random"])[LEVELS.index(ratio)]).ravel()
             parts.append(
-                pd.DataFrame({"policy": policy, "ratio": ratio, "right": 1.0 * right, "hallucinated": 1.0 - right})
+                pd.DataFrame(
+                    {
+                        "policy": policy,
+                        "ratio": ratio,
+                        "right": 1.0 * right,
+                        "hallucinated": 1.0 - right,
+                    }
+                )
             )
     records = pd.concat(parts, ignore_index=True)
     names = np.repeat([f"base-{context}" for context in range(contexts)], questions)
@@ -150,10 +183,19 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     records = records.assign(realised_ratio=records["ratio"], question_id=0, answered=1.0)
     blank = ("directives_obeyed", "defence_leakage", "leakage", "next_token_accuracy")
     records = records.assign(**dict.fromkeys(blank, np.nan))
-    records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
+    records = records.assign(
+        draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts))
+    )
     records = records.assign(press_arguments="{}")
     rows = [
-        summary_row(str(policy), float(ratio), n=len(group), fewest_contexts=contexts, right=0, realised_ratio=0)
+        summary_row(
+            str(policy),
+            float(ratio),
+            n=len(group),
+            fewest_contexts=contexts,
+            right=0,
+            realised_ratio=0,
+        )
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
     ]
     return Profiles.of(records, rows)
@@ -172,7 +214,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         profiles = simulated(seed)
         one, other = (profiles.profile("agnostic", "base", name) for name in TRUTH)
         area = value(area_under_curve(one)).height
-        rank = value(ranks(BoardProfiles({"snapkv": one, "knorm": replace(other, policy="knorm")}))["snapkv"])
+        rank = value(
+            ranks(BoardProfiles({"snapkv": one, "knorm": replace(other, policy="knorm")}))["snapkv"]
+        )
         for name, low, truth, high in (
             ("area", area.low, true_area("snapkv"), area.high),
             ("rank", rank.low, 1, rank.high),
@@ -190,12 +234,16 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_a_derived_measure_is_declared_once_and_found_everywhere() -> None:
-    records = realistic_records(["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8)
+    records = realistic_records(
+        ["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8
+    )
     rows = summarise(records)
     found = all_standings(records, rows)
     boards = boards_of(records, rows, found)
     download = board_sheet(found, boards)
-    explained = {name for chapter in chapters() for one in chapter.definitions for name in one.columns}
+    explained = {
+        name for chapter in chapters() for one in chapter.definitions for name in one.columns
+    }
     headings = [column.name for column in boards["agnostic", "base"].columns]
     assert headings[: len(FIRST_COLUMNS)] == [measure.heading for measure in FIRST_COLUMNS]
     for measure in DERIVED:

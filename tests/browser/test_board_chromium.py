@@ -14,7 +14,9 @@ from tests.support.records.synthetic_records import realistic_records
 pytestmark = needs_chromium
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "tova")
-FAMILIES = {"snapkv": "scorer", "tova": "scorer", HOSTILE: "plug-in"} | dict.fromkeys(POLICIES[:4], "control")
+FAMILIES = {"snapkv": "scorer", "tova": "scorer", HOSTILE: "plug-in"} | dict.fromkeys(
+    POLICIES[:4], "control"
+)
 TASKS = ["base", "hops"]
 SHOWN = "[...document.querySelectorAll('#boards > .board:not(#comparison)')].filter(each => !each.hidden)"
 ROWS = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.dataset.name)"
@@ -27,8 +29,12 @@ def hostile(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_mode(mode: str, model: str, **more: Any) -> Results:
-    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, change=hostile, **more)
-    return results_of(records.assign(mode=mode), model, {"seed": 0}, f"runs/{mode}", families=FAMILIES)
+    records = realistic_records(
+        policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, change=hostile, **more
+    )
+    return results_of(
+        records.assign(mode=mode), model, {"seed": 0}, f"runs/{mode}", families=FAMILIES
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +79,30 @@ def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, p
     choose(browser, "task", "hops")
     assert browser.evaluate(TITLE) == [f"hops (multi-hop), {HOSTILE}, agnostic"]
     choose(browser, "mode", "aware")
-    assert browser.evaluate(TITLE) == [f"base (short QA), {HOSTILE}, aware"], "which has no other task"
-    choose(browser, "model", "other")
-    assert browser.evaluate(TITLE) == ["hops (multi-hop), other, agnostic"], "what was chosen comes back"
-    hidden = (
-        "[...document.querySelectorAll('#filters label')].filter(each => each.hidden).map(each => each.textContent)"
+    assert browser.evaluate(TITLE) == [f"base (short QA), {HOSTILE}, aware"], (
+        "which has no other task"
     )
-    assert [text.split()[0] for text in browser.evaluate(hidden)] == ["Mode", "Setting"], "nothing to choose there"
+    choose(browser, "model", "other")
+    assert browser.evaluate(TITLE) == ["hops (multi-hop), other, agnostic"], (
+        "what was chosen comes back"
+    )
+    hidden = "[...document.querySelectorAll('#filters label')].filter(each => each.hidden).map(each => each.textContent)"
+    assert [text.split()[0] for text in browser.evaluate(hidden)] == ["Mode", "Setting"], (
+        "nothing to choose there"
+    )
 
 
-def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium, page: Path) -> None:
+def test_family_and_name_filter_methods_and_leave_the_controls(
+    browser: Chromium, page: Path
+) -> None:
     browser.open(page)
     assert set(browser.evaluate(ROWS)) == {*FAMILIES}
     choose(browser, "family", "plug-in")
     assert browser.evaluate(ROWS) == [HOSTILE, *POLICIES[:4]]
-    assert browser.evaluate("document.getElementById('filter-count').textContent") == "1 of 3 methods, and 4 controls"
+    assert (
+        browser.evaluate("document.getElementById('filter-count').textContent")
+        == "1 of 3 methods, and 4 controls"
+    )
     choose(browser, "family", "")
     before = browser.evaluate("history.length")
     browser.evaluate("document.getElementById('filter-name').focus()")
@@ -101,7 +116,9 @@ def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium
     assert browser.evaluate("location.hash") == ""
 
 
-def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chromium, page: Path) -> None:
+def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(
+    browser: Chromium, page: Path
+) -> None:
     browser.open(page, fragment="columns=all")
     methods = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.dataset.name)"
     original = browser.evaluate(methods)
@@ -110,11 +127,15 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
     orders = []
     for _ in range(3):
         browser.press("Enter")
-        orders.append((browser.evaluate(f"{heading}.getAttribute('aria-sort')"), browser.evaluate(methods)))
+        orders.append(
+            (browser.evaluate(f"{heading}.getAttribute('aria-sort')"), browser.evaluate(methods))
+        )
     ascending = [HOSTILE, "snapkv", "tova"]
     assert orders == [("ascending", ascending), ("descending", ascending[::-1]), (None, original)]
     for place, name in enumerate(browser.evaluate(HEADINGS)[1:], start=1):
-        browser.evaluate(f"{SHOWN}[0].querySelectorAll('thead th')[{place}].querySelector('button').focus()")
+        browser.evaluate(
+            f"{SHOWN}[0].querySelectorAll('thead th')[{place}].querySelector('button').focus()"
+        )
         browser.press("Enter")
         values = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.cells[{place}].dataset.sort)"
         numbers = [float(value) for value in browser.evaluate(values) if value is not None]
@@ -123,7 +144,9 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
         assert browser.evaluate(sorted_by) == name
 
 
-def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(browser: Chromium, page: Path) -> None:
+def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(
+    browser: Chromium, page: Path
+) -> None:
     browser.open(page)
     choose(browser, "model", "other")
     choose(browser, "task", "hops")
@@ -148,6 +171,8 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(bro
     choose(browser, "task", "base")
     assert browser.evaluate("window.steps") == 1, "a step that the browser's button takes back"
     changing_the_address(browser, "document.querySelector('nav a[href=\"#section-1\"]').click()")
-    assert browser.evaluate(TITLE) == ["base (short QA), other, agnostic"], "a place on the page chooses nothing"
+    assert browser.evaluate(TITLE) == ["base (short QA), other, agnostic"], (
+        "a place on the page chooses nothing"
+    )
     changing_the_address(browser, f"location.hash = {chosen[0]!r}")  # as the button does
     assert browser.evaluate(everything) == chosen

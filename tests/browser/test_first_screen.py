@@ -47,16 +47,24 @@ def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site: Path, width: int) -> None:
+def test_the_matrix_and_a_number_are_on_the_first_screen(
+    browser: Chromium, site: Path, width: int
+) -> None:
     browser.open_quietly(site / FRONT, width)
     matrix = "document.querySelector('.uses')"
     sentence = browser.evaluate("document.querySelector('.finding').getBoundingClientRect().bottom")
-    box = browser.evaluate(f"(({{top, bottom}}) => [top, bottom])({matrix}.tBodies[0].getBoundingClientRect())")
-    assert 0 < sentence < box[0] < box[1] <= HEIGHT, "the answer in words, and all policies but controls"
+    box = browser.evaluate(
+        f"(({{top, bottom}}) => [top, bottom])({matrix}.tBodies[0].getBoundingClientRect())"
+    )
+    assert 0 < sentence < box[0] < box[1] <= HEIGHT, (
+        "the answer in words, and all policies but controls"
+    )
     assert re.search(r"\d", browser.evaluate(f"{matrix}.querySelector('tbody').textContent"))
     header = browser.evaluate("document.querySelector('header').getBoundingClientRect().height")
     assert header <= 64, "one line, or two low ones on a phone"
-    wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.uses').parentElement)"
+    wider = (
+        "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.uses').parentElement)"
+    )
     assert browser.evaluate(wider) <= 0, "the matrix needs no scrolling"
     assert browser.evaluate(f"({CUT})('.uses td')") == []
 
@@ -74,13 +82,25 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     assert browser.evaluate(f"{wider}({matrix}.parentElement)") <= 0
     policies = f"[...{matrix}.tBodies[0].rows].map(row => row.getBoundingClientRect().bottom)"
     in_view = sum(bottom <= HEIGHT for bottom in browser.evaluate(policies))
-    assert in_view >= (5 if width == 390 else 7), "on a phone a cell is as high as its interval needs"
+    assert in_view >= (5 if width == 390 else 7), (
+        "on a phone a cell is as high as its interval needs"
+    )
     assert browser.evaluate(f"({CUT})('.uses td')") == []
-    chart = browser.evaluate("document.querySelector('.screen figure svg').getBoundingClientRect().top")
+    chart = browser.evaluate(
+        "document.querySelector('.screen figure svg').getBoundingClientRect().top"
+    )
     assert width == 390 or chart <= HEIGHT - 100, "the trade-off is in view too"
-    legend = "document.querySelector('.short-key')" if width == 390 else "document.querySelector('.keys')"
-    assert 0 < browser.evaluate(f"{legend}.getBoundingClientRect().bottom") <= HEIGHT, "and what the cells mean"
-    board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
+    legend = (
+        "document.querySelector('.short-key')"
+        if width == 390
+        else "document.querySelector('.keys')"
+    )
+    assert 0 < browser.evaluate(f"{legend}.getBoundingClientRect().bottom") <= HEIGHT, (
+        "and what the cells mean"
+    )
+    board = (
+        "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
+    )
     hint = browser.evaluate(f"getComputedStyle({board}, '::before').content")
     assert ("sideways" in hint) == (width == 390)
     assert width == 390 or browser.evaluate(f"{wider}({board})") <= 0
@@ -99,17 +119,25 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
     assert len(strengths) > 10
     coloured = [strength for strength in strengths if strength]
     assert (max(coloured) < 0.2) == muted
-    hatched = browser.evaluate(f"{verdicts}.map(each => getComputedStyle(each).backgroundImage !== 'none')")
+    hatched = browser.evaluate(
+        f"{verdicts}.map(each => getComputedStyle(each).backgroundImage !== 'none')"
+    )
     assert set(hatched) == {muted}
-    warning = browser.evaluate("document.getElementById('safe').textContent.includes('verdicts say little')")
+    warning = browser.evaluate(
+        "document.getElementById('safe').textContent.includes('verdicts say little')"
+    )
     assert warning == muted
-    note = browser.evaluate("document.querySelector('.board .quiet').textContent.includes('cells are hatched')")
+    note = browser.evaluate(
+        "document.querySelector('.board .quiet').textContent.includes('cells are hatched')"
+    )
     assert note == muted
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", [FRONT, task_page("hops")])
-def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page: str, width: int) -> None:
+def test_every_link_of_the_header_is_in_view(
+    browser: Chromium, site: Path, page: str, width: int
+) -> None:
     """With the link to the list of all runs, which a folder in ``site`` has, and without a header that scrolls."""
     listed = site / f"listed-{page}"
     listed.write_bytes(show_link((site / page).read_bytes(), "../index.html"))
@@ -121,7 +149,9 @@ def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page
     listed.unlink()
     assert [text for text, *_ in links][-1] == "All runs"
     assert len(links) == (5 if page == FRONT else 4)
-    assert all(0 <= left < right <= width and is_on_top for _, left, right, is_on_top in links), links
+    assert all(0 <= left < right <= width and is_on_top for _, left, right, is_on_top in links), (
+        links
+    )
     header = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('header nav'))"
     assert browser.evaluate(header) <= 0
 
@@ -132,7 +162,9 @@ def test_pages_lead_to_what_is_there(site: Path) -> None:
         links = {link.partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
         assert name == FRONT or FRONT in links
         assert "method.html" in links
-    assert {f"task-{task}.html" for task in TASKS} <= set(re.findall(r'href="([^"]+)"', pages[FRONT]))
+    assert {f"task-{task}.html" for task in TASKS} <= set(
+        re.findall(r'href="([^"]+)"', pages[FRONT])
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -151,7 +183,8 @@ def test_each_cell_has_verdict_level_difference_and_interval_and_unsafe_is_told_
         assert re.match(rf" ?{verdict}\?? [+−]?[\d.]+ \[[+−]?[\d.]+, [+−]?[\d.]+\]", cell), cell
     colours = "selector => getComputedStyle(document.querySelector(selector)).backgroundColor"
     ground, unsafe = (
-        browser.evaluate(f"({colours})('{selector}')") for selector in (".uses td.open", ".uses td.unsafe")
+        browser.evaluate(f"({colours})('{selector}')")
+        for selector in (".uses td.open", ".uses td.unsafe")
     )
     strength = float(re.findall(r"[\d.]+", unsafe)[3])
     assert ground == "rgba(0, 0, 0, 0)"

@@ -69,7 +69,9 @@ def test_pointing_at_a_point_tells_its_numbers(
     plot = expected["plot"]
     assert len(plot["spots"]) > 20
     for spot in plot["spots"][::5]:
-        alone = [one for one in plot["spots"] if abs(one[1] - spot[1]) + abs(one[2] - spot[2]) < 3] == [spot]
+        alone = [
+            one for one in plot["spots"] if abs(one[1] - spot[1]) + abs(one[2] - spot[2]) < 3
+        ] == [spot]
         point(browser, spot, away=1)
         text = browser.evaluate(TIP)
         assert text is not None
@@ -95,11 +97,20 @@ def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
     browser.press("Tab")
     browser.evaluate(f"{CANVAS}.focus()")
     assert browser.evaluate("document.activeElement.getAttribute('role')") == "group"
-    assert "Hallucination rate" in browser.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert "Hallucination rate" in browser.evaluate(
+        "document.activeElement.getAttribute('aria-label')"
+    )
     first = plot["spots"][0]
     assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], first)[0]
-    along = sorted((spot for spot in plot["spots"] if spot[0] == first[0]), key=lambda spot: spot[1])
-    for key, spot in (("ArrowRight", along[1]), ("End", along[-1]), ("ArrowLeft", along[-2]), ("Home", along[0])):
+    along = sorted(
+        (spot for spot in plot["spots"] if spot[0] == first[0]), key=lambda spot: spot[1]
+    )
+    for key, spot in (
+        ("ArrowRight", along[1]),
+        ("End", along[-1]),
+        ("ArrowLeft", along[-2]),
+        ("Home", along[0]),
+    ):
         browser.press(key)
         assert browser.evaluate(TIP).split("\n")[:2] == lines_of(plot["names"], spot)[:2], key
     browser.press("End")

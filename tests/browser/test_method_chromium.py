@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from kvbench.cli.program import main
-from tests.support.browsing.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.chromium import (
+    LOWEST_CONTRAST,
+    Chromium,
+    needs_chromium,
+    on_every_screen,
+)
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.records.kvpress_folders import evaluation
 from tests.support.records.small_store import small_store
@@ -24,10 +29,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     store = small_store(folder / "small")
     content = json.loads((store.folder / "run.json").read_text())
-    seen = "".join(character for character in HOSTILE if character.isprintable())  # a run with another is refused
+    seen = "".join(
+        character for character in HOSTILE if character.isprintable()
+    )  # a run with another is refused
     content["identity"]["model"] = content["command"] = content["job"]["model"] = seen
     (store.folder / "run.json").write_text(json.dumps(content))
-    evaluation(folder / "results", {"qa": {"string_match": 50.0}}, predicted=["=1+1", "Rome"], press_name=HOSTILE)
+    evaluation(
+        folder / "results",
+        {"qa": {"string_match": 50.0}},
+        predicted=["=1+1", "Rome"],
+        press_name=HOSTILE,
+    )
     assert main(["site", str(store.folder), "--site", str(folder / "site")]) == 0
     assert main(["import-kvpress", str(folder / "results"), "--site", str(folder / "site")]) == 0
     return folder / "site"
@@ -63,10 +75,14 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
     )
     assert len(shown) == 2 + 3
     for policy, *values in shown:
-        assert values == [f"{100 * cells.loc[('base', policy, ratio), 'right']:.1f}" for ratio in (0.5, 0.9)], policy
+        assert values == [
+            f"{100 * cells.loc[('base', policy, ratio), 'right']:.1f}" for ratio in (0.5, 0.9)
+        ], policy
 
 
-def test_a_download_begins_when_its_link_is_clicked(browser: Chromium, site: Path, tmp_path: Path) -> None:
+def test_a_download_begins_when_its_link_is_clicked(
+    browser: Chromium, site: Path, tmp_path: Path
+) -> None:
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     for page, name in (
         ("method.html", "records.parquet"),

@@ -9,7 +9,13 @@ from leaderboards.aggregate.outcomes import outcomes_of
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
-from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.chromium import (
+    IN_VIEW,
+    LOWEST_CONTRAST,
+    Chromium,
+    needs_chromium,
+    on_every_screen,
+)
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.browsing.pages import OF_EVERY_TASK, results_of, write_pages
 from tests.support.records.synthetic_records import failing, realistic_records
@@ -24,7 +30,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def spoil(one: dict[str, object]) -> dict[str, object]:
         if (one["policy"], one["ratio"], one["task"]) == ("h2o", 0.5, "hops"):
             return failing(one, HOSTILE)
-        return one | {"policy": "a/long/path/to/a/file.py:MyPress"} if one["policy"] == "knorm" else one
+        return (
+            one | {"policy": "a/long/path/to/a/file.py:MyPress"}
+            if one["policy"] == "knorm"
+            else one
+        )
 
     records = realistic_records(contexts=4, change=spoil)
     run = {"seed": 0, "revision": "f4d4353" * 30}
@@ -75,7 +85,10 @@ def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) 
     browser.open(page, script=False)
     shown = f"[...document.querySelectorAll('.panel table.heat')].filter({IN_VIEW}).length"
     assert browser.evaluate(shown) == len(OF_EVERY_TASK)
-    assert browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length") == 0
+    assert (
+        browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length")
+        == 0
+    )
     browser.open(page)
     assert browser.evaluate(shown) == 1
 
@@ -84,11 +97,14 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
     browser.open(page)
     browser.evaluate("document.querySelector('[role=tab]').focus()")
     chosen = "document.querySelector('[role=tab][aria-selected=true]').textContent"
-    panel = (
-        f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
-    )
+    panel = f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
     first, second, *_, last = OF_EVERY_TASK
-    for key, measure in (("ArrowRight", second), ("End", last), ("ArrowRight", first), ("ArrowLeft", last)):
+    for key, measure in (
+        ("ArrowRight", second),
+        ("End", last),
+        ("ArrowRight", first),
+        ("ArrowLeft", last),
+    ):
         browser.press(key)
         assert browser.evaluate(chosen) == measure.title
         assert browser.evaluate(panel) == [f"section-1-{measure.name}"]
@@ -103,7 +119,10 @@ def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path
     original = browser.evaluate(column)
     assert original.count(None) == 1
     numbers = [float(value) for value in original if value is not None]
-    for order, expected in (("descending", sorted(numbers, reverse=True)), ("ascending", sorted(numbers))):
+    for order, expected in (
+        ("descending", sorted(numbers, reverse=True)),
+        ("ascending", sorted(numbers)),
+    ):
         browser.evaluate(f"{heading}.querySelector('button').click()")
         assert browser.evaluate(f"{heading}.getAttribute('aria-sort')") == order
         sorted_column = browser.evaluate(column)

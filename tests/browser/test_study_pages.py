@@ -11,7 +11,12 @@ from leaderboards.studies.routing.study import STUDY as ROUTING
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from policies.declaration.names import split_outside_brackets
 from tests.studies.test_causes import given as with_causes
-from tests.support.browsing.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.chromium import (
+    LOWEST_CONTRAST,
+    Chromium,
+    needs_chromium,
+    on_every_screen,
+)
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.records.damaged_records import treated_records
 from tests.support.records.routing_tables import routing_input
@@ -66,7 +71,9 @@ def quarter_lost(rate: float, question: int) -> bool:
 
 @pytest.mark.parametrize("width", [390, 1300])
 @pytest.mark.parametrize("study", ["faults", "errors"])
-def test_nothing_is_cut_and_names_leave_room(browser: Chromium, pages: Path, study: str, width: int) -> None:
+def test_nothing_is_cut_and_names_leave_room(
+    browser: Chromium, pages: Path, study: str, width: int
+) -> None:
     browser.open_quietly(pages / f"{study}.html", width)
     rows = "document.querySelectorAll('.list tbody tr').length"
     assert browser.evaluate(rows) > 10
@@ -99,10 +106,14 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @on_every_screen
-def test_the_page_is_quiet_fits_and_can_be_read(browser: Chromium, instructions: Path, width: int, scheme: str) -> None:
+def test_the_page_is_quiet_fits_and_can_be_read(
+    browser: Chromium, instructions: Path, width: int, scheme: str
+) -> None:
     browser.open_quietly(instructions, width, scheme)
     assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 10
-    assert browser.evaluate("document.title") == "Instructions under compression · kvbench", "hostile text ran"
+    assert browser.evaluate("document.title") == "Instructions under compression · kvbench", (
+        "hostile text ran"
+    )
     assert browser.evaluate("document.querySelectorAll('main img, main script').length") == 0
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
 
@@ -125,7 +136,9 @@ def routing_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [390, 1300])
 @pytest.mark.parametrize("name", ["observed", "causes"])
-def test_it_fits_and_nothing_is_cut(browser: Chromium, routing_pages: Path, name: str, width: int) -> None:
+def test_it_fits_and_nothing_is_cut(
+    browser: Chromium, routing_pages: Path, name: str, width: int
+) -> None:
     browser.open_quietly(routing_pages / f"{name}.html", width)
     assert browser.evaluate("document.querySelectorAll('figure svg').length") > 0
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True

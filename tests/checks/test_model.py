@@ -36,13 +36,17 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
     """Has every level answered with that share right; returns how many questions each level was asked, in order."""
     asked: dict[int, int] = {}
 
-    def answers_of(model: object, task: object, policies: object, contexts: int, seed: int, **more: object) -> object:
+    def answers_of(
+        model: object, task: object, policies: object, contexts: int, seed: int, **more: object
+    ) -> object:
         level = int(str(getattr(task, "variant", "")).removeprefix("level.") or 5)
         first = int(str(more["first"]))
         asked[level] = asked.get(level, 0) + contexts * QUESTIONS
         frame = realistic_records(["base"], ["full"], [0.0], contexts=contexts, questions=QUESTIONS)
         share = right_at[level]
-        right = pd.Series([(place * share) % 1 + share >= 1 for place in range(len(frame))], index=frame.index)
+        right = pd.Series(
+            [(place * share) % 1 + share >= 1 for place in range(len(frame))], index=frame.index
+        )
         ids = [f"{first + number // QUESTIONS}" for number in range(len(frame))]
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
@@ -51,7 +55,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
     return asked
 
 
-def test_the_highest_level_that_is_mastered_is_found_from_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_highest_level_that_is_mastered_is_found_from_the_top(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The lowest is asked second; twelve right or wrong answers leave no doubt, half of 60 percent does."""
     asked = answering(monkeypatch, {5: 0.0, 4: 0.5, 3: 0.9, 2: 1.0, 1: 1.0, 0: 1.0})
     found = highest_mastered(model_of("llama"), TASKS["base"], 8)
@@ -60,17 +66,23 @@ def test_the_highest_level_that_is_mastered_is_found_from_the_top(monkeypatch: p
     assert (asked[5], asked[0], asked[4]) == (12, 12, 8 * QUESTIONS)
 
 
-def test_a_model_that_masters_no_level_is_asked_two_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_masters_no_level_is_asked_two_and_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = answering(monkeypatch, {5: 0.0, 0: 0.0})
     found = highest_mastered(model_of("llama"), TASKS["base"], 1)
     assert (found.level, found.reason) == (0, "right 0 with the full cache, below 60")
-    assert asked == dict.fromkeys((5, 0), 2 * QUESTIONS), "more than one context, as so few questions tell nothing"
+    assert asked == dict.fromkeys((5, 0), 2 * QUESTIONS), (
+        "more than one context, as so few questions tell nothing"
+    )
     job = Job(model="reference", tasks="base", difficulty="auto")
     with pytest.raises(KVBenchError, match="reference masters base at no level"):
         with_levels_found(job, build_grid(job, len))
 
 
-@pytest.mark.parametrize("command", [["run"], ["compare", "knorm", "--against", "random"]], ids=["run", "compare"])
+@pytest.mark.parametrize(
+    "command", [["run"], ["compare", "knorm", "--against", "random"]], ids=["run", "compare"]
+)
 def test_a_model_whose_levels_are_found_first_is_loaded_once(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
@@ -84,8 +96,21 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
 
     monkeypatch.setattr(kvbench.run.local, "load_model", counted)
     places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "x"]
-    words = [*command, "--model", cli.model, "--tasks", "base", "--limit", 1, "--ratios", 0.5, *places]
-    assert cli(*words, "--difficulty", "auto", "--context-tokens", "native", "--every-task") == 0, cli.err
+    words = [
+        *command,
+        "--model",
+        cli.model,
+        "--tasks",
+        "base",
+        "--limit",
+        1,
+        "--ratios",
+        0.5,
+        *places,
+    ]
+    assert cli(*words, "--difficulty", "auto", "--context-tokens", "native", "--every-task") == 0, (
+        cli.err
+    )
     assert loaded == [str(cli.model)]
     job = Store.open(cli.folder / "runs/x").run.job
     assert job is not None
@@ -109,16 +134,30 @@ SOUND = ReadProfile("base", 100, (95, 90, 85, 100), 60, 95)
 @pytest.mark.parametrize(
     ("profile", "limit"),
     [
-        (ReadProfile("base", 100, (100, 15, 95, 100), 100, 50), "reads base in layer 1 alone (100 to 15"),
-        (ReadProfile("base", 100, (100, 15, 50, 100), 60, 50), "reads base in layers 1, 2, each needed"),
-        (ReadProfile("base", 100, (95, 90, 85, 100), 60, 90), "has no second way to base (100 to 90 without 30%"),
-        (ReadProfile("base", 100, (95, 90, 85, 100), 95, 95), "reads base in the lower half of its layers"),
+        (
+            ReadProfile("base", 100, (100, 15, 95, 100), 100, 50),
+            "reads base in layer 1 alone (100 to 15",
+        ),
+        (
+            ReadProfile("base", 100, (100, 15, 50, 100), 60, 50),
+            "reads base in layers 1, 2, each needed",
+        ),
+        (
+            ReadProfile("base", 100, (95, 90, 85, 100), 60, 90),
+            "has no second way to base (100 to 90 without 30%",
+        ),
+        (
+            ReadProfile("base", 100, (95, 90, 85, 100), 95, 95),
+            "reads base in the lower half of its layers",
+        ),
         (ReadProfile("base", 100, (75, 100), 90, 95), ""),  # at the bounds
     ],
 )
 def test_the_verdict_says_what_a_board_cannot_show(profile: ReadProfile, limit: str) -> None:
     mastery = Mastery("base", 5, 5, "Right", 94.0, 16.0, 20, None)
-    exam = Examination(model_of("llama"), 2, [TASKS["base"]], masteries=[mastery], profiles=[SOUND, profile])
+    exam = Examination(
+        model_of("llama"), 2, [TASKS["base"]], masteries=[mastery], profiles=[SOUND, profile]
+    )
     assert exam.verdict.startswith(limit or "reads by many routes and masters 1 of 1 tasks")
     assert exam.is_doubtful == bool(limit)
     assert exam.is_fit
@@ -129,13 +168,29 @@ def test_the_findings_of_a_toy_model() -> None:
     exam = Examination(model_of("llama"), 1, [TASKS["base"], TASKS["hops"]])
     heard: list[str] = []
     findings = list(exam.findings(heard.append))
-    assert [one.check for one in findings] == ["loaded as", "chat template", "slots", "masters", "reads", "reads"]
+    assert [one.check for one in findings] == [
+        "loaded as",
+        "chat template",
+        "slots",
+        "masters",
+        "reads",
+        "reads",
+    ]
     outcomes = {one.check: one.outcome for one in findings}
-    assert (outcomes["loaded as"], outcomes["masters"], outcomes["reads"]) == ("ok", "wrong", "note")
+    assert (outcomes["loaded as"], outcomes["masters"], outcomes["reads"]) == (
+        "ok",
+        "wrong",
+        "note",
+    )
     assert f"{LAYERS * KEY_HEADS} (layer, head) slots" in findings[2].text
-    assert heard == ["base"] * 4 + ["hops"] * 2, "the highest level and the lowest, by twelve questions each"
+    assert heard == ["base"] * 4 + ["hops"] * 2, (
+        "the highest level and the lowest, by twelve questions each"
+    )
     assert not exam.is_fit
-    rows = [(row["task"], row["level"], row["mastered"]) for row in mastery_table(exam.masteries).plain()]
+    rows = [
+        (row["task"], row["level"], row["mastered"])
+        for row in mastery_table(exam.masteries).plain()
+    ]
     assert rows == [("base", "0 of 5", False), ("hops", "0 of 5", False)]
 
 
@@ -143,7 +198,9 @@ def test_sliding_layers_are_told() -> None:
     """Presses leave those of Gemma 3 whole; others end where the window does."""
     outcome, text = Examination(model_of("qwen3"), 1, ()).slots()
     assert (outcome, "no sliding layers" in text) == ("ok", True)
-    mistral = toy_model("mistral", lambda: MistralForCausalLM(MistralConfig(**sizes(sliding_window=40))))
+    mistral = toy_model(
+        "mistral", lambda: MistralForCausalLM(MistralConfig(**sizes(sliding_window=40)))
+    )
     outcome, text = Examination(mistral, 1, ()).slots()
     assert outcome == "note"
     assert f"; {LAYERS} sliding layers, so that sequences end at 40 tokens" in text

@@ -38,8 +38,13 @@ def few_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
 def findings_of(model: LoadedModel, policy: Policy, *checks: str) -> dict[str, tuple[str, str]]:
     """Examines a policy, by some checks or by all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(press, "CHECKS", {name: CHECKS[name] for name in checks or CHECKS if name in CHECKS})
-        return {finding.check: (finding.outcome, finding.text) for finding in examine(admit(policy, model))}
+        patch.setattr(
+            press, "CHECKS", {name: CHECKS[name] for name in checks or CHECKS if name in CHECKS}
+        )
+        return {
+            finding.check: (finding.outcome, finding.text)
+            for finding in examine(admit(policy, model))
+        }
 
 
 LAZY = """
@@ -59,11 +64,15 @@ def unseeded(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> to
     return torch.rand(keys.shape[:3], generator=torch.Generator().manual_seed(torch.seed() % 2**31))
 
 
-def keeps_a_third(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def keeps_a_third(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     return keys[:, :, ::3], values[:, :, ::3]
 
 
-def keeps_all(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def keeps_all(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     return keys, values
 
 
@@ -71,11 +80,15 @@ def draws(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch
     return torch.rand(keys.shape[:3])
 
 
-def gives_nan(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def gives_nan(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     return keys * float("nan"), values
 
 
-def changes_weights(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def changes_weights(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     module.o_proj.weight.data.mul_(1.001)
     return keys[:, :, 1:], values[:, :, 1:]
 
@@ -91,7 +104,9 @@ def writes_to_its_keys(module: Any, hidden_states: Any, keys: torch.Tensor, *_: 
     return keys.mul_(0.5).norm(dim=-1)
 
 
-def writes_unseen(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def writes_unseen(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     keys.data.mul_(0.5)
     values.data.add_(1.0)
     return keys.norm(dim=-1)
@@ -109,7 +124,11 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "is the budget kept?",
         "nothing is compressed: every token is kept",
     ),
-    "draws": (lambda s: ActingScorer(s.ratio, draws), "does it share the prefill?", "draw from torch's generator"),
+    "draws": (
+        lambda s: ActingScorer(s.ratio, draws),
+        "does it share the prefill?",
+        "draw from torch's generator",
+    ),
     "in place": (
         lambda s: ActingScorer(s.ratio, writes_to_its_keys),
         "does it share the prefill?",
@@ -120,11 +139,23 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "does it share the prefill?",
         "it writes in place to the keys and values that it is handed",
     ),
-    "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "its answers differ"),
+    "ratio 0": (
+        lambda s: ActingPress(keeps_a_third),
+        "does ratio 0 change nothing?",
+        "its answers differ",
+    ),
     "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
     "renamed": (lambda s: KnormPress(s.ratio), "is it new?", "the same cache as knorm"),
-    "hook": (lambda s: ActingPress(leaves_a_hook_that_raises), "is the model left alone?", "o_proj._forward_hooks"),
-    "weights": (lambda s: ActingPress(changes_weights), "is the model left alone?", "o_proj.weight"),
+    "hook": (
+        lambda s: ActingPress(leaves_a_hook_that_raises),
+        "is the model left alone?",
+        "o_proj._forward_hooks",
+    ),
+    "weights": (
+        lambda s: ActingPress(changes_weights),
+        "is the model left alone?",
+        "o_proj.weight",
+    ),
 }
 
 
@@ -164,14 +195,20 @@ class New(SnapKVPress):
 """
 
 
-def test_a_press_with_code_of_its_own_is_no_other_under_a_new_name(llama: LoadedModel, tmp_path: Path) -> None:
+def test_a_press_with_code_of_its_own_is_no_other_under_a_new_name(
+    llama: LoadedModel, tmp_path: Path
+) -> None:
     (tmp_path / "copy.py").write_text(COPY)
     found, why = CHECKS["is it new?"](admit(load_plug_in(f"{tmp_path / 'copy.py'}:New"), llama))
     assert found == "ok"
-    assert re.search(r"yes: of \d+ policies \w+ is nearest, which keeps \d+% of the rows that it keeps", why)
+    assert re.search(
+        r"yes: of \d+ policies \w+ is nearest, which keeps \d+% of the rows that it keeps", why
+    )
 
 
-def test_the_next_step_compares_with_the_nearest_policy(cli: CommandLine, toy_folder: Path, tmp_path: Path) -> None:
+def test_the_next_step_compares_with_the_nearest_policy(
+    cli: CommandLine, toy_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "copy.py").write_text(COPY)
     assert cli("doctor", f"{tmp_path / 'copy.py'}:New", "--model", toy_folder) == 0, cli.out
     told = " ".join(cli.out.split())
@@ -188,12 +225,22 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     model = ["--model", str(tmp_path / "toy")]
     assert cli("doctor", f"{tmp_path / 'press.py'}:LoudValues", *model) == 0
     report = cli.out
-    for question in ("does it run?", "is the budget kept?", "is it deterministic?", "is memory freed?", "time?"):
+    for question in (
+        "does it run?",
+        "is the budget kept?",
+        "is it deterministic?",
+        "is memory freed?",
+        "time?",
+    ):
         assert question in report
     assert max(map(len, report.splitlines())) <= 80
-    assert "KnormPress is not sound: is it new?" in cli.error("doctor", "kvpress:KnormPress", *model)
+    assert "KnormPress is not sound: is it new?" in cli.error(
+        "doctor", "kvpress:KnormPress", *model
+    )
     (tmp_path / "lazy.py").write_text(LAZY)
-    assert "Lazy is not sound: is the budget kept?" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
+    assert "Lazy is not sound: is the budget kept?" in cli.error(
+        "doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model
+    )
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
 
 
@@ -245,7 +292,9 @@ AT_ALL = "32, 108, 300, 1,000, 4,000 tokens"
 
 
 @pytest.fixture(scope="module")
-def patients(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Patient]:
+def patients(
+    llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Patient]:
     """The presses of this file by their names, each tried once for all questions."""
     path = tmp_path_factory.mktemp("presses") / "lengths.py"
     path.write_text(SEVERAL_LENGTHS)

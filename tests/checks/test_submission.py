@@ -83,9 +83,22 @@ def edit_identity(folder: Path, change: Callable[[Any], object]) -> None:
 def give_answers_of_full(folder: Path, policy: str) -> None:
     """Stores the full cache's answers and their scores under a policy's name, beside the policy's own costs."""
     store = Store.open(folder)
-    full = {record.question_id: record for record in store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "full"))}
+    full = {
+        record.question_id: record
+        for record in store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "full"))
+    }
     path = store.path(RECORDS, "base", 0, policy)
-    taken = ("output_text", "output_token_ids", "ended", "right", "gold_nll", "delta_nll", "masked", "corrupted", "due")
+    taken = (
+        "output_text",
+        "output_token_ids",
+        "ended",
+        "right",
+        "gold_nll",
+        "delta_nll",
+        "masked",
+        "corrupted",
+        "due",
+    )
 
     def forged(row: Record) -> Record:
         return row.model_copy(update={name: getattr(full[row.question_id], name) for name in taken})
@@ -104,7 +117,9 @@ def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(cli: CommandLine, tmp_path: Path) -> None:
+def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     """Contexts that were lengthened to 768 tokens of the run's model are made again, and answered again."""
     words = "--model reference-narrow --tasks base --limit 1 --policies recency --ratios 0.9 --name x --quiet"
     assert cli("run", *words.split(), "--out", tmp_path, "--site", tmp_path / "site") == 0, cli.err
@@ -199,7 +214,9 @@ def test_what_cannot_be_made_here_is_not_checked(run: Path) -> None:
         content = json.loads(original)
         content["identity"].update(changes)
         (run / "run.json").write_text(json.dumps(content))
-        outcomes = {(one.check, one.outcome) for one in examine(run, cells=2) if one.outcome != "ok"}
+        outcomes = {
+            (one.check, one.outcome) for one in examine(run, cells=2) if one.outcome != "ok"
+        }
         assert outcomes == {(check, "unchecked") for check in left}
     (run / "run.json").write_text(original)
     edit_identity(run, lambda content: content["identity"]["tasks"][0].update(version="0.0.1"))
@@ -240,7 +257,9 @@ def test_an_output_replaced_by_the_right_answer_is_found_in_each_dtype(of_dtype:
     number, gold = next(
         (number, answers[row.question_id, row.point].question.golds[0])
         for number, row in enumerate(rows)
-        if row.level == 0.9 and row.right == 0 and answers[row.question_id, row.point].question.golds
+        if row.level == 0.9
+        and row.right == 0
+        and answers[row.question_id, row.point].question.golds
     )
     ids = [*model.tokenizer.encode(gold, add_special_tokens=False), model.end_tokens()[0]]
     forged = {"output_text": gold, "output_token_ids": ids, "ended": True}
@@ -252,7 +271,9 @@ def test_an_output_replaced_by_the_right_answer_is_found_in_each_dtype(of_dtype:
     assert "output_t" in wrong(of_dtype, cells=4)["replay"]
 
 
-def test_an_answer_that_parts_at_a_tie_is_sound_and_counted(of_dtype: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_parts_at_a_tie_is_sound_and_counted(
+    of_dtype: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The stored answer is as likely as the one that is made again, once the tie is as wide as their distance."""
     give_answers_of_full(of_dtype, "snapkv")
     dtype = Store.open(of_dtype).identity.dtype
@@ -271,7 +292,11 @@ def test_a_text_that_its_tokens_do_not_make_is_found_however_wide_the_tie(
     wide = {**TOLERANCES, store.identity.dtype: Tolerance(1e3, 0.0, 1e3)}
     monkeypatch.setattr(kvbench.checks.replay, "TOLERANCES", wide)
     first, *_ = store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "snapkv"))
-    edit(of_dtype, RECORDS, output_token_ids=[*first.output_token_ids[:-1], 11, first.output_token_ids[-1]])
+    edit(
+        of_dtype,
+        RECORDS,
+        output_token_ids=[*first.output_token_ids[:-1], 11, first.output_token_ids[-1]],
+    )
     assert "output_t" in wrong(of_dtype, cells=4)["replay"]
 
 
@@ -280,7 +305,12 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in 16 bits whose answers were observed while they were written."""
     setting = Setting(SNAPKV, at_ratios((0.5, 0.9)), seed=3, tables=("attention", "routes"))
     folder = tmp_path_factory.mktemp("runs") / "observed"
-    store = execute(load_model("reference", "cpu", "bfloat16"), Grid([(TASKS["base"], 1)], setting), folder, "a test")
+    store = execute(
+        load_model("reference", "cpu", "bfloat16"),
+        Grid([(TASKS["base"], 1)], setting),
+        folder,
+        "a test",
+    )
     publish_summary(store, store.frame())
     return folder
 
@@ -311,7 +341,9 @@ def test_contexts_are_drawn_until_there_are_so_many_cells() -> None:
     assert len(contexts_drawn(cells, 8)) == 2
     assert sorted(contexts_drawn(cells, 9)) == sorted(cells)
     assert contexts_drawn(cells, 0) == []
-    assert contexts_drawn(cells, 1, {"hops"}) == [("hops", 0)], "what a reviewer asks about comes first"
+    assert contexts_drawn(cells, 1, {"hops"}) == [("hops", 0)], (
+        "what a reviewer asks about comes first"
+    )
 
 
 PRESS = """
@@ -340,7 +372,9 @@ def scores(keys, step):
 
 
 @pytest.fixture
-def run_of_a_press(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str) -> Path:
+def run_of_a_press(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str
+) -> Path:
     """A run of a press of somebody's own, whose file, and the one that it imports, are gone afterwards."""
     home = tmp_path / "home"
     home.mkdir()
@@ -360,7 +394,9 @@ def run_of_a_press(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("helper", ["helper_of_a_sound_press"])
-def test_a_press_is_answered_again_where_its_code_is_trusted(cli: CommandLine, run_of_a_press: Path) -> None:
+def test_a_press_is_answered_again_where_its_code_is_trusted(
+    cli: CommandLine, run_of_a_press: Path
+) -> None:
     """Its file and what it imports lie in the run. Unasked it is not run, and the sentence says how to ask."""
     assert cli("check-submission", run_of_a_press) == 0
     kept = run_of_a_press / "press_sources" / "Seventh(step=2)" / "mine.py"
@@ -384,18 +420,27 @@ def test_other_code_than_that_of_the_run_is_said(run_of_a_press: Path) -> None:
     """A reviewer may have a later file of the press: that its answers differ is no fault of the run."""
     kept = run_of_a_press / "press_sources" / "Seventh(step=2)"
     (kept / "helper_of_another_press.py").write_text(HELPER + "\n# A later version.\n")
-    texts = [one.text for one in examine(run_of_a_press, cells=1, trusted_code=[str(kept / "mine.py")])]
-    assert any("is not that of the run" in text and text.endswith("; 0 of its answers differ") for text in texts)
+    texts = [
+        one.text for one in examine(run_of_a_press, cells=1, trusted_code=[str(kept / "mine.py")])
+    ]
+    assert any(
+        "is not that of the run" in text and text.endswith("; 0 of its answers differ")
+        for text in texts
+    )
     assert wrong_of_trusted(run_of_a_press, str(kept / "mine.py")) == {}
 
 
 @pytest.mark.parametrize("helper", ["helper_of_no_press"])
-def test_a_file_without_the_press_is_one_line(cli: CommandLine, run_of_a_press: Path, tmp_path: Path) -> None:
+def test_a_file_without_the_press_is_one_line(
+    cli: CommandLine, run_of_a_press: Path, tmp_path: Path
+) -> None:
     (tmp_path / "other.py").write_text("x = 1\n")
     assert "--trust-code other.py is no code of Seventh(step=2)" in cli.error(
         "check-submission", run_of_a_press, "--trust-code", "other.py"
     )
-    assert "there is no file gone.py" in cli.error("check-submission", run_of_a_press, "--trust-code", "gone.py")
+    assert "there is no file gone.py" in cli.error(
+        "check-submission", run_of_a_press, "--trust-code", "gone.py"
+    )
 
 
 def wrong_of_trusted(folder: Path, code: str) -> dict[str, str]:

@@ -17,11 +17,15 @@ from leaderboards.studies.numerics.patches import EARLIER as PATCHES
 from leaderboards.studies.numerics.walked import TABLE
 
 STEPS = 6
-Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]  # tokens of both, KL, margins, right of both
+Pair = tuple[
+    list[int], list[int], list[float], list[float], bool, bool
+]  # tokens of both, KL, margins, right of both
 SAME: Pair = ([1] * STEPS, [1] * STEPS, [1e-4] * STEPS, [4.0] * STEPS, True, True)
 
 
-def parting(step: int, kl: float = 1e-3, margin: float = 0.01, right: tuple[bool, bool] = (True, True)) -> Pair:
+def parting(
+    step: int, kl: float = 1e-3, margin: float = 0.01, right: tuple[bool, bool] = (True, True)
+) -> Pair:
     """A pair that parts at a step, where it has this divergence and margin."""
     divergences, margins = [1e-4] * STEPS, [4.0] * STEPS
     divergences[step], margins[step] = kl, margin
@@ -40,12 +44,21 @@ def walked(
             tokens, other, kl, margin, right, other_right = free(number) if name == dtype else SAME
             common = question | {"dtype": name, "sampling": "greedy", "draw": 0, "pair": "cache"}
             lists = {"tokens": tokens, "other_tokens": other, "kl": kl, "margin": margin}
-            rows.append(common | lists | {"regime": "free-running", "right": right, "other_right": other_right})
+            rows.append(
+                common
+                | lists
+                | {"regime": "free-running", "right": right, "other_right": other_right}
+            )
             forced = {"tokens": [1] * STEPS, "other_tokens": [1] * STEPS, "kl": [forced_kl] * STEPS}
             rows.append(
                 common
                 | forced
-                | {"margin": [4.0] * STEPS, "regime": "teacher-forced", "right": None, "other_right": None}
+                | {
+                    "margin": [4.0] * STEPS,
+                    "regime": "teacher-forced",
+                    "right": None,
+                    "other_right": None,
+                }
             )
     return Evidence(DataFrame(records), tables={TABLE: DataFrame(rows)})
 
@@ -58,7 +71,11 @@ def judged(identifier: str, evidence: Evidence) -> list[Judgement]:
     ("identifier", "evidence", "verdict"),
     [
         ("N1", walked(lambda number: parting(number % STEPS), contexts=80), "holds"),
-        ("N1", walked(lambda number: parting(number % STEPS)), "undecided"),  # 12 of 12 may be 73 % of all
+        (
+            "N1",
+            walked(lambda number: parting(number % STEPS)),
+            "undecided",
+        ),  # 12 of 12 may be 73 % of all
         ("N1", walked(lambda number: SAME), "does not hold"),
         ("N1", walked(lambda number: parting(2) if number % 2 else SAME), "does not hold"),
         ("N2", walked(lambda number: parting(3), dtype="float32"), "does not hold"),
@@ -71,7 +88,9 @@ def judged(identifier: str, evidence: Evidence) -> list[Judgement]:
         ("N4", walked(lambda number: SAME), "undecided"),
     ],
 )
-def test_verdicts_where_the_truth_is_known(identifier: str, evidence: Evidence, verdict: str) -> None:
+def test_verdicts_where_the_truth_is_known(
+    identifier: str, evidence: Evidence, verdict: str
+) -> None:
     (one,) = judged(identifier, evidence)
     assert one.verdict == verdict, one.why
 
@@ -85,21 +104,30 @@ def test_a_model_that_overflows_in_16_bits_decides_nothing(identifier: str) -> N
 
 def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
     near, early = judged(
-        "N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS)), contexts=24)
+        "N6",
+        walked(
+            lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS)), contexts=24
+        ),
     )
     assert (near.verdict, early.verdict) == ("holds", "holds")
     assert near.estimate is not None
     assert near.estimate.mean == 0.5
     assert near.why == "24 flips; median margin 0.01 there and 4 at all steps"
     far, late = judged(
-        "N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0), contexts=24)
+        "N6",
+        walked(
+            lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0),
+            contexts=24,
+        ),
     )
     assert (far.verdict, late.verdict) == ("does not hold", "does not hold")
 
 
 def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
     """Twelve contexts, two at each step: the first third parts at 0 and 1, the last at 4 and 5."""
-    _, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=float(number % STEPS))))
+    _, early = judged(
+        "N6", walked(lambda number: parting(number % STEPS, kl=float(number % STEPS)))
+    )
     assert early.estimate is not None
     assert early.estimate.mean == pytest.approx((0 + 1) / 2 - (4 + 5) / 2)
 
@@ -108,7 +136,9 @@ def test_what_nothing_tells_of_is_undecided_with_the_reason() -> None:
     (flips,) = {one.why for one in judged("N6", walked(lambda number: SAME))}
     assert flips == "none of 12 pairs of answers differs: there is no flip"
     (right,) = judged("N4", walked(lambda number: SAME))
-    assert right.why.startswith("the interval holds the threshold; it lies at the threshold: no number of contexts")
+    assert right.why.startswith(
+        "the interval holds the threshold; it lies at the threshold: no number of contexts"
+    )
     assert right.why.endswith("0 right with the cache alone, 0 without it alone, of 12 pairs")
     for identifier in ("N4", "N6"):
         (missing,) = {one.why for one in judged(identifier, Evidence(DataFrame({"task": []})))}
@@ -125,7 +155,9 @@ def test_pairs_that_all_agree_have_the_interval_of_a_share() -> None:
 
 def test_two_flips_say_how_many_contexts_would_have_six() -> None:
     margin, early = judged("N6", walked(lambda number: parting(number) if number < 2 else SAME))
-    assert margin.why.startswith("2 contexts: fewer than 6 decide nothing; --limit 36 may be enough; 2 flips")
+    assert margin.why.startswith(
+        "2 contexts: fewer than 6 decide nothing; --limit 36 may be enough; 2 flips"
+    )
     assert early.why == "2 flips have no first and last third; --limit 36 may be enough"
 
 
@@ -135,8 +167,13 @@ def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
     assert differs.estimate is not None
     assert differs.estimate.mean == 1
     margin, early = judged("N6", walked(lambda number: ended))
-    assert margin.why == "all answers that differ part where one has ended: no margin is known there"
-    assert early.why == "all answers that differ part where one has ended: no divergence is known there"
+    assert (
+        margin.why == "all answers that differ part where one has ended: no margin is known there"
+    )
+    assert (
+        early.why
+        == "all answers that differ part where one has ended: no divergence is known there"
+    )
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
@@ -155,16 +192,29 @@ def test_types_of_numbers_and_ways_to_choose_are_for_its_experiment_alone() -> N
 
 def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
     """Evidence with another table, of a question of each context."""
-    records = [{"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}"} for number in range(12)]
+    records = [
+        {"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}"}
+        for number in range(12)
+    ]
     return Evidence(DataFrame(records), tables={table: DataFrame(rows)})
 
 
 def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict[str, Any]]:
     """Twelve flips; the stream of the last of three layers recovers everything, as logits are computed from it."""
     left = {("residual", 0): 1 - by_stream, ("residual", 1): 1 - by_stream, ("residual", 2): 0.0}
-    left |= {("residual", -1): 0.0, ("keys and values", -1): 1 - by_rows, ("keys and values", 1): 1.0}
+    left |= {
+        ("residual", -1): 0.0,
+        ("keys and values", -1): 1 - by_rows,
+        ("keys and values", 1): 1.0,
+    }
     return [
-        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "rows": rows, "layer": layer}
+        {
+            "task": "base",
+            "question_id": f"q{number}",
+            "dtype": "float16",
+            "rows": rows,
+            "layer": layer,
+        }
         | {"step": 2, "at_flip": at_flip, "kl": 0.1, "kl_patched": 0.1 * share}
         for number in range(12)
         for (rows, layer), share in left.items()
@@ -173,16 +223,28 @@ def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict
 
 def grouped(amplified: float) -> list[dict[str, Any]]:
     """Twelve contexts in three layers. The first drifts the more the fewer share a head, which does not count."""
-    drift = {1: [0.1, 0.001, 0.003], 2: [0.05, 0.002, 0.003], 4: [0.0, 0.001 * amplified, 0.003 * amplified]}
+    drift = {
+        1: [0.1, 0.001, 0.003],
+        2: [0.05, 0.002, 0.003],
+        4: [0.0, 0.001 * amplified, 0.003 * amplified],
+    }
     return [
-        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "size": size, "hidden": hidden}
+        {
+            "task": "base",
+            "question_id": f"q{number}",
+            "dtype": "float16",
+            "size": size,
+            "hidden": hidden,
+        }
         for number in range(12)
         for size, hidden in drift.items()
     ]
 
 
 @pytest.mark.parametrize(("amplified", "verdict"), [(2.0, "holds"), (1.0, "does not hold")])
-def test_sharing_heads_amplifies_where_drift_behind_the_first_layer_is_larger(amplified: float, verdict: str) -> None:
+def test_sharing_heads_amplifies_where_drift_behind_the_first_layer_is_larger(
+    amplified: float, verdict: str
+) -> None:
     (one,) = judge([claims()["N5"]], {SHARED.name: beside(GROUPS, grouped(amplified))})
     assert one.estimate is not None
     assert one.estimate.mean == pytest.approx(amplified)
@@ -200,7 +262,9 @@ def test_a_model_that_shares_no_heads_does_not_meet_the_precondition() -> None:
     ("by_rows", "by_stream", "verdict"),
     [(0.95, 0.0, "holds"), (0.95, 0.9, "does not hold"), (0.0, 0.0, "does not hold")],
 )
-def test_patching_rows_is_held_against_patching_the_stream(by_rows: float, by_stream: float, verdict: str) -> None:
+def test_patching_rows_is_held_against_patching_the_stream(
+    by_rows: float, by_stream: float, verdict: str
+) -> None:
     (one,) = judged("N7", beside(PATCHES, patched(by_rows, by_stream)))
     assert one.verdict == verdict, one.why
     assert one.estimate is not None
@@ -210,4 +274,6 @@ def test_patching_rows_is_held_against_patching_the_stream(by_rows: float, by_st
 def test_without_a_flip_there_is_nothing_to_localise() -> None:
     (one,) = judged("N7", beside(PATCHES, patched(0.9, 0.0, at_flip=False)))
     assert one.verdict == "undecided"
-    assert one.why == "none of 12 answers that were patched has a flip: there is nothing to localise"
+    assert (
+        one.why == "none of 12 answers that were patched has a flip: there is nothing to localise"
+    )

@@ -23,14 +23,20 @@ def evidence(**tables: DataFrame) -> Evidence:
 
 def of_policy(policy: str) -> Evidence:
     whole = evidence()
-    frames = {name: table[table["policy"].isin(["full", policy])] for name, table in whole.tables.items()}
-    return replace(whole, records=whole.records[whole.records["policy"].isin(["full", policy])], tables=frames)
+    frames = {
+        name: table[table["policy"].isin(["full", policy])] for name, table in whole.tables.items()
+    }
+    return replace(
+        whole, records=whole.records[whole.records["policy"].isin(["full", policy])], tables=frames
+    )
 
 
 def looking_at(table: DataFrame, top: list[int], **where: Any) -> DataFrame:
     """Has all heads of some answers look at given tokens."""
     chosen = np.logical_and.reduce([table[name] == wanted for name, wanted in where.items()])
-    return table.assign(top=[top if one else before for before, one in zip(table["top"], chosen, strict=True)])
+    return table.assign(
+        top=[top if one else before for before, one in zip(table["top"], chosen, strict=True)]
+    )
 
 
 def test_failures_whose_heads_look_at_one_token_are_rigid() -> None:
@@ -41,7 +47,9 @@ def test_failures_whose_heads_look_at_one_token_are_rigid() -> None:
     first = next(iter(found.values()))
     assert isinstance(first, Statistic)
     assert first.note == "6 pairs"
-    assert {one.verdict for one in judge([claims()["R5"]], {OBSERVED.name: evidence(attention=rigid)})} == {"holds"}
+    assert {
+        one.verdict for one in judge([claims()["R5"]], {OBSERVED.name: evidence(attention=rigid)})
+    } == {"holds"}
 
 
 def test_without_pairs_there_is_nothing_to_say() -> None:
@@ -55,9 +63,14 @@ def test_signs_of_the_slope_that_differ_are_a_product_below_0() -> None:
     other = {OBSERVED.name + BESIDE: evidence(attention=reverse)}
     assert value(measured("R6", {OBSERVED.name: evidence(), **other})[""]) == pytest.approx(-0.25)
     (judged,) = judge([claims()["R6"]], {OBSERVED.name: evidence(), **other})
-    assert (judged.verdict, judged.why) == ("holds", "slope 0.50 of this model, -0.50 of the one beside it")
+    assert (judged.verdict, judged.why) == (
+        "holds",
+        "slope 0.50 of this model, -0.50 of the one beside it",
+    )
     same = {OBSERVED.name + BESIDE: evidence()}
-    assert [one.verdict for one in judge([claims()["R6"]], {OBSERVED.name: evidence(), **same})] == ["does not hold"]
+    assert [
+        one.verdict for one in judge([claims()["R6"]], {OBSERVED.name: evidence(), **same})
+    ] == ["does not hold"]
 
 
 def test_one_architecture_decides_nothing() -> None:
@@ -67,4 +80,7 @@ def test_one_architecture_decides_nothing() -> None:
 
 def test_what_was_not_observed_is_said() -> None:
     bare = Evidence(records())
-    assert judge([claims()["R5"]], {OBSERVED.name: bare})[0].why == "nothing was observed: there is no table routes"
+    assert (
+        judge([claims()["R5"]], {OBSERVED.name: bare})[0].why
+        == "nothing was observed: there is no table routes"
+    )

@@ -17,14 +17,19 @@ from tests.support.records.claim_statistics import measured, value
 from tests.support.records.study_records import BOTH, answer, attack
 
 DRAWS = 8
-Told = Callable[[str, float, str, int], dict[str, Any]]  # of policy, ratio, order and draw: what differs from the best
+Told = Callable[
+    [str, float, str, int], dict[str, Any]
+]  # of policy, ratio, order and draw: what differs from the best
 
 
 def evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Evidence]:
     """Prompts with two directives in both orders, and with one in a context of its own. The full cache obeys all and
     leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several), ``single``, ``leaked`` and ``kept``."""
     rows = []
-    for policy, ratio in (("full", 0.0), *((one, at.value) for one in (*POLICIES, *PROTECTED) for at in LEVELS)):
+    for policy, ratio in (
+        ("full", 0.0),
+        *((one, at.value) for one in (*POLICIES, *PROTECTED) for at in LEVELS),
+    ):
         for draw in range(draws):
             for arm in BOTH:
                 best: dict[str, Any] = {
@@ -93,7 +98,13 @@ def test_order_decides_where_the_first_span_suffers() -> None:
 
 def test_spans_are_kept_unevenly_by_policy() -> None:
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
-        return {"kept": (0.3, 0.7) if policy == "knorm" else (0.6, 0.4) if policy == "snapkv" else (0.5, 0.5)}
+        return {
+            "kept": (0.3, 0.7)
+            if policy == "knorm"
+            else (0.6, 0.4)
+            if policy == "snapkv"
+            else (0.5, 0.5)
+        }
 
     found = judged("P4", told, draws=24)
     assert {policy: one.verdict for policy, one in found.items()} == {
@@ -118,7 +129,9 @@ def test_protection_gains_half_of_either() -> None:
 
 
 def test_several_suffer_more_than_one() -> None:
-    found = measured("P6", evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw % 2 == 0] * 2}))
+    found = measured(
+        "P6", evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw % 2 == 0] * 2})
+    )
     assert value(found[""]) == pytest.approx(0.5)
 
 
@@ -131,10 +144,14 @@ def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
 def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
     """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in 4 of 8 alone; under
     every policy in half of these."""
-    given = evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw < 3, True], "single": [draw < 2]})
+    given = evidence(
+        lambda policy, ratio, arm, draw: {"obeyed": [draw < 3, True], "single": [draw < 2]}
+    )
     records = given[PROMPTS.name].records
     records["directives_strict"] = [
-        strict if policy != "full" else [int(draw) < (6 if len(strict) == 2 else 4), False][: len(strict)]
+        strict
+        if policy != "full"
+        else [int(draw) < (6 if len(strict) == 2 else 4), False][: len(strict)]
         for policy, draw, strict in zip(
             records["policy"], records["draw_id"], records["directives_strict"], strict=True
         )

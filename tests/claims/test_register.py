@@ -19,7 +19,16 @@ from tests.support.models.runs import CommandLine, policies_of, record_calls
 
 
 def words(cli: CommandLine, *more: object) -> list[object]:
-    return ["claims", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site", *more]
+    return [
+        "claims",
+        "--model",
+        cli.model,
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "site",
+        *more,
+    ]
 
 
 def test_experiments_share_a_model_and_a_second_start_has_everything(
@@ -50,20 +59,33 @@ def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert cli(*words(cli, "--only", "E1", "--limit", 1, "--data", "python", "--json")) == 0
     printed = json.loads(cli.out)
-    parts = ["int8, directives obeyed", "int4, directives obeyed", "int8, right answers", "int4, right answers"]
+    parts = [
+        "int8, directives obeyed",
+        "int4, directives obeyed",
+        "int8, right answers",
+        "int4, right answers",
+    ]
     parts += ["int8, next tokens", "int4, next tokens"]
     assert [row["part"] for row in printed["tables"]["claims"]] == parts
-    assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, "the toy model can do nothing"
+    assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, (
+        "the toy model can do nothing"
+    )
     assert "; 1 claims in 6 statistics: 0 holds, 0 does not hold, 6 undecided" in printed["verdict"]
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
     assert written["data"] == "python"
     run = written["runs"]["quantised"]
     assert run == Path(run).name, "a register names no place"
-    asked = {one.name: one.version for one in Store.open(cli.folder / "runs" / run).run.identity.tasks}
+    asked = {
+        one.name: one.version for one in Store.open(cli.folder / "runs" / run).run.identity.tasks
+    }
     assert "+text." in asked["prose"]
     assert "+text." not in asked["base"]
-    assert (cli.folder / "site/data/claims.csv").read_text().startswith("claim,text,words,reported,statistic")
+    assert (
+        (cli.folder / "site/data/claims.csv")
+        .read_text()
+        .startswith("claim,text,words,reported,statistic")
+    )
     page = (cli.folder / "site/claims.html").read_text()
     assert "base: the full cache reaches" in Elements(page).text
     assert run in Elements(page).text
@@ -79,7 +101,10 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
         (("--only", "F5", "--larger", "./nowhere"), "there is no model at nowhere"),
-        (("--only", "F5", "--model", "toy", "--larger", "toy"), "--larger toy: it is the model itself"),
+        (
+            ("--only", "F5", "--model", "toy", "--larger", "toy"),
+            "--larger toy: it is the model itself",
+        ),
         (("--limit", "0"), "--limit is 1 or more"),
         (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
         (("--only", "E1", "--dtypes", "fp16"), "--dtypes and --sampling are of the claims N alone"),
@@ -101,14 +126,22 @@ def made_up(measured: float) -> str:
     rng = np.random.default_rng(0)
 
     def measure() -> list[Statistic]:
-        return [Statistic(np.concatenate([[measured], rng.normal(measured, 0.01, 2000)]), 40, note="so it is")]
+        return [
+            Statistic(
+                np.concatenate([[measured], rng.normal(measured, 0.01, 2000)]), 40, note="so it is"
+            )
+        ]
 
     claim: Claim = replace(claims()["R1"], measure=measure, experiments=())
     return build_claims("toy", judge([claim], {}), {}, [])
 
 
-@pytest.mark.parametrize(("measured", "verdict"), [(0.95, "holds"), (0.5, "does not hold"), (0.9, "undecided")])
-def test_page_tells_the_verdict_in_words_with_number_interval_and_drawing(measured: float, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("measured", "verdict"), [(0.95, "holds"), (0.5, "does not hold"), (0.9, "undecided")]
+)
+def test_page_tells_the_verdict_in_words_with_number_interval_and_drawing(
+    measured: float, verdict: str
+) -> None:
     page = Elements(made_up(measured))
     (row,) = [row for row in page.rows if row and row[0] == "R1"]
     assert row[1] == "Accuracy is flat to moderate compression."

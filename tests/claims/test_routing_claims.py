@@ -27,10 +27,14 @@ from tests.support.records.claim_statistics import measured, value
 
 TASKS = ("base", "hops", "multi_entity")
 CONTEXTS, QUESTIONS = 12, 4
-Answer = Callable[[str, str, float, int, int], dict[str, Any]]  # of task, policy, ratio, context and question
+Answer = Callable[
+    [str, str, float, int, int], dict[str, Any]
+]  # of task, policy, ratio, context and question
 
 
-def records(answer: Answer, tasks: tuple[str, ...] = TASKS, policies: tuple[str, ...] = POLICIES) -> DataFrame:
+def records(
+    answer: Answer, tasks: tuple[str, ...] = TASKS, policies: tuple[str, ...] = POLICIES
+) -> DataFrame:
     """Rows of the full cache and of policies over ratios; the last question of each context has no answer."""
     cells = [("full", 0.0), *((policy, ratio) for policy in policies for ratio in RATIOS)]
     return DataFrame(
@@ -98,16 +102,26 @@ def test_partial_correlation_is_that_of_residuals() -> None:
         at = places["task"][task], places["policy"][policy], places["ratio"][ratio], context
         return {"ger": evicted[at] if question < 3 else None, "hallucinated": bool(made_up[at])}
 
-    residuals = [(values - values.mean(axis=-1, keepdims=True)).ravel() for values in (evicted, made_up)]
+    residuals = [
+        (values - values.mean(axis=-1, keepdims=True)).ravel() for values in (evicted, made_up)
+    ]
     expected = np.corrcoef(*residuals)[0, 1]
-    assert value(measured("R3", over_ratios(answer))["hallucinated, of all answers"]) == pytest.approx(expected)
+    assert value(
+        measured("R3", over_ratios(answer))["hallucinated, of all answers"]
+    ) == pytest.approx(expected)
 
 
 def test_five_points_are_lost_on_the_line_between_two_ratios() -> None:
     """Nothing is lost at 0.5 and 20 points at 0.6: 5 points a quarter of the way. knorm never loses 5."""
 
     def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
-        return {"f1": 80.0 if policy == "snapkv" and ratio > 0.5 else 96.0 if policy == "knorm" and ratio else 100.0}
+        return {
+            "f1": 80.0
+            if policy == "snapkv" and ratio > 0.5
+            else 96.0
+            if policy == "knorm" and ratio
+            else 100.0
+        }
 
     found = Evidence(records(answer)).of("base")
     assert first_loss(found, "snapkv")[0] == pytest.approx(0.525)
@@ -130,19 +144,31 @@ def test_several_facts_break_first_where_they_do() -> None:
 
 
 def test_a_larger_model_is_no_safer_where_it_breaks_at_the_same_ratio_or_before() -> None:
-    small = Evidence(records(breaks_at({"base": 0.4, "hops": 0.5, "multi_entity": 0.8})), name="small")
-    large = Evidence(records(breaks_at({"base": 0.8, "hops": 0.5, "multi_entity": 0.2})), name="large")
+    small = Evidence(
+        records(breaks_at({"base": 0.4, "hops": 0.5, "multi_entity": 0.8})), name="small"
+    )
+    large = Evidence(
+        records(breaks_at({"base": 0.8, "hops": 0.5, "multi_entity": 0.2})), name="large"
+    )
     found = measured("R9", {OVER_RATIOS.name: small, OVER_RATIOS.name + LARGER: large})
     assert [value(found[task]) for task in TASKS] == pytest.approx([0.4, 0.0, -0.6])
     assert isinstance(found["base"], Statistic)
-    assert found["base"].note == "5 points are lost at 0.81 and at 0.41, by the larger model and the smaller one"
+    assert (
+        found["base"].note
+        == "5 points are lost at 0.81 and at 0.41, by the larger model and the smaller one"
+    )
 
 
 @pytest.mark.parametrize("identifier", ["R9", "F5"])
 def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
     claim = claims()[identifier]
-    (judged,) = judge([claim], {claim.experiments[0].name: Evidence(records(breaks_at(dict.fromkeys(TASKS, 0.5))))})
-    why = "precondition not met: it takes two sizes of one family: give the larger model by --larger"
+    (judged,) = judge(
+        [claim],
+        {claim.experiments[0].name: Evidence(records(breaks_at(dict.fromkeys(TASKS, 0.5))))},
+    )
+    why = (
+        "precondition not met: it takes two sizes of one family: give the larger model by --larger"
+    )
     assert (judged.verdict, judged.is_met, judged.why) == ("undecided", False, why)
     assert count_of([judged]) == (0, 0)
 
@@ -150,7 +176,9 @@ def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
 def test_two_sizes_that_were_asked_other_questions_are_no_pairs() -> None:
     whole = records(breaks_at(dict.fromkeys(TASKS, 0.5)))
     fewer = whole[whole["draw_id"] != "base/00"]
-    found = measured("R9", {OVER_RATIOS.name: Evidence(whole), OVER_RATIOS.name + LARGER: Evidence(fewer)})
+    found = measured(
+        "R9", {OVER_RATIOS.name: Evidence(whole), OVER_RATIOS.name + LARGER: Evidence(fewer)}
+    )
     assert isinstance(found["base"], NoStatistic)
     assert found["base"].reason == "base: the two runs were asked other questions"
     assert isinstance(found["hops"], Statistic)
@@ -160,7 +188,10 @@ def in_mode(right: float, abstained: bool, questions: int = CONTEXTS) -> Evidenc
     def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
         treated = policy != "full" and ratio in AWARE_RATIOS
         unanswerable = question == QUESTIONS - 1
-        return {"f1": right if treated else 100.0, "abstained": unanswerable and (abstained or not treated)}
+        return {
+            "f1": right if treated else 100.0,
+            "abstained": unanswerable and (abstained or not treated),
+        }
 
     made = records(answer, ("base",), AWARE_POLICIES)
     return Evidence(made[made["draw_id"] < f"base/{questions:02}"])
@@ -182,7 +213,10 @@ def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
     generator = np.random.default_rng(0)
     rows, states = [], []
     levels = tuple(map(float, dict(OBSERVED.levels)["ratio"].split(",")))
-    cells = [("full", 0.0), *((policy, ratio) for policy in OBSERVED.policies.split(",") for ratio in levels)]
+    cells = [
+        ("full", 0.0),
+        *((policy, ratio) for policy in OBSERVED.policies.split(",") for ratio in levels),
+    ]
     for policy, ratio in cells:
         for number in range(36):
             letter = number % len(LETTERS)
@@ -190,8 +224,15 @@ def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
             cell |= {"level_kind": "ratio", "level": ratio, "repeat": 0}
             f1 = 100.0 * (ratio <= lost_by_f1)
             golds, right = [LETTERS[letter] + "da"], f1 > 0
-            place = {"draw_id": f"{number // 3:02}", "answer_tokens": 1, "answer_type": "person", "status": "ok"}
-            rows.append({**cell, **place, "golds": golds, "f1": f1, "right": right, "answerable": True})
+            place = {
+                "draw_id": f"{number // 3:02}",
+                "answer_tokens": 1,
+                "answer_type": "person",
+                "status": "ok",
+            }
+            rows.append(
+                {**cell, **place, "golds": golds, "f1": f1, "right": right, "answerable": True}
+            )
             for depth in (1, 2):
                 state = generator.normal(size=4) * 0.1 * (depth == layer)
                 state[letter] += 4.0 * (depth == layer and ratio <= lost_by_probe)

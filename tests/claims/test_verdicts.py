@@ -23,7 +23,9 @@ EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), cont
 CONTEXTS, QUESTIONS = 40, 4
 
 
-def made_up(kept: Mapping[float, float], clean: float = 1.0, contexts: int = CONTEXTS, due: int = 0) -> Evidence:
+def made_up(
+    kept: Mapping[float, float], clean: float = 1.0, contexts: int = CONTEXTS, due: int = 0
+) -> Evidence:
     """Records of ``zeros`` that keep given shares of the answers, spread evenly; so many of each level failed."""
     rows = []
     for level, share in ((0.0, clean), *kept.items()):
@@ -78,7 +80,9 @@ def verdict_of(one: Claim, evidence: Evidence) -> Judgement:
         (0.5, 0.5, "at least", "undecided"),
     ],
 )
-def test_verdict_is_on_the_side_of_the_truth(kept: float, threshold: float, side: str, verdict: str) -> None:
+def test_verdict_is_on_the_side_of_the_truth(
+    kept: float, threshold: float, side: str, verdict: str
+) -> None:
     found = verdict_of(claim(threshold, side), made_up({0.1: kept}))
     assert found.verdict == verdict
     assert found.estimate is not None
@@ -89,7 +93,9 @@ def test_undecided_says_how_many_contexts_would_decide() -> None:
     """The interval of a share of 0.55 of 160 answers reaches below 0.5; four times the contexts are enough or so."""
     found = verdict_of(claim(0.5), made_up({0.1: 0.55}))
     assert found.verdict == "undecided"
-    assert verdict_of(claim(0.5), made_up({0.1: 0.55}, contexts=4 * needed(found))).verdict == "holds"
+    assert (
+        verdict_of(claim(0.5), made_up({0.1: 0.55}, contexts=4 * needed(found))).verdict == "holds"
+    )
 
 
 def needed(found: Judgement) -> int:
@@ -106,21 +112,35 @@ def drawn(share: float, contexts: int, seed: int) -> Evidence:
     common = {"task": "base", "level_kind": "rate", "status": "ok"}
     names = [f"base/{number}" for number in range(contexts)] * QUESTIONS
     full = {"policy": "full", "level": 0.0, "right": True}
-    return Evidence(concat([DataFrame({"draw_id": names} | common | one) for one in (treated, full)]))
+    return Evidence(
+        concat([DataFrame({"draw_id": names} | common | one) for one in (treated, full)])
+    )
 
 
-@pytest.mark.parametrize(("share", "threshold", "contexts"), [(0.6, 0.5, 12), (0.4, 0.5, 24), (0.9, 0.8, 12)])
+@pytest.mark.parametrize(
+    ("share", "threshold", "contexts"), [(0.6, 0.5, 12), (0.4, 0.5, 24), (0.9, 0.8, 12)]
+)
 def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_them_few(
     share: float, threshold: float, contexts: int
 ) -> None:
     """First runs that happen to have the true share predict a number, with which new contexts are drawn."""
     pilots = (drawn(share, contexts, seed) for seed in range(1000))
     true = (one for one in pilots if abs(one.of("base").mean("zeros", 0.1)[0] - share) < 0.011)
-    undecided = (one for one in (verdict_of(claim(threshold), pilot) for pilot in true) if one.verdict == "undecided")
+    undecided = (
+        one
+        for one in (verdict_of(claim(threshold), pilot) for pilot in true)
+        if one.verdict == "undecided"
+    )
     enough = int(np.median([needed(one) for one in islice(undecided, 7)]))
     few, runs = enough // 4, range(40)
-    decided = [verdict_of(claim(threshold), drawn(share, enough, 5000 + run)).verdict != "undecided" for run in runs]
-    of_few = [verdict_of(claim(threshold), drawn(share, few, 9000 + run)).verdict != "undecided" for run in runs]
+    decided = [
+        verdict_of(claim(threshold), drawn(share, enough, 5000 + run)).verdict != "undecided"
+        for run in runs
+    ]
+    of_few = [
+        verdict_of(claim(threshold), drawn(share, few, 9000 + run)).verdict != "undecided"
+        for run in runs
+    ]
     assert np.mean(decided) > 0.7
     assert np.mean(of_few) < 0.5
 
@@ -142,7 +162,10 @@ def kept_of(evidence: Evidence) -> Statistic:
 def test_correction_for_other_claims_takes_more_contexts() -> None:
     evidence = made_up({0.1: 0.55})
     (alone,) = judge([claim(0.5)], {EXPERIMENT.name: evidence})
-    together = judge([claim(0.5, identifier=f"F{number}") for number in range(1, 21)], {EXPERIMENT.name: evidence})
+    together = judge(
+        [claim(0.5, identifier=f"F{number}") for number in range(1, 21)],
+        {EXPERIMENT.name: evidence},
+    )
     assert needed(together[0]) > needed(alone)
 
 
@@ -150,16 +173,23 @@ def test_claims_are_counted_of_those_whose_precondition_is_met() -> None:
     """F1 holds, F2 is undecided, and F3 is about a task that the model cannot do."""
     low, sound = made_up({0.1: 0.3}, clean=0.3), made_up({0.1: 0.9})
     of_low = replace(claim(0.5, identifier="F3"), experiments=(replace(EXPERIMENT, name="low"),))
-    judged = judge([claim(0.5), claim(0.9, identifier="F2"), of_low], {EXPERIMENT.name: sound, "low": low})
+    judged = judge(
+        [claim(0.5), claim(0.9, identifier="F2"), of_low], {EXPERIMENT.name: sound, "low": low}
+    )
     assert [one.verdict for one in judged] == ["holds", "undecided", "undecided"]
     assert [one.is_met for one in judged] == [True, True, False]
     assert count_of(judged) == (1, 2)
-    assert count_of(judged).words("toy") == "1 of 2 claims decided on toy, of those whose precondition it meets"
+    assert (
+        count_of(judged).words("toy")
+        == "1 of 2 claims decided on toy, of those whose precondition it meets"
+    )
 
 
 def test_the_context_that_two_runs_have_more_is_not_the_same_one() -> None:
     """Both are right everywhere; that they differ nowhere else is not known of other contexts."""
-    first, second = (replace(made_up({0.1: 1.0}), name=name).of("base").mean("zeros", 0.1) for name in ("a", "b"))
+    first, second = (
+        replace(made_up({0.1: 1.0}), name=name).of("base").mean("zeros", 0.1) for name in ("a", "b")
+    )
     assert first[0] == second[0] == 1
     assert np.ptp(second - first) > 0
 
@@ -194,12 +224,17 @@ def test_claims_of_a_text_are_corrected_together() -> None:
     """A p of 0.02 alone is none among twenty; the plain interval is shown, and the row says what became of it."""
     evidence = made_up({0.1: 0.58})
     alone = verdict_of(claim(0.5), evidence)
-    together = judge([claim(0.5, identifier=f"F{number}") for number in range(1, 21)], {EXPERIMENT.name: evidence})
+    together = judge(
+        [claim(0.5, identifier=f"F{number}") for number in range(1, 21)],
+        {EXPERIMENT.name: evidence},
+    )
     assert alone.verdict == "holds"
     assert alone.p is not None
     assert alone.p > 0.05 / 20
     assert {one.verdict for one in together} == {"undecided"}
-    assert together[0].why.startswith("undecided once corrected for the claims tested with it; about ")
+    assert together[0].why.startswith(
+        "undecided once corrected for the claims tested with it; about "
+    )
     assert together[0].estimate == alone.estimate
 
 
@@ -208,7 +243,11 @@ def of_size(name: str, kept: Mapping[tuple[str, float], int]) -> Evidence:
     cells = {("full", 0.0): QUESTIONS, **kept}
     rows = [
         {"task": "base", "policy": policy, "level_kind": "rate", "level": level, "status": "ok"}
-        | {"draw_id": f"base/{context}", "question_id": f"base/{context}/{question}", "right": question < right}
+        | {
+            "draw_id": f"base/{context}",
+            "question_id": f"base/{context}/{question}",
+            "right": question < right,
+        }
         for (policy, level), right in cells.items()
         for context in range(CONTEXTS)
         for question in range(QUESTIONS)
@@ -226,7 +265,9 @@ def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict:
     assert judged.estimate.mean == pytest.approx(3 / 4 - (of_larger - 1) / 4)
     assert judged.verdict == verdict
     gaussian = f"{(of_larger - 1) / 4:+.2f}"
-    assert f"larger less smaller: distractor at 0.3 +0.75, gaussian at 0.02 {gaussian}" in judged.why
+    assert (
+        f"larger less smaller: distractor at 0.3 +0.75, gaussian at 0.02 {gaussian}" in judged.why
+    )
 
 
 @pytest.mark.parametrize("one", claims().values(), ids=claims())

@@ -47,7 +47,12 @@ def test_an_address_of_a_cluster_is_none_of_a_file(cli: CommandLine) -> None:
 
 
 def test_a_colon_in_a_path_or_a_plug_in_is_no_address(cli: CommandLine, tmp_path: Path) -> None:
-    for word in ("mine.py:Press(path='s3://bucket/weights')", f"{tmp_path}/a:/b", "package.module:factory", "C:x"):
+    for word in (
+        "mine.py:Press(path='s3://bucket/weights')",
+        f"{tmp_path}/a:/b",
+        "package.module:factory",
+        "C:x",
+    ):
         cli("doctor", word)
         assert "is an address" not in cli.err
 

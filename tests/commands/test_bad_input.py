@@ -38,7 +38,9 @@ def words(command: str, run: Path, out: Path) -> list[str]:
 
 def is_of_an_older_schema(run: Path) -> None:
     """Which had other fields."""
-    edited(run, lambda content: (content.update(schema_version=3), content["identity"].pop("scope")))
+    edited(
+        run, lambda content: (content.update(schema_version=3), content["identity"].pop("scope"))
+    )
 
 
 # What is done to a run, and what is said of it.
@@ -59,7 +61,12 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("spoil", "text"), SPOILT)
 def test_a_run_that_cannot_be_read_is_one_clear_line(
-    cli: CommandLine, run: Path, tmp_path: Path, command: str, spoil: Callable[[Path], object], text: str
+    cli: CommandLine,
+    run: Path,
+    tmp_path: Path,
+    command: str,
+    spoil: Callable[[Path], object],
+    text: str,
 ) -> None:
     spoil(run)
     said = cli.error(*words(command, run, tmp_path / "out"))
@@ -99,7 +106,9 @@ def test_a_treatment_that_cannot_be_is_one_line_before_anything_is_loaded(
         (["--model", "reference"], "its model "),
     ],
 )
-def test_the_name_of_another_run_is_refused(cli: CommandLine, toy_run: Path, words: list[str], text: str) -> None:
+def test_the_name_of_another_run_is_refused(
+    cli: CommandLine, toy_run: Path, words: list[str], text: str
+) -> None:
     command = small_command(cli.model, toy_run, "--policies", "knorm", *words)
     said = cli.error(*command)
     assert "runs/x belongs to another run" in said
@@ -117,7 +126,9 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
         table = store.read(declared, path)
         if set(table["task"].to_pylist()) == {"base"}:
             place = table.schema.get_field_index("task")
-            write_parquet(path, table.set_column(place, table.schema.field(place), [[hostile] * len(table)]))
+            write_parquet(
+                path, table.set_column(place, table.schema.field(place), [[hostile] * len(table)])
+            )
 
     def rename(content: dict[str, Any]) -> None:
         identity = content["identity"]
@@ -140,7 +151,16 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
 
 
 DIGITS = "9" * 6000
-SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # the last of an option counts
+SHAPE = (
+    "--layers",
+    4,
+    "--heads",
+    4,
+    "--key-heads",
+    2,
+    "--parameters",
+    1,
+)  # the last of an option counts
 
 
 @pytest.mark.parametrize(
@@ -197,7 +217,9 @@ def test_a_size_that_no_model_has_is_named_before_anything_is_made(
         assert field in cli.error("plan", "--model", model, "--limit", "1")
 
 
-def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(cli: CommandLine, toy_run: Path) -> None:
+def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(
+    cli: CommandLine, toy_run: Path
+) -> None:
     run = Path(shutil.copytree(toy_run / "runs/x", cli.folder / "x"))
     content = json.loads((run / "run.json").read_text())
     for place, value, text in (
@@ -216,7 +238,10 @@ def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(cli: CommandLine,
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "longer than ten seconds"),
+        (
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "longer than ten seconds",
+        ),
         ("{{ 'a' * 10**11 }}", "MemoryError"),
         ("{{ raise_exception('\x1b[31m' + 'no' * 10000) }}", "TemplateError: ·[31mnono"),
     ],

@@ -41,7 +41,17 @@ def press(tmp_path: Path) -> str:
 
 def words(cli: CommandLine, command: str, *more: str) -> list[object]:
     places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
-    return [command, *more, *places, "--tasks", "base,hops", "--limit", "2", "--context-tokens", "native"]
+    return [
+        command,
+        *more,
+        *places,
+        "--tasks",
+        "base,hops",
+        "--limit",
+        "2",
+        "--context-tokens",
+        "native",
+    ]
 
 
 def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
@@ -49,7 +59,16 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
 ) -> None:
     assert cli(*words(cli, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
     calls = record_calls(monkeypatch)
-    compare = words(cli, "compare", f"{press}:Loud", "--against", "snapkv,knorm", "--ratios", "0.5,0.9", "--every-task")
+    compare = words(
+        cli,
+        "compare",
+        f"{press}:Loud",
+        "--against",
+        "snapkv,knorm",
+        "--ratios",
+        "0.5,0.9",
+        "--every-task",
+    )
     assert cli(*compare) == 0
     assert [(call.task, call.policies) for call in calls] == [
         (task, ("Loud",)) for task in ("base", "base", "hops", "hops")
@@ -58,9 +77,13 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     told = " ".join(cli.out.split())
     undecided = f"too few contexts to judge against {', '.join(others)}"
     assert told.startswith(f"Loud right, on base, hops: {undecided}")
-    assert told.index("snapkv is adapted, not as in its paper: window_size ") > told.index(undecided)
+    assert told.index("snapkv is adapted, not as in its paper: window_size ") > told.index(
+        undecided
+    )
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
-    assert len(lines) == (2 + 1) * len(others), "of four contexts nothing can be told: at two levels, and by the area"
+    assert len(lines) == (2 + 1) * len(others), (
+        "of four contexts nothing can be told: at two levels, and by the area"
+    )
     assert "few contexts (2): verdicts from fewer than 10 say little" in told
     assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
     assert "examples of its worst answers: python -m kvbench show" in told
@@ -82,13 +105,20 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
     cli: CommandLine, tmp_path: Path
 ) -> None:
     """The toy model can do neither task."""
-    assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
+    assert (
+        cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json"))
+        == 0
+    )
     tables = json.loads(cli.out)["tables"]
     assert (tables["outcomes"], tables["means"], tables["pooled"]) == ([], [], [])
     reason = "the model itself has 0 % right, below 50"
     rows = tables["verdicts"]
-    assert {(row["task"], row["not_mastered"]) for row in rows} == {(task, reason) for task in ("base", "hops")}
-    assert {(row["verdict"], row["right_p"], row["right_verdict"]) for row in rows} == {(None, None, None)}
+    assert {(row["task"], row["not_mastered"]) for row in rows} == {
+        (task, reason) for task in ("base", "hops")
+    }
+    assert {(row["verdict"], row["right_p"], row["right_verdict"]) for row in rows} == {
+        (None, None, None)
+    }
     assert None not in {row["right_difference"] for row in rows}
     page = (tmp_path / "site/compare-knorm.html").read_text()
     assert f"base: {reason}" in page
@@ -106,10 +136,26 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
 def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine) -> None:
     """A fault takes rates and a press ratios; two faults meet, and no press stands beside them."""
     said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
-    assert "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets" in said
+    assert (
+        "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets"
+        in said
+    )
     assert "loading" not in said
     assert (
-        cli(*words(cli, "compare", "zeros", "--against", "gaussian", "--rates", "0.5", "--every-task", "--json")) == 0
+        cli(
+            *words(
+                cli,
+                "compare",
+                "zeros",
+                "--against",
+                "gaussian",
+                "--rates",
+                "0.5",
+                "--every-task",
+                "--json",
+            )
+        )
+        == 0
     )
     tables = json.loads(cli.out)["tables"]
     assert {(row["level_kind"], row["level"], row["other"]) for row in tables["verdicts"]} == {
@@ -117,13 +163,21 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
     }
 
 
-def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:
-    assert cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
-    assert cli.err.splitlines()[-1].startswith("error: Broken failed in layer 0: ValueError: no such luck")
+def test_a_press_that_fails_is_one_line_with_its_reason(
+    cli: CommandLine, tmp_path: Path, press: str
+) -> None:
+    assert (
+        cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
+    )
+    assert cli.err.splitlines()[-1].startswith(
+        "error: Broken failed in layer 0: ValueError: no such luck"
+    )
     assert f"python -m kvbench doctor {press}:Broken examines it" in cli.complaint
     assert "warning" not in cli.err, "one cause, told once"
     (folder,) = (tmp_path / "runs").glob("compare-*")
-    assert json.loads((folder / "run.json").read_text())["status"] == "complete"  # what did not fail is kept
+    assert (
+        json.loads((folder / "run.json").read_text())["status"] == "complete"
+    )  # what did not fail is kept
 
 
 @pytest.mark.parametrize(
@@ -146,7 +200,15 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
 def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
     cli: CommandLine, tmp_path: Path, press: str
 ) -> None:
-    given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9", "--every-task")
+    given = (
+        "compare",
+        f"{press}:Picky",
+        "--against",
+        "knorm",
+        "--ratios",
+        "0.5,0.9",
+        "--every-task",
+    )
     assert cli(*words(cli, *given)) == 1
     assert "too few contexts to judge against knorm" in " ".join(cli.out.split())
     assert "some cells failed, all others are complete: Picky" in cli.complaint

@@ -24,7 +24,11 @@ def multiply(store: Store) -> None:
 
 
 def renamed(row: dict[str, object], number: int) -> dict[str, object]:
-    names = {name: f"{row[name]}#{number}" for name in ("example_id", "question_id", "draw_id") if name in row}
+    names = {
+        name: f"{row[name]}#{number}"
+        for name in ("example_id", "question_id", "draw_id")
+        if name in row
+    }
     index = row.get("example_index")
     return names | ({"example_index": index + 3 * number} if isinstance(index, int) else {})
 
@@ -50,25 +54,38 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         (["--fail-if", "better"], 1, "'better' is not"),
     ],
 )
-def test_each_way_to_end_has_its_status(cli: CommandLine, run: Store, gate: list[str], status: int, words: str) -> None:
+def test_each_way_to_end_has_its_status(
+    cli: CommandLine, run: Store, gate: list[str], status: int, words: str
+) -> None:
     assert cli("compare", "runs/today", "--against", "full", *gate) == status, cli.err
     if status:
         last = cli.err.splitlines()[-1]
-        assert last.startswith("error: the gate fails: knorm −" if status == GateError.status else "error: ")
+        assert last.startswith(
+            "error: the gate fails: knorm −" if status == GateError.status else "error: "
+        )
         assert words in last
     else:
-        assert cli.out.startswith("the gate passes: a loss of 90 is allowed; the lowest difference is knorm −74")
+        assert cli.out.startswith(
+            "the gate passes: a loss of 90 is allowed; the lowest difference is knorm −74"
+        )
 
 
-def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(cli: CommandLine, run: Store) -> None:
-    assert cli("compare", "runs/today", "--against", "full", "--max-loss", "50", "--json") == GateError.status
+def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(
+    cli: CommandLine, run: Store
+) -> None:
+    assert (
+        cli("compare", "runs/today", "--against", "full", "--max-loss", "50", "--json")
+        == GateError.status
+    )
     read = json.loads(cli.out)
     assert read["verdict"] == "the gate fails"
     assert read["error"].startswith("the gate fails: knorm −74")
     rows = {(row["policy"], row["level"]): row for row in read["tables"]["gate"]}
     assert set(rows) == {(name, level) for name in ("snapkv", "knorm") for level in (0.5, 0.9)}
     half = rows["snapkv", 0.5]
-    assert half["difference"] == pytest.approx(-45.1, abs=0.1)  # 43.1 of 88.2 on the mean of both tasks
+    assert half["difference"] == pytest.approx(
+        -45.1, abs=0.1
+    )  # 43.1 of 88.2 on the mean of both tasks
     assert half["difference_low"] < -50 < half["difference"] < half["difference_high"] < 0
     assert (half["passes"], half["is_sure"], half["verdict"]) == (True, False, "worse")
     assert (half["policy_level"], half["other_level"]) == ("ratio 0.5", "no level")
@@ -81,9 +98,13 @@ def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(cli
 
 def test_controls_that_nobody_named_are_no_gate(cli: CommandLine, run: Store) -> None:
     """Of the run's own controls random has more right than SnapKV; only knorm is named, of which SnapKV has more."""
-    assert cli("compare", "runs/today", "--against", "knorm", "--max-loss", "1", "--json") == 0, cli.err
+    assert cli("compare", "runs/today", "--against", "knorm", "--max-loss", "1", "--json") == 0, (
+        cli.err
+    )
     assert {row["other"] for row in json.loads(cli.out)["tables"]["gate"]} == {"knorm"}
-    assert cli("compare", "runs/today", "--against", "random", "--max-loss", "1") == GateError.status
+    assert (
+        cli("compare", "runs/today", "--against", "random", "--max-loss", "1") == GateError.status
+    )
 
 
 def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
@@ -91,14 +112,35 @@ def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small_store(Path("runs/few"))
-    said = cli.complaint if cli("compare", "runs/few", "--against", "full", "--fail-if", "worse") == 1 else ""
-    assert "--fail-if worse could never fail: n = 6 (2 tasks x 3) is too few to tell any difference" in said
-    small = ["--model", cli.model, "--tasks", "base", "--ratios", "0.5", "--context-tokens", "native", "--limit"]
+    said = (
+        cli.complaint
+        if cli("compare", "runs/few", "--against", "full", "--fail-if", "worse") == 1
+        else ""
+    )
+    assert (
+        "--fail-if worse could never fail: n = 6 (2 tasks x 3) is too few to tell any difference"
+        in said
+    )
+    small = [
+        "--model",
+        cli.model,
+        "--tasks",
+        "base",
+        "--ratios",
+        "0.5",
+        "--context-tokens",
+        "native",
+        "--limit",
+    ]
     said = cli.error("compare", "knorm", "--against", "full", *small, "2", "--fail-if", "worse")
     assert (
-        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, as --limit 6" in said
+        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, as --limit 6"
+        in said
     )
     assert "loading" not in cli.err, "it is said before anything runs"
     assert cli("compare", "knorm", "--against", "full", *small, "2", "--max-loss", "5") == 1
     assert "2 contexts of base tell no difference, however large" in cli.err
-    assert "the gate cannot judge knorm against full: no task of both is complete and can be done" in cli.complaint
+    assert (
+        "the gate cannot judge knorm against full: no task of both is complete and can be done"
+        in cli.complaint
+    )

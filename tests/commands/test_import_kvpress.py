@@ -33,7 +33,11 @@ def rows_of(page: str) -> list[dict[str, str]]:
         ({"qa_1": {"string_match": 80.0}, "vt": {"string_match": 60.0}}, {"string_match": 70.0}, 2),
         ({"shortdep_qa": {"bleu1": 0.25, "bert": 0.5}}, {"bleu1": 0.25, "bert": 0.5}, 1),
         ({"rouge1": float("nan")}, {"rouge1": None}, 1),
-        ({"a": {"string_match": 80.0}, "b": {"string_match": float("nan")}}, {"string_match": None}, 2),
+        (
+            {"a": {"string_match": 80.0}, "b": {"string_match": float("nan")}},
+            {"string_match": None},
+            2,
+        ),
         ({}, {}, 1),
         (None, {"score": None}, 1),
     ],
@@ -47,7 +51,9 @@ def test_every_form_of_metrics_is_read_under_its_names(
 
 
 def test_the_settings_come_from_the_configuration(tmp_path: Path) -> None:
-    folder = evaluation(tmp_path / "any name", 1.0, compression_ratio=0.25, fraction=0.1, query_aware=True)
+    folder = evaluation(
+        tmp_path / "any name", 1.0, compression_ratio=0.25, fraction=0.1, query_aware=True
+    )
     found = read_result(folder)
     assert (found.dataset, found.press, found.ratio) == ("ruler/4096", "snapkv", 0.25)
     assert found.model == "meta-llama/Meta-Llama-3.1-8B-Instruct"
@@ -90,8 +96,12 @@ def test_a_list_of_ruler_asks_for_all_of_its_values(
 
 
 def test_lists_of_other_data_sets_hold_golds_that_are_each_right(tmp_path: Path) -> None:
-    folder = evaluation(tmp_path / "x", 1.0, ["11"], ["['11' '22']"], dataset="longbench", data_dir="hotpotqa")
-    (folder / "predictions.csv").write_text("task,predicted_answer,answers\nhotpotqa,11,['11' '22']\n")
+    folder = evaluation(
+        tmp_path / "x", 1.0, ["11"], ["['11' '22']"], dataset="longbench", data_dir="hotpotqa"
+    )
+    (folder / "predictions.csv").write_text(
+        "task,predicted_answer,answers\nhotpotqa,11,['11' '22']\n"
+    )
     assert read_result(folder).em == 100.0
 
 
@@ -124,11 +134,15 @@ def test_rows_of_unlike_settings_are_never_ranked_together_and_the_page_shows_bo
     notes = re.findall(r'<p class="quiet">(.*?query_aware.*?)</p>', page)
     assert len(set(notes)) == 2
     (name, value), *_ = other.items()
-    shown = {"model": value, "model_kwargs": "dtype bfloat16", "needle_depth": "needle_depth 10 and 50"}.get(
-        name, f"{name} {value}"
-    )
+    shown = {
+        "model": value,
+        "model_kwargs": "dtype bfloat16",
+        "needle_depth": "needle_depth 10 and 50",
+    }.get(name, f"{name} {value}")
     assert any(str(shown).replace(".0", "") in note for note in notes)
-    assert ("fields that kvbench does not know (of_a_fork)" in cli.complaint) == (name == "of_a_fork")
+    assert ("fields that kvbench does not know (of_a_fork)" in cli.complaint) == (
+        name == "of_a_fork"
+    )
 
 
 def test_the_question_in_view_is_one_setting_under_its_old_and_its_new_name(tmp_path: Path) -> None:
@@ -136,13 +150,19 @@ def test_the_question_in_view_is_one_setting_under_its_old_and_its_new_name(tmp_
     new = read_result(evaluation(tmp_path / "new", 1.0, query_aware=True))
     assert old.setting == new.setting
     assert "query_aware True" in new.setting
-    with pytest.raises(KVBenchError, match="compress_questions and query_aware are one setting, and differ"):
+    with pytest.raises(
+        KVBenchError, match="compress_questions and query_aware are one setting, and differ"
+    ):
         read_result(evaluation(tmp_path / "both", 1.0, query_aware=True, compress_questions=False))
     attention = evaluation(
-        tmp_path / "eager", 1.0, model_kwargs={"torch_dtype": "auto", "attn_implementation": "eager"}
+        tmp_path / "eager",
+        1.0,
+        model_kwargs={"torch_dtype": "auto", "attn_implementation": "eager"},
     )
     agnostic = read_result(evaluation(tmp_path / "agnostic", 1.0))
-    assert read_result(attention).setting == agnostic.setting, "ObservedAttentionPress runs with eager alone"
+    assert read_result(attention).setting == agnostic.setting, (
+        "ObservedAttentionPress runs with eager alone"
+    )
     assert read_result(attention).arguments.endswith(", attn_implementation eager")
 
 
@@ -156,7 +176,10 @@ def test_objects_of_python_in_a_configuration_are_read_as_plain_data(tmp_path: P
     )  # fmt: skip
     (folder / "config.yaml").write_text(config)
     assert "quant_method" in config
-    assert read_result(folder).setting == "query_aware False, fp8 True, fraction 1, seed 42, dtype auto"
+    assert (
+        read_result(folder).setting
+        == "query_aware False, fp8 True, fraction 1, seed 42, dtype auto"
+    )
 
 
 def test_places_of_the_machine_are_shown_as_names(cli: CommandLine, tmp_path: Path) -> None:
@@ -196,7 +219,9 @@ def test_golds_are_texts_or_lists_of_either_kind(text: str, golds: list[str]) ->
     assert golds_in(text) == golds
 
 
-def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     results = tmp_path / "results"
     for press, ratio, score in (
         ("knorm", 0.5, 60.0),
@@ -217,7 +242,9 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: Command
     rows = rows_of(page)
     loogle, *ruler = rows
     assert (loogle["score, by kvpress"], loogle["rank"]) == ("bleu1 0.5", "1")
-    assert [(row["press"], row["ratio"], row["rank"], row["score, by kvpress"]) for row in ruler] == [
+    assert [
+        (row["press"], row["ratio"], row["rank"], row["score, by kvpress"]) for row in ruler
+    ] == [
         ("snapkv", "0.5", "1", "string_match 80"),
         ("knorm", "0.5", "2", "string_match 60"),
         ("snapkv", "0.9", "2", "string_match 60"),
@@ -246,20 +273,37 @@ def with_content(name: str, content: str) -> Spoil:
         (without("predictions.csv"), "predictions.csv is missing"),
         (with_content("config.yaml", "dataset: [ruler"), "config.yaml cannot be read"),
         (with_content("config.yaml", "- ruler"), "all of it: Input should be a valid dictionary"),
-        (with_content("config.yaml", "a: &a [x, x]\ndataset: [*a, *a]"), "dataset: Input should be a valid string"),
+        (
+            with_content("config.yaml", "a: &a [x, x]\ndataset: [*a, *a]"),
+            "dataset: Input should be a valid string",
+        ),
         (with_content("config.yaml", "dataset: 3"), "dataset: Input should be a valid string"),
         (
-            with_content("config.yaml", "dataset: a\nmodel: b\npress_name: c\ncompression_ratio: 7"),
+            with_content(
+                "config.yaml", "dataset: a\nmodel: b\npress_name: c\ncompression_ratio: 7"
+            ),
             "compression_ratio: Input should be less than or equal to 1",
         ),
-        (with_content("config.yaml", "!!python/object/apply:os.system ['echo hello']"), "config.yaml cannot be read"),
+        (
+            with_content("config.yaml", "!!python/object/apply:os.system ['echo hello']"),
+            "config.yaml cannot be read",
+        ),
         (with_content("metrics.json", '{"qa": '), "metrics.json cannot be read"),
         (with_content("metrics.json", "[1]"), "metrics.json cannot be read"),
-        (with_content("metrics.json", '{"qa": {"string_match": "many"}}'), "metrics.json cannot be read"),
-        (with_content("metrics.json", '{"qa": {"string_match": 1}, "mean": 1}'), "metrics.json cannot be read"),
+        (
+            with_content("metrics.json", '{"qa": {"string_match": "many"}}'),
+            "metrics.json cannot be read",
+        ),
+        (
+            with_content("metrics.json", '{"qa": {"string_match": 1}, "mean": 1}'),
+            "metrics.json cannot be read",
+        ),
         (with_content("predictions.csv", ""), "predictions.csv cannot be read"),
         (with_content("predictions.csv", "answer\nParis\n"), "no column predicted_answer"),
-        (with_content("predictions.csv", "predicted_answer\nmore,Paris\n"), "other numbers of columns"),
+        (
+            with_content("predictions.csv", "predicted_answer\nmore,Paris\n"),
+            "other numbers of columns",
+        ),
     ],
 )
 def test_a_broken_folder_is_one_line_and_the_rest_goes_on(
@@ -284,7 +328,9 @@ def test_what_holds_nothing_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(KVBenchError, match="holds no results of kvpress"):
         results_in(tmp_path)
     without("config.yaml")(evaluation(tmp_path / "bad", 50.0))
-    with pytest.raises(KVBenchError, match=r"holds no results of kvpress: .*config.yaml is missing"):
+    with pytest.raises(
+        KVBenchError, match=r"holds no results of kvpress: .*config.yaml is missing"
+    ):
         results_in(tmp_path)
 
 
@@ -294,7 +340,9 @@ def test_hostile_text_never_reaches_the_page_as_markup(tmp_path: Path) -> None:
         {HOSTILE: {HOSTILE: 1.0}},
         [HOSTILE, HOSTILE],
         [HOSTILE, HOSTILE],
-        **dict.fromkeys(("dataset", "model", "press_name", "press_init_command", "max_context_length"), HOSTILE),
+        **dict.fromkeys(
+            ("dataset", "model", "press_name", "press_init_command", "max_context_length"), HOSTILE
+        ),
     )
     rows, _ = results_in(tmp_path)
     page = build_imported(HOSTILE, rows, [HOSTILE])

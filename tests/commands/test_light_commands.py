@@ -12,7 +12,11 @@ from tests.support.records.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
 OF_HUB = ("httpx",)  # a tenth of a second
-SLOW = ("matplotlib", "statsmodels", "seaborn")  # most of a second together: the pages of a run need none
+SLOW = (
+    "matplotlib",
+    "statsmodels",
+    "seaborn",
+)  # most of a second together: the pages of a run need none
 RUN = "runs/small"
 COMMAND_LINES = [
     *(["ls", kind] for kind in ("tasks", "policies", "metrics", "models", "suites")),
@@ -22,7 +26,14 @@ COMMAND_LINES = [
     ["score", RUN],
     ["site", RUN],
     ["show", RUN, "--policy", "snapkv", "--ratio", "0.5"],
-    ["figures", RUN, "--formats", "svg", "--only", "f1"],  # the last, and the only one that seaborn is for
+    [
+        "figures",
+        RUN,
+        "--formats",
+        "svg",
+        "--only",
+        "f1",
+    ],  # the last, and the only one that seaborn is for
 ]
 # Options that make no sense, in commands that would run a model.
 MISTYPED = [
@@ -30,7 +41,13 @@ MISTYPED = [
     *(
         [command, *press, *words]
         for command, press in {"run": [], "compare": ["snapkv"], "plan": []}.items()
-        for words in (["--no-such"], ["--tasks", "typo"], ["--ratios", "x"], ["--model", "referense"], ["--limit", "0"])
+        for words in (
+            ["--no-such"],
+            ["--tasks", "typo"],
+            ["--ratios", "x"],
+            ["--model", "referense"],
+            ["--limit", "0"],
+        )
     ),
     *([command, "--policies", "typo"] for command in ("run", "bench", "plan")),
     *([command, "typo"] for command in ("compare", "doctor", "ls")),
@@ -79,7 +96,9 @@ CALLS = {
 
 
 def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
+    )
 
 
 def test_a_site_waits_for_no_module_of_print_or_of_rare_statistics(tmp_path: Path) -> None:
@@ -103,7 +122,11 @@ def test_neither_commands_without_a_model_nor_mistypes_wait_for_torch(tmp_path: 
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_both_ways_to_call_kvbench_answer_an_interrupt_and_give_the_status(call: str, tmp_path: Path) -> None:
+def test_both_ways_to_call_kvbench_answer_an_interrupt_and_give_the_status(
+    call: str, tmp_path: Path
+) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    done = python(HANDLER + CALLS[call].format(entry=project["scripts"]["kvbench"]), folder=tmp_path)
+    done = python(
+        HANDLER + CALLS[call].format(entry=project["scripts"]["kvbench"]), folder=tmp_path
+    )
     assert (done.returncode, done.stdout) == (3, "True\n"), done.stderr

@@ -42,7 +42,11 @@ OWN = (
         "question": "Where does the red one stand?",
         "answers": ["Rome"],
     },
-    {"context": "Anna has a cat. Ben has a dog. Cleo has two birds.", "question": "Who has a dog?", "answers": ["Ben"]},
+    {
+        "context": "Anna has a cat. Ben has a dog. Cleo has two birds.",
+        "question": "Who has a dog?",
+        "answers": ["Ben"],
+    },
 )
 # A policy of each family, as a user names it.
 EVICTING = "snapkv,adakv_snapkv,think,kvzip,kvcompose_unstructured,per_layer_knorm,decoding_knorm,cam_knorm"
@@ -54,7 +58,10 @@ FAULTS = "zeros,gaussian(phase=every_step),bitflip"
 RUNS: Mapping[str, Sequence[str]] = {
     "one": (
         *("--tasks", "base,instructions,arithmetic,own.jsonl,prose"),
-        *("--policies", f"{EVICTING},{PLUG_IN},{PROTECTING},{ONE_LEVEL},{COMPOSED},{FAULTS},mantissa"),
+        *(
+            "--policies",
+            f"{EVICTING},{PLUG_IN},{PROTECTING},{ONE_LEVEL},{COMPOSED},{FAULTS},mantissa",
+        ),
         *("--ratios", "0.4", "--rates", "0.01", "--bits", "4"),
     ),
     "two": (
@@ -63,10 +70,20 @@ RUNS: Mapping[str, Sequence[str]] = {
         *("--ratios", "0.4,0.9", "--rates", "0,0.01"),
     ),
     "budgets": (
-        *("--tasks", "base,own.jsonl", "--policies", f"snapkv,adakv_snapkv,kvzip,decoding_knorm,int4,{COMPOSED},zeros"),
+        *(
+            "--tasks",
+            "base,own.jsonl",
+            "--policies",
+            f"snapkv,adakv_snapkv,kvzip,decoding_knorm,int4,{COMPOSED},zeros",
+        ),
         *("--budgets", "16,32", "--rates", "0.01,0.1"),
     ),
-    "defaults": ("--tasks", "base", "--policies", "snapkv,kvzip,int4,zeros,mantissa,press.py:LargeValues"),
+    "defaults": (
+        "--tasks",
+        "base",
+        "--policies",
+        "snapkv,kvzip,int4,zeros,mantissa,press.py:LargeValues",
+    ),
 }
 
 TOY_IS_WEAK = "warning: own: the model itself has 0 % right, below 50"
@@ -118,12 +135,16 @@ def test_nothing_fails_and_nothing_warns(matrix: Mapping[str, Ran], name: str) -
     assert [line for line in said if "warning" in line.lower() or "error" in line.lower()] == []
     records = ran.store.frame()
     assert set(records["status"]) == {"ok"}
-    assert set(records.loc[records["policy"] == FULL, "task"]) == {one.name for one in ran.store.identity.tasks}
+    assert set(records.loc[records["policy"] == FULL, "task"]) == {
+        one.name for one in ran.store.identity.tasks
+    }
 
 
 def drawn_in(picture: GalleryPlot) -> set[str]:
     """The policies that have a line in a figure."""
-    return {mark.style.policy for mark in picture.plot.drawing.marks if isinstance(mark, PolicyLine)}
+    return {
+        mark.style.policy for mark in picture.plot.drawing.marks if isinstance(mark, PolicyLine)
+    }
 
 
 def policies_with(measure: Measure, rows: Sequence[SummaryRow], kind: str) -> set[str]:
@@ -139,7 +160,9 @@ def policies_with(measure: Measure, rows: Sequence[SummaryRow], kind: str) -> se
 
 
 @every_run
-def test_every_policy_is_in_every_curve_that_it_can_stand_in(matrix: Mapping[str, Ran], name: str) -> None:
+def test_every_policy_is_in_every_curve_that_it_can_stand_in(
+    matrix: Mapping[str, Ran], name: str
+) -> None:
     ran, compared = matrix[name], 0
     for task in {row.task for row in ran.rows}:
         rows = [row for row in ran.rows if row.task == task]
@@ -148,7 +171,10 @@ def test_every_policy_is_in_every_curve_that_it_can_stand_in(matrix: Mapping[str
         assert {one.kind for one in pictures} == set(kinds)
         for measure in CURVES:
             for picture in (one for one in pictures if one.name == measure.name):
-                assert drawn_in(picture) == policies_with(measure, rows, picture.kind), (task, picture.identifier)
+                assert drawn_in(picture) == policies_with(measure, rows, picture.kind), (
+                    task,
+                    picture.identifier,
+                )
                 compared += 1
         if task != ALL_TASKS:  # there a policy is blank that does not cover all tasks
             assert set().union(*map(drawn_in, pictures)) == {row.policy for row in rows}, task
@@ -162,7 +188,11 @@ def test_pages_have_every_policy_and_every_curve(matrix: Mapping[str, Ran], name
     for task in {row.task for row in ran.rows}:
         path = ran.site / (task_page(task) if has_pages and task != ALL_TASKS else FRONT)
         page = html.unescape(path.read_text(encoding="utf-8"))
-        figures = [one.identifier for one in gallery(ran.rows, task, "agnostic") if task != ALL_TASKS or one.leads]
+        figures = [
+            one.identifier
+            for one in gallery(ran.rows, task, "agnostic")
+            if task != ALL_TASKS or one.leads
+        ]
         assert figures
         for identifier in figures:
             assert page.count(f"-{identifier}-figure") == 1, (task, identifier)
@@ -173,7 +203,18 @@ def test_pages_have_every_policy_and_every_curve(matrix: Mapping[str, Ran], name
 def test_print_has_a_figure_for_each_kind_of_level(
     matrix: Mapping[str, Ran], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["figures", matrix["defaults"].store.folder, "--out", tmp_path, "--only", "delta-nll", "--formats", "svg"]
+    words = [
+        "figures",
+        matrix["defaults"].store.folder,
+        "--out",
+        tmp_path,
+        "--only",
+        "delta-nll",
+        "--formats",
+        "svg",
+    ]
     assert main([*map(str, words)]) == 0, capsys.readouterr().err
     kinds = ("ratio", "rate", "bits")
-    assert {path.name for path in tmp_path.iterdir()} >= {f"delta-nll-{kind}-base-agnostic.svg" for kind in kinds}
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        f"delta-nll-{kind}-base-agnostic.svg" for kind in kinds
+    }

@@ -62,7 +62,19 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         },
     ),
     "claims": (
-        ["claims", "--only", "E1", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],
+        [
+            "claims",
+            "--only",
+            "E1",
+            "--limit",
+            "1",
+            "--model",
+            "TOY",
+            "--out",
+            "RUNS",
+            "--site",
+            "SITE",
+        ],
         {"claims": "verdict"},
     ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
@@ -75,7 +87,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     "site": (["site", "RUN", "--site", "SITE"], {}),
     "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg", "--only", "f1"], {}),
     "score": (["score", "RUN"], {"scored": "changed"}),
-    "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
+    "export": (
+        ["export", "--task", "base", "--limit", "1", "--out", "SITE/set"],
+        {"exported": "questions"},
+    ),
     "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),
     "show RUN": (
         ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
@@ -100,7 +115,11 @@ def test_every_command_is_called() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
-    name: str, cli: CommandLine, small_run: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    cli: CommandLine,
+    small_run: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
     words, expected = CALLS[name]
@@ -111,7 +130,16 @@ def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
     assert (cli.out, cli.err) == ("", "")
     (result,) = results
     content = strict(result.as_json(words[0]))
-    assert list(content) == ["version", "command", "verdict", "tables", "notes", "warnings", "files", "error"]
+    assert list(content) == [
+        "version",
+        "command",
+        "verdict",
+        "tables",
+        "notes",
+        "warnings",
+        "files",
+        "error",
+    ]
     assert (content["version"], content["command"]) == (VERSION, words[0])
     assert list(content["tables"]) == list(expected)
     for table, column in expected.items():
@@ -168,7 +196,9 @@ def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
     assert [line.partition(":")[0] for line in cli.err.splitlines()] == ["left out", "error"]
 
 
-def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     words = ["doctor", f"{tmp_path / 'mine.py'}:Broken", "--model", str(cli.model), "--quiet"]
     assert cli(*words, "--json") == 1
@@ -196,7 +226,10 @@ def test_help_has_every_option_and_an_example_that_parses_in_80_columns(
     assert cli(name, "--help") == 0
     assert f"For example: kvbench {EXAMPLES[name]}" in " ".join(cli.out.split())
     assert max(map(len, cli.out.splitlines())) <= 80
-    assert all(f" {option} " in cli.out for option in (*(one.opts[0] for one in options), "--json", "--quiet"))
+    assert all(
+        f" {option} " in cli.out
+        for option in (*(one.opts[0] for one in options), "--json", "--quiet")
+    )
     first, *words = EXAMPLES[name].split()
     assert first == name
     command.make_context(name, words)

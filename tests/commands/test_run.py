@@ -25,7 +25,9 @@ from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
 
 
-def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_takes_profile_limit_and_phrasings(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
     monkeypatch.setattr(kvbench.experiments.suites, "TASKS", {"base": few})
     asked = {
@@ -34,12 +36,29 @@ def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: 
         "limit": ["--profile", "paper", "--limit", "1"],
         "held-out": ["--limit", "1", "--phrasings", "held-out"],
     }
-    places = ["run", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
+    places = [
+        "run",
+        "--model",
+        cli.model,
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "site",
+    ]
     frames = {}
     for name, options in asked.items():
         assert (
             cli(
-                *places, "--ratios", "0.5", "--policies", "full", "--context-tokens", "native", *options, "--name", name
+                *places,
+                "--ratios",
+                "0.5",
+                "--policies",
+                "full",
+                "--context-tokens",
+                "native",
+                *options,
+                "--name",
+                name,
             )
             == 0
         )
@@ -51,30 +70,54 @@ def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: 
         "held-out": 1,
     }
     assert set(frames["held-out"].example_id) == {"base/test/0/0/held_out"}
-    assert json.loads((cli.folder / "runs/held-out/run.json").read_text())["identity"]["held_out"] is True
+    assert (
+        json.loads((cli.folder / "runs/held-out/run.json").read_text())["identity"]["held_out"]
+        is True
+    )
 
 
 def test_a_run_scores_directives_attacks_and_worked_out_answers(cli: CommandLine) -> None:
-    frame = cli.run("--tasks", "instructions,arithmetic", "--limit", "3", "--answer-prefix", "off").frame()
+    frame = cli.run(
+        "--tasks", "instructions,arithmetic", "--limit", "3", "--answer-prefix", "off"
+    ).frame()
     rules = frame[frame.task == "instructions"]
     assert rules.leakage.notna().equals(rules.protected != "")
     assert rules.directives_obeyed.notna().equals(rules.directives.map(len) > 0)
     assert rules.leakage.notna().any()
     assert rules.directives_obeyed.notna().any()
     assert set(frame[frame.task == "arithmetic"].answer_marker) == {"####"}
-    rows = {row["task"]: row for row in json.loads((cli.folder / "runs/x/summary.json").read_text())}
+    rows = {
+        row["task"]: row for row in json.loads((cli.folder / "runs/x/summary.json").read_text())
+    }
     assert rows["instructions"]["leakage"] is not None
     assert rows["instructions"]["directives_obeyed"] is not None
     assert rows["arithmetic"]["leakage"] is rows["arithmetic"]["directives_obeyed"] is None
 
 
-def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_asked_for(toy_run: Path) -> None:
+def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_asked_for(
+    toy_run: Path,
+) -> None:
     assert list(Store.open(toy_run / "runs/x").frame().policy.unique()) == [*REFERENCES, "knorm"]
     summary = json.loads((toy_run / "runs/x/summary.json").read_text())
-    needed = {"task", "mode", "policy", "ratio", "n", "f1", "em", "abstention_rate", "hallucination_rate", "ger"}
+    needed = {
+        "task",
+        "mode",
+        "policy",
+        "ratio",
+        "n",
+        "f1",
+        "em",
+        "abstention_rate",
+        "hallucination_rate",
+        "ger",
+    }
     assert all(needed | {"slot_coverage", "realised_ratio"} <= set(row) for row in summary)
     controls = {("oracle", 0.5), ("random", 0.5), ("recency", 0.5)}
-    assert {(row["policy"], row["ratio"]) for row in summary} == {("full", 0.0), ("knorm", 0.5), *controls}
+    assert {(row["policy"], row["ratio"]) for row in summary} == {
+        ("full", 0.0),
+        ("knorm", 0.5),
+        *controls,
+    }
     assert "<html" in (toy_run / "site/index.html").read_text()
 
 
@@ -88,11 +131,24 @@ def test_where_a_template_has_no_turn_of_a_system_instructions_are_left_out_with
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest runs, and goes on; who names them is refused."""
-    monkeypatch.setattr(kvbench.experiments.suites, "TASKS", {name: TASKS[name] for name in ("base", "instructions")})
+    monkeypatch.setattr(
+        kvbench.experiments.suites,
+        "TASKS",
+        {name: TASKS[name] for name in ("base", "instructions")},
+    )
     model = tmp_path / "model"
     shutil.copytree(cli.model, model)
     (model / "chat_template.jinja").write_text(NO_SYSTEM)
-    small = ["--limit", 1, "--ratios", 0.5, "--context-tokens", "native", "--site", tmp_path / "site"]
+    small = [
+        "--limit",
+        1,
+        "--ratios",
+        0.5,
+        "--context-tokens",
+        "native",
+        "--site",
+        tmp_path / "site",
+    ]
     words = ["run", "--model", model, "--out", tmp_path / "runs", "--name", "x", *small]
     assert cli(*words) == 0, cli.err
     assert "left out: instructions: the chat template has no turn of a system" in cli.complaint
@@ -113,7 +169,9 @@ def test_a_signal_ends_a_run_of_several_processes_in_one_line(
     with Copy.of_program([str(word) for word in cli.words("--limit", "100")]) as run:
         group = run.process.pid
         assert group
-        wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive())
+        wait_until(
+            lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive()
+        )
         os.killpg(group, ending)
         status, said = run.ended()
     assert status == 130, said
@@ -136,7 +194,9 @@ def register(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "POLICIES", {**POLICIES, policy.name: policy})
 
 
-def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_policy_is_recorded_and_all_others_go_on(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register(pressing("broken", broken), monkeypatch)
     assert cli(*cli.words("--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in cli.err
@@ -159,20 +219,29 @@ def test_of_both_modes_what_fails_in_the_second_fails_the_command_too(
     register(policy, monkeypatch)
     assert cli(*cli.words("--policies", "broken,knorm", "--mode", "both")) == 1
     assert Store.open(cli.folder / "runs/x").identity.mode == "agnostic"
-    assert Store.open(cli.folder / "runs/x-aware").frame().groupby("policy").status.first()["broken"] == "failed"
+    assert (
+        Store.open(cli.folder / "runs/x-aware").frame().groupby("policy").status.first()["broken"]
+        == "failed"
+    )
     assert "mode aware: some cells failed, all others are complete: broken" in cli.complaint
 
 
-def test_the_forecast_of_a_study_has_two_ends(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forecast_of_a_study_has_two_ends(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One and eight minutes, and the page."""
     monkeypatch.setattr(kvbench.estimate.plan.RunCost, "ends", (60.0, 480.0))
     assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
-    assert "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
+    assert (
+        "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
+    )
     assert "72 contexts of a task show a loss below 5 points if all answers agree; here " in cli.err
 
 
 def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLine) -> None:
-    assert "a number of points above 0 and below 100, such as 5, not 0" in cli.error("run", "--tolerance", 0)
+    assert "a number of points above 0 and below 100, such as 5, not 0" in cli.error(
+        "run", "--tolerance", 0
+    )
     assert cli(*cli.words("--policies", "full,knorm", "--tolerance", "10")) == 0
     assert "36 contexts of a task show a loss below 10 points" in cli.err
     run = cli.folder / "runs/x"
@@ -182,14 +251,19 @@ def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLi
         page = (cli.folder / "again/index.html").read_text()
         assert f"up to which less than {points} points" in page
     assert "--tolerance 10" in (cli.folder / "again/method.html").read_text()
-    assert tolerance_of([None, Job(tolerance=20), Job(tolerance=10)]) == 10, "of several runs the lowest"
+    assert tolerance_of([None, Job(tolerance=20), Job(tolerance=10)]) == 10, (
+        "of several runs the lowest"
+    )
     assert (tolerance_of([None, Job()]), tolerance_of([Job(tolerance=10)], 3)) == (5, 3)
 
 
 def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:
     """The toy model knows nothing."""
     assert cli(*cli.words("--policies", "full,knorm")) == 0
-    note, table = cli.out.find("Not mastered, so without ranks and verdicts: "), cli.out.find("mean over tasks")
+    note, table = (
+        cli.out.find("Not mastered, so without ranks and verdicts: "),
+        cli.out.find("mean over tasks"),
+    )
     assert 0 <= note < table
     assert "Rise of the right answer’s NLL" in cli.out
     assert "--difficulty auto" in cli.out[:table]

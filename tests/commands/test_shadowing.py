@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[2]
 SHADOW = "raise ImportError('the module of the current folder was imported')\n"
 COMMANDS = {
     "module": [sys.executable, "-m", "kvbench"],
-    "command": [sys.executable, "-c", "import sys; from kvbench.cli.program import program; program()"],
+    "command": [
+        sys.executable,
+        "-c",
+        "import sys; from kvbench.cli.program import program; program()",
+    ],
 }
 PRESS = "from kvpress import KnormPress\n\n\nclass MyPress(KnormPress):\n    pass\n"
 
@@ -19,7 +23,9 @@ PRESS = "from kvpress import KnormPress\n\n\nclass MyPress(KnormPress):\n    pas
 def call(command: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # As it is where kvbench is installed: its packages are on the path, and not in the current folder.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": ""}
-    return subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -36,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(folder: Path) -> None:
+def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(
+    folder: Path,
+) -> None:
     done = call(COMMANDS["module"], folder, "ls", "policies", "--family", "control")
     assert done.returncode == 0, done.stderr
     assert "oracle" in done.stdout
@@ -44,18 +52,32 @@ def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(f
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_press_of_the_current_folder_is_loaded_all_the_same(folder: Path, command: str) -> None:
-    if command == "command":  # -c puts the current folder first, where the installed command has its own there
+    if (
+        command == "command"
+    ):  # -c puts the current folder first, where the installed command has its own there
         for path in ("torch", "policies", "yaml"):
             (folder / path / "__init__.py").unlink()
         for module in ("random", "typer", "tokenizers", "tempfile", "datasets_gen"):
             (folder / f"{module}.py").unlink()
-    script = ["run", "--policies", "mine:MyPress", "--tasks", "base", "--limit", "1", "--ratios", "0.5"]
+    script = [
+        "run",
+        "--policies",
+        "mine:MyPress",
+        "--tasks",
+        "base",
+        "--limit",
+        "1",
+        "--ratios",
+        "0.5",
+    ]
     done = call(COMMANDS[command], folder, *script, "--context-tokens", "native", "--name", "x")
     assert done.returncode == 0, done.stderr
     assert (folder / "runs/x/records/base").is_dir()
 
 
-def test_a_package_of_that_name_which_was_imported_before_is_named_in_one_line(tmp_path: Path) -> None:
+def test_a_package_of_that_name_which_was_imported_before_is_named_in_one_line(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "__init__.py").write_text("")
     done = call([sys.executable, "-c", "import policies, kvbench"], tmp_path)

@@ -28,7 +28,12 @@ OF_RATIOS = [("ratio 0.5", "no level"), ("ratio 0.9", "no level")]
 PAIRS = {
     "a press against a quantisation": ("knorm", "int4", RATIOS, OF_RATIOS),
     "a quantisation against a press": ("int4", "knorm", RATIOS, [pair[::-1] for pair in OF_RATIOS]),
-    "by budgets": ("knorm", "int4", BUDGETS, [("budget 16", "no level"), ("budget 32", "no level")]),
+    "by budgets": (
+        "knorm",
+        "int4",
+        BUDGETS,
+        [("budget 16", "no level"), ("budget 32", "no level")],
+    ),
     "a plug-in": ("press.py:Loud", "int8", RATIOS, OF_RATIOS),
     "a composite": ("knorm+int4", "int4", RATIOS, OF_RATIOS),
     "two quantisations": ("int4", "int8", [], [("no level", "no level")]),
@@ -41,13 +46,35 @@ PAIRS = {
         *("zeros", "knorm", [*RATES, "--ratios", "0.5"]),
         [("rate 0.1", "ratio 0.5"), ("rate 0.5", "ratio 0.5")],
     ),
-    "a fault against a quantisation": ("zeros", "int4", RATES, [("rate 0.1", "no level"), ("rate 0.5", "no level")]),
+    "a fault against a quantisation": (
+        "zeros",
+        "int4",
+        RATES,
+        [("rate 0.1", "no level"), ("rate 0.5", "no level")],
+    ),
 }
 
 
 def words(cli: CommandLine, *more: object) -> list[object]:
-    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site" / "here", "--model", cli.model]
-    return ["compare", *more, *places, "--tasks", "base", "--limit", "2", "--context-tokens", "native"]
+    places = [
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "site" / "here",
+        "--model",
+        cli.model,
+    ]
+    return [
+        "compare",
+        *more,
+        *places,
+        "--tasks",
+        "base",
+        "--limit",
+        "2",
+        "--context-tokens",
+        "native",
+    ]
 
 
 @pytest.mark.parametrize(("one", "other", "levels", "cells"), PAIRS.values(), ids=PAIRS)
@@ -62,12 +89,16 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("press.py").write_text(PRESS)
-    assert cli(*words(cli, one, "--against", other, *levels, "--every-task", "--json")) == 0, cli.err
+    assert cli(*words(cli, one, "--against", other, *levels, "--every-task", "--json")) == 0, (
+        cli.err
+    )
     read = json.loads(cli.out)["tables"]
     for table in ("verdicts", "means"):
         rows = [row for row in read[table] if row["other"] == other]
         assert sorted((row["policy_level"], row["other_level"]) for row in rows) == sorted(cells)
-        assert all(0 < row[side] <= 130 for row in rows for side in ("bytes_held", "other_bytes_held"))
+        assert all(
+            0 < row[side] <= 130 for row in rows for side in ("bytes_held", "other_bytes_held")
+        )
     assert all(row["contexts"] == 2 for row in read["verdicts"] if row["other"] == other)
     page = next((tmp_path / "site/here").glob("compare-*.html")).read_text()
     assert "KV bytes held, in percent of the full cache" in page
@@ -75,8 +106,14 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
 
 def test_levels_of_two_kinds_are_refused_with_what_to_give(cli: CommandLine) -> None:
     said = cli.error(*words(cli, "knorm", "--against", "int4,zeros", *RATIOS, *RATES))
-    assert "knorm and zeros have no level in common: knorm takes ratios or budgets, zeros takes rates" in said
-    assert "each has several; give one level of one of them, as --rates 0.1, which is compared with each" in said
+    assert (
+        "knorm and zeros have no level in common: knorm takes ratios or budgets, zeros takes rates"
+        in said
+    )
+    assert (
+        "each has several; give one level of one of them, as --rates 0.1, which is compared with each"
+        in said
+    )
 
 
 Edit = Callable[[dict[str, Any]], bool]
@@ -88,7 +125,11 @@ def edit_records(store: Store, is_right: Edit) -> None:
         rows = store.read(RECORDS, path).to_pylist()
         for row in rows:
             if row["policy"] == "knorm":
-                row |= {"right": is_right(row), "hallucinated": not is_right(row), "abstained": False}
+                row |= {
+                    "right": is_right(row),
+                    "hallucinated": not is_right(row),
+                    "abstained": False,
+                }
         store.write_rows(RECORDS, path, [RECORDS.row.model_validate(row) for row in rows])
 
 
@@ -99,7 +140,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Store]
     monkeypatch.chdir(tmp_path)
     today, yesterday = small_store(Path("runs/today")), small_store(Path("runs/yesterday"))
     edit_records(today, lambda row: False)
-    edit_records(yesterday, lambda row: int(row["question_id"].split("/")[3]) < (2 if row["level"] == 0.5 else 1))
+    edit_records(
+        yesterday,
+        lambda row: int(row["question_id"].split("/")[3]) < (2 if row["level"] == 0.5 else 1),
+    )
     return today, yesterday
 
 
@@ -115,7 +159,9 @@ def test_two_runs_are_paired_on_the_same_questions_and_nothing_is_run(
         "snapkv": "snapkv of yesterday",
         "knorm": "knorm of yesterday",
     }
-    assert {row["difference"] for row in read["tables"]["means"] if row["policy"] != "knorm"} == {0.0}
+    assert {row["difference"] for row in read["tables"]["means"] if row["policy"] != "knorm"} == {
+        0.0
+    }
     means = {row["level"]: row for row in read["tables"]["means"] if row["policy"] == "knorm"}
     # Contexts count alike, and so do tasks: of three contexts two, and one, are lost.
     assert means[0.5]["difference"] == pytest.approx(-200 / 3)
@@ -128,7 +174,9 @@ def test_two_runs_are_paired_on_the_same_questions_and_nothing_is_run(
     assert "with the same prefill" not in page
 
 
-def test_questions_whose_text_was_changed_are_not_paired(cli: CommandLine, runs: tuple[Store, Store]) -> None:
+def test_questions_whose_text_was_changed_are_not_paired(
+    cli: CommandLine, runs: tuple[Store, Store]
+) -> None:
     """The third context of base, which neither has right, is another one: two of two are lost there."""
     today, _ = runs
     for table in (today.folder / "contexts" / "base").glob("*.parquet"):
@@ -141,7 +189,9 @@ def test_questions_whose_text_was_changed_are_not_paired(cli: CommandLine, runs:
         if (row["policy"], row["task"], row["level"]) == ("knorm", "base", 0.5)
     )
     assert (row["contexts"], row["right_difference"]) == (2, pytest.approx(-100))
-    assert "6 questions have another text in runs/yesterday and are not compared" in read["warnings"]
+    assert (
+        "6 questions have another text in runs/yesterday and are not compared" in read["warnings"]
+    )
 
 
 def change_text(store: Store, path: Path) -> None:
@@ -153,7 +203,9 @@ def change_text(store: Store, path: Path) -> None:
     store.write_rows(CONTEXTS, path, [CONTEXTS.row.model_validate(row) for row in rows])
 
 
-def test_what_differs_between_the_runs_is_one_line(cli: CommandLine, runs: tuple[Store, Store]) -> None:
+def test_what_differs_between_the_runs_is_one_line(
+    cli: CommandLine, runs: tuple[Store, Store]
+) -> None:
     _, yesterday = runs
     identity = yesterday.identity
     policies = tuple(
@@ -182,21 +234,40 @@ def test_a_press_of_today_is_asked_what_the_run_asked(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = ["--tasks", "base", "--limit", "2", "--context-tokens", "native", "--ratios", "0.5,0.9", "--seed", "3"]
+    asked = [
+        "--tasks",
+        "base",
+        "--limit",
+        "2",
+        "--context-tokens",
+        "native",
+        "--ratios",
+        "0.5,0.9",
+        "--seed",
+        "3",
+    ]
     places = ["--out", "runs", "--model", cli.model]
     assert cli("run", *asked, *places, "--policies", "knorm,snapkv", "--name", "yesterday") == 0
     shutil.move("runs/yesterday", "yesterday")  # or its answers would be taken for those of today
     calls = record_calls(monkeypatch)
-    assert cli("compare", "knorm", "--against", "yesterday", "--out", "runs", "--every-task", "--json") == 0, cli.err
+    assert (
+        cli("compare", "knorm", "--against", "yesterday", "--out", "runs", "--every-task", "--json")
+        == 0
+    ), cli.err
     assert [(call.task, call.policies) for call in calls] == [("base", ("full", "knorm"))] * 2
     means = json.loads(cli.out)["tables"]["means"]
     assert [(row["other"], row["level"], row["difference"]) for row in means] == [
         ("knorm of yesterday", 0.5, 0.0),
         ("knorm of yesterday", 0.9, 0.0),
     ]
-    assert "yesterday has no answers of tova: it has full" in cli.error("compare", "tova", "--against", "yesterday")
+    assert "yesterday has no answers of tova: it has full" in cli.error(
+        "compare", "tova", "--against", "yesterday"
+    )
     said = cli.error("compare", "knorm", "--against", "yesterday", "--ratios", "0.3")
-    assert "yesterday has knorm at no level that it has here (ratio 0.3): give --ratios 0.5,0.9" in said
+    assert (
+        "yesterday has knorm at no level that it has here (ratio 0.3): give --ratios 0.5,0.9"
+        in said
+    )
     said = cli.error("compare", "knorm", "--against", "yesterday", "--tasks", "hops")
     assert "yesterday shares no question: it asked base with seed 3" in said
 
@@ -206,19 +277,30 @@ def test_a_folder_that_is_missing_damaged_or_of_other_questions_is_one_line(
 ) -> None:
     today, _ = runs
     said = cli.error("compare", "runs/today", "--against", "runs/yestrday")
-    assert "runs/yestrday holds no run: there is no such folder (did you mean runs/yesterday?)" in said
-    assert "leave out --tasks" in cli.error("compare", "runs/today", "--against", "full", "--tasks", "base")
-    assert "runs/today has no answers of tova" in cli.error("compare", "runs/today", "--against", "tova")
+    assert (
+        "runs/yestrday holds no run: there is no such folder (did you mean runs/yesterday?)" in said
+    )
+    assert "leave out --tasks" in cli.error(
+        "compare", "runs/today", "--against", "full", "--tasks", "base"
+    )
+    assert "runs/today has no answers of tova" in cli.error(
+        "compare", "runs/today", "--against", "tova"
+    )
     for table in (today.folder / "contexts").glob("*/*.parquet"):
         rename_examples(today, table)
     said = cli.error("compare", "runs/today", "--against", "runs/yesterday")
     assert "runs/yesterday shares no question of base, hops" in said
     (Path("runs/yesterday") / "run.json").write_text("{")
-    assert "run.json is damaged" in cli.error("compare", "runs/today", "--against", "runs/yesterday")
+    assert "run.json is damaged" in cli.error(
+        "compare", "runs/today", "--against", "runs/yesterday"
+    )
     next(Path("runs/today/records").glob("*/*/knorm.parquet")).write_bytes(b"PAR1")
     assert "cannot be read" in cli.error("compare", "runs/today", "--against", "full")
 
 
 def rename_examples(store: Store, path: Path) -> None:
-    rows = [{**row, "example_id": f"other/{row['example_id']}"} for row in store.read(CONTEXTS, path).to_pylist()]
+    rows = [
+        {**row, "example_id": f"other/{row['example_id']}"}
+        for row in store.read(CONTEXTS, path).to_pylist()
+    ]
     store.write_rows(CONTEXTS, path, [CONTEXTS.row.model_validate(row) for row in rows])

@@ -11,7 +11,9 @@ from policies import UNTREATED
 from tests.comparisons.test_pairing import HALF, MOST, records
 
 
-def row(mean: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Pooled:
+def row(
+    mean: float, low: float | None = None, high: float | None = None, p: float | None = None
+) -> Pooled:
     """SnapKV against int4 at ratio 0.5, with another difference."""
     (made,) = pool_levels(records(("int4", UNTREATED), ("snapkv", HALF)), "snapkv", ["int4"])
     return replace(made, difference=MeanDifference(mean, low, high), p=p)
@@ -22,8 +24,12 @@ def judged(gate: Gate, *means: Pooled) -> tuple[list[bool], str]:
     return [one.passes for one in rows], gate.fault(rows) or gate.success(rows)
 
 
-@pytest.mark.parametrize(("mean", "passes"), [(-4.9, True), (-5.0, True), (-5.1, False), (+20.0, True)])
-def test_the_measured_mean_decides_whether_a_loss_is_above_what_is_allowed(mean: float, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("mean", "passes"), [(-4.9, True), (-5.0, True), (-5.1, False), (+20.0, True)]
+)
+def test_the_measured_mean_decides_whether_a_loss_is_above_what_is_allowed(
+    mean: float, passes: bool
+) -> None:
     assert judged(Gate(5, fails_if_worse=False), row(mean))[0] == [passes]
 
 
@@ -53,7 +59,9 @@ def test_worse_fails_by_the_verdict_and_not_by_the_mean() -> None:
     assert judged(gate, large)[0] == [True], "a large mean that may be chance"
     passes, said = judged(gate, large, told)
     assert passes == [True, False]
-    assert said.startswith("the gate fails: snapkv −3 [−4, −2] points against int4 at ratio 0.5, the verdict is worse")
+    assert said.startswith(
+        "the gate fails: snapkv −3 [−4, −2] points against int4 at ratio 0.5, the verdict is worse"
+    )
     assert judged(gate, row(+3, 2, 4, p=0.01))[0] == [True], "better is no fault"
 
 

@@ -12,7 +12,12 @@ from policies import UNTREATED, Level
 from tests.support.records.synthetic_records import record
 
 CONTEXTS = 8
-HALF, MOST, RATE, HIGH_RATE = Level("ratio", 0.5), Level("ratio", 0.9), Level("rate", 0.1), Level("rate", 0.5)
+HALF, MOST, RATE, HIGH_RATE = (
+    Level("ratio", 0.5),
+    Level("ratio", 0.9),
+    Level("rate", 0.1),
+    Level("rate", 0.5),
+)
 # By policy and level, how many of eight contexts are right, and the bytes held of 1000.
 SCORES = {
     ("full", UNTREATED): (8, 1000),
@@ -32,8 +37,15 @@ def records(*cells: tuple[str, Level]) -> pd.DataFrame:
         right, held = SCORES[name, level]
         for place in range(CONTEXTS):
             score = 100.0 if place < right else 0.0
-            here = {"policy": name, "level_kind": level.kind, "level": level.value, "kv_bytes": held}
-            rows.append(record(**here, example_id=f"base-{place}", f1=score, hallucinated=score == 0))
+            here = {
+                "policy": name,
+                "level_kind": level.kind,
+                "level": level.value,
+                "kv_bytes": held,
+            }
+            rows.append(
+                record(**here, example_id=f"base-{place}", f1=score, hallucinated=score == 0)
+            )
     return pd.DataFrame(rows)
 
 
@@ -42,7 +54,9 @@ def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, str,
     rows = []
     for duel in duels(records(*cells), one, [other]):
         mine, theirs = duel.run_at
-        rows.append((duel.level.where, mine.where, theirs.where, round(duel.lead.difference.mean, 6)))
+        rows.append(
+            (duel.level.where, mine.where, theirs.where, round(duel.lead.difference.mean, 6))
+        )
     return rows
 
 
@@ -61,8 +75,12 @@ def test_what_has_no_level_meets_each_level_of_the_other_from_either_side() -> N
 def test_one_level_of_another_kind_meets_each_level_too_and_two_that_have_one_meet_once() -> None:
     cells = (("zeros", RATE), ("snapkv", HALF), ("snapkv", MOST))
     assert [where for where, *_ in met("zeros", "snapkv", *cells)] == ["ratio 0.5", "ratio 0.9"]
-    assert met("snapkv", "zeros", ("zeros", RATE), ("snapkv", HALF)) == [("ratio 0.5", "ratio 0.5", "rate 0.1", 25)]
-    assert met("int4", "int8", ("int4", UNTREATED), ("int8", UNTREATED)) == [("ratio 0", "ratio 0", "ratio 0", -12.5)]
+    assert met("snapkv", "zeros", ("zeros", RATE), ("snapkv", HALF)) == [
+        ("ratio 0.5", "ratio 0.5", "rate 0.1", 25)
+    ]
+    assert met("int4", "int8", ("int4", UNTREATED), ("int8", UNTREATED)) == [
+        ("ratio 0", "ratio 0", "ratio 0", -12.5)
+    ]
 
 
 def test_levels_of_two_kinds_do_not_meet_and_a_third_policy_brings_them_no_cell() -> None:
@@ -81,13 +99,21 @@ def test_levels_of_two_kinds_do_not_meet_and_a_third_policy_brings_them_no_cell(
 def test_the_mean_of_tasks_has_a_row_for_each_level_with_the_bytes_of_both_and_no_area() -> None:
     cells = records(("int4", UNTREATED), ("snapkv", HALF), ("snapkv", MOST))
     rows = pool_levels(cells, "snapkv", ["int4"])
-    assert [(row.level, row.run_at) for row in rows] == [(HALF, (HALF, UNTREATED)), (MOST, (MOST, UNTREATED))]
+    assert [(row.level, row.run_at) for row in rows] == [
+        (HALF, (HALF, UNTREATED)),
+        (MOST, (MOST, UNTREATED)),
+    ]
     assert [row.bytes_held for row in rows] == [pytest.approx((50, 28)), pytest.approx((10, 28))]
     assert [row.difference.mean for row in rows] == pytest.approx([-12.5, -75])
     areas = pool(cells, "snapkv", ["int4"])
-    assert areas == [], "int4 is a point: a curve from the full cache through it would be none of its own"
+    assert areas == [], (
+        "int4 is a point: a curve from the full cache through it would be none of its own"
+    )
     said = held_sentence(outcomes_of(rows, areas))
-    assert said == "KV bytes held, in percent of the full cache: snapkv 50 at ratio 0.5, 10 at ratio 0.9; int4 28"
+    assert (
+        said
+        == "KV bytes held, in percent of the full cache: snapkv 50 at ratio 0.5, 10 at ratio 0.9; int4 28"
+    )
 
 
 def test_bytes_are_of_the_full_cache_of_the_same_run() -> None:

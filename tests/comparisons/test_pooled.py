@@ -28,7 +28,12 @@ def test_without_the_full_cache_the_area_begins_at_the_lowest_level() -> None:
     frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
     (alone,) = pool(frame, "mine", ["theirs"])
     assert (alone.difference.mean, *alone.sides) == pytest.approx((70, 70, 0))
-    assert (alone.tasks, alone.contexts, alone.verdict, alone.span) == (("base",), 10, "better", "area up to ratio 0.9")
+    assert (alone.tasks, alone.contexts, alone.verdict, alone.span) == (
+        ("base",),
+        10,
+        "better",
+        "area up to ratio 0.9",
+    )
     (back,) = pool(frame, "theirs", ["mine"])
     assert back.difference.mean == pytest.approx(-70)
     assert back.verdict == "worse"
@@ -39,9 +44,13 @@ def test_the_area_begins_at_the_full_cache_where_both_are_the_same() -> None:
     frame = with_full(at_levels({0.5: CLEAR}))
     (asked,) = pool(frame, "mine", ["theirs"])
     assert (asked.difference.mean, *asked.sides, asked.end) == pytest.approx((50, 100, 50, 0.5))
-    realised = frame.assign(realised_ratio=frame["ratio"] * np.where(frame["policy"] == "theirs", 1.0, 0.4))
+    realised = frame.assign(
+        realised_ratio=frame["ratio"] * np.where(frame["policy"] == "theirs", 1.0, 0.4)
+    )
     (short,) = pool(realised, "mine", ["theirs"])
-    assert (short.end, *short.sides) == pytest.approx((0.2, 100, 80)), "theirs is at 60 where mine ends, at 0.2"
+    assert (short.end, *short.sides) == pytest.approx((0.2, 100, 80)), (
+        "theirs is at 60 where mine ends, at 0.2"
+    )
 
 
 def test_a_pair_has_one_verdict_on_the_board_and_in_a_comparison() -> None:
@@ -59,7 +68,11 @@ def test_a_pair_has_one_verdict_on_the_board_and_in_a_comparison() -> None:
 
 @pytest.mark.parametrize(
     ("given", "verdict"),
-    [((0.9, 0.1, 0.5), "better"), ((0.1, 0.9, 0.5), "worse"), ((0.5, 0.5, 0.9), "not distinguished")],
+    [
+        ((0.9, 0.1, 0.5), "better"),
+        ((0.1, 0.9, 0.5), "worse"),
+        ((0.5, 0.5, 0.9), "not distinguished"),
+    ],
 )
 def test_of_directives_obedience_and_leakage_under_a_defence_count_alike(
     given: tuple[float, float, float], verdict: str
@@ -72,18 +85,23 @@ def test_of_directives_obedience_and_leakage_under_a_defence_count_alike(
 def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() -> None:
     rng = np.random.default_rng(1)
     mine = list(100.0 * rng.integers(0, 2, 60))
-    others = {f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)}
+    others = {
+        f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)
+    }
     frame = records(mine=mine, random=list(100.0 * rng.integers(0, 2, 60)), **others)
     *together, control = pool(frame, "mine", [*others, "random"])
     alone = [pool(frame, "mine", [other])[0] for other in (*others, "random")]
-    assert [one.p for one in together] == pytest.approx(multipletests([one.p for one in alone[:-1]], method="holm")[1])
+    assert [one.p for one in together] == pytest.approx(
+        multipletests([one.p for one in alone[:-1]], method="holm")[1]
+    )
     assert (control, control.family) == (alone[-1], 1)
     for one, single in zip(together, alone, strict=False):
         assert (one.difference.mean, one.family) == (single.difference.mean, 4)
         assert value(one.difference.low) <= value(single.difference.low)
         assert one.difference.is_clear == (value(one.p) < 0.05)
     better, undecided = (
-        [one.other for one in together if one.verdict == verdict] for verdict in ("better", "not distinguished")
+        [one.other for one in together if one.verdict == verdict]
+        for verdict in ("better", "not distinguished")
     )
     assert better
     assert undecided
@@ -91,10 +109,20 @@ def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() ->
 
 def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
-    tasks = [records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")]
+    tasks = [
+        records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")
+    ]
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
-    assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
-    assert five.reason == "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
+    assert (five.verdict, five.p, five.difference.low, five.smallest) == (
+        "not distinguished",
+        None,
+        None,
+        None,
+    )
+    assert (
+        five.reason
+        == "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
+    )
     (six,) = pool(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2), "mine", ["theirs"])
     assert six.verdict == "better"
     assert six.p == pytest.approx(2 / 2**6)
@@ -103,9 +131,13 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
 def test_tasks_that_are_left_out_are_named_with_the_reason() -> None:
     """One that the model cannot do, and one that a policy failed at."""
     whole = records(mine=CLEAR, theirs=CLOSE)
-    failed = whole.assign(task="entities", status=np.where(whole["policy"] == "mine", "failed", "ok"))
+    failed = whole.assign(
+        task="entities", status=np.where(whole["policy"] == "mine", "failed", "ok")
+    )
     frame = pd.concat([whole, whole.assign(task="hard"), failed], ignore_index=True)
-    (line,) = pool(frame, "mine", ["theirs"], {"hard": "the model cannot do this task: percent right 12.0"})
+    (line,) = pool(
+        frame, "mine", ["theirs"], {"hard": "the model cannot do this task: percent right 12.0"}
+    )
     assert line.tasks == ("base",)
     assert line.left_out == ("hard (percent right 12.0)", "entities (no level of both is complete)")
     assert pool(frame[frame["task"] == "entities"], "mine", ["theirs"]) == []

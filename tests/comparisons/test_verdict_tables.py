@@ -20,7 +20,9 @@ def told(table: ResultTable) -> str:
 
 @pytest.fixture(scope="module")
 def records() -> pd.DataFrame:
-    return realistic_records(policies=["full", "snapkv", "knorm", "random"], ratios=[0.3, 0.6, 0.9], contexts=20)
+    return realistic_records(
+        policies=["full", "snapkv", "knorm", "random"], ratios=[0.3, 0.6, 0.9], contexts=20
+    )
 
 
 def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame) -> None:
@@ -38,11 +40,16 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
 
 
 @pytest.mark.parametrize(("contexts", "explained"), [(2, False), (12, True)])
-def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int, explained: bool) -> None:
+def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(
+    contexts: int, explained: bool
+) -> None:
     """Of fewer than six contexts no difference can be seen at all, and no ± stands behind a verdict."""
     made = []
     for n in range(contexts):
-        made += [record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2) for policy in ("snapkv", "knorm")]
+        made += [
+            record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2)
+            for policy in ("snapkv", "knorm")
+        ]
         made[-1]["right"] = (50 + (n + 1) % 2) / 100
     _, table, areas = outcome_tables(outcomes_of(pool_levels(frame(made), "snapkv", ["knorm"]), []))
     seen = told(table)
@@ -57,8 +64,13 @@ def test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs() -> None
     made = []
     for n in range(12):
         for ratio in (0.5, 0.9):
-            by_policy = {"mine": 80.0, "worse": 30.0 + 2 * n, "same": 80.0} | ({"short": 20.0} if ratio == 0.5 else {})
-            made += [record(example_id=f"{n}", policy=name, ratio=ratio, f1=f1) for name, f1 in by_policy.items()]
+            by_policy = {"mine": 80.0, "worse": 30.0 + 2 * n, "same": 80.0} | (
+                {"short": 20.0} if ratio == 0.5 else {}
+            )
+            made += [
+                record(example_id=f"{n}", policy=name, ratio=ratio, f1=f1)
+                for name, f1 in by_policy.items()
+            ]
     table = verdict_table(duels(frame(made), "mine", ["worse", "same", "short"]), {})
     assert printed(table).splitlines() == [
         "against worse: better in 2, worse in 0, not distinguished in 0 of 2 cells",
@@ -66,4 +78,8 @@ def test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs() -> None
         "against short: better in 1, worse in 0, not distinguished in 0 of 1 cells",
     ]
     first = table.plain()[0]
-    assert (first["right_value"], first["right_other_value"], first["right_difference"]) == pytest.approx((80, 41, 39))
+    assert (
+        first["right_value"],
+        first["right_other_value"],
+        first["right_difference"],
+    ) == pytest.approx((80, 41, 39))

@@ -15,8 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_gen import ABSTENTION, FROM_DATA, RULER, TASKS, DatasetError, Split, Task, by_name, get_task
-from datasets_gen.examples.lexicon import draw_people, draw_value, full_names, kinds_of, name_split, read_released
+from datasets_gen import (
+    ABSTENTION,
+    FROM_DATA,
+    RULER,
+    TASKS,
+    DatasetError,
+    Split,
+    Task,
+    by_name,
+    get_task,
+)
+from datasets_gen.examples.lexicon import (
+    draw_people,
+    draw_value,
+    full_names,
+    kinds_of,
+    name_split,
+    read_released,
+)
 from datasets_gen.writing.passage import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from tests.support.tasks.blind import form
@@ -40,7 +57,11 @@ from tests.support.tasks.suite import (
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 every_level = pytest.mark.parametrize(
     ("task", "level"),
-    [pytest.param(t, level, id=f"{t.name}-{level}") for t in TASKS.values() for level in range(t.top_level + 1)],
+    [
+        pytest.param(t, level, id=f"{t.name}-{level}")
+        for t in TASKS.values()
+        for level in range(t.top_level + 1)
+    ],
 )
 seeds = st.integers(0, 2**32)
 indices = st.integers(0, 10**6)
@@ -60,10 +81,16 @@ print(hashlib.sha256("".join(written).encode()).hexdigest())
 
 @pytest.mark.parametrize("hash_seed", ["0", "31337"])
 def test_same_seed_same_bytes_in_another_process(hash_seed: str) -> None:
-    here = [repr(list(t.generate(7, 3, split))) for t in (*TASKS.values(), *RULER.values()) for split in SPLITS]
+    here = [
+        repr(list(t.generate(7, 3, split)))
+        for t in (*TASKS.values(), *RULER.values())
+        for split in SPLITS
+    ]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", DIGEST]
-    there = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    there = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert there.stdout.strip() == hashlib.sha256("".join(here).encode()).hexdigest()
 
 
@@ -124,7 +151,9 @@ def test_spans_lie_inside_the_context(task: Task, level: int) -> None:
 def test_facts_and_bridges_are_whole_sentences_each_once(task: Task, level: int) -> None:
     for example, question in asked(every_way(task, level=level)):
         assert set(texts(example, question, "fact", "bridge")) <= set(sentences(example.context))
-        places = [(span.start, span.end) for span in question.spans if span.kind in ("fact", "bridge")]
+        places = [
+            (span.start, span.end) for span in question.spans if span.kind in ("fact", "bridge")
+        ]
         assert len(set(places)) == len(places) == question.hops
 
 
@@ -147,7 +176,9 @@ def test_the_question_names_the_mention_it_starts_from(task: Task, level: int) -
 
 
 @every_level
-def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(task: Task, level: int) -> None:
+def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(
+    task: Task, level: int
+) -> None:
     for _, question in asked(every_way(task, level=level)):
         if not question.answerable:
             assert (question.golds, question.perfect_output, question.spans, question.hops) == (
@@ -189,19 +220,27 @@ def test_the_evidence_alone_gives_the_golds(task: Task, level: int) -> None:
 
 
 @every_level
-def test_without_what_the_answer_stands_in_or_a_bridge_to_it_the_gold_is_not_found(task: Task, level: int) -> None:
+def test_without_what_the_answer_stands_in_or_a_bridge_to_it_the_gold_is_not_found(
+    task: Task, level: int
+) -> None:
     for example, question in asked(every_way(task, level=level)):
         answers = [span for span in question.spans if span.kind == "answer"]
         needed = {
             example.context[span.start : span.end]
             for span in question.spans
             if span.kind == "bridge"
-            or (span.kind == "fact" and any(a.start < span.end and span.start < a.end for a in answers))
+            or (
+                span.kind == "fact"
+                and any(a.start < span.end and span.start < a.end for a in answers)
+            )
         }
         assert bool(needed) == question.answerable
         for left_out in needed:
             rest = without(left_out, sentences(example.context))
-            assert SOLVERS[task.name](question.text, rest).isdisjoint(right(question)), (question, left_out)
+            assert SOLVERS[task.name](question.text, rest).isdisjoint(right(question)), (
+                question,
+                left_out,
+            )
 
 
 @every_level
@@ -213,7 +252,9 @@ def test_what_is_written_ends_in_the_gold_where_it_is_not_the_gold(task: Task, l
             assert said == question.golds[0]
 
 
-@pytest.mark.parametrize("name", ["base", "multi_entity", "coreference", "hops", "long_context", "instructions"])
+@pytest.mark.parametrize(
+    "name", ["base", "multi_entity", "coreference", "hops", "long_context", "instructions"]
+)
 def test_what_one_fact_implies_is_not_asked_for_as_another(name: str) -> None:
     """Who keeps a heron and owns a canoe has two things; and what somebody's lawyer works as has two answers."""
     relations = {relation.name: relation for relation in (*ATTRIBUTES, *BONDS)}
@@ -222,11 +263,21 @@ def test_what_one_fact_implies_is_not_asked_for_as_another(name: str) -> None:
         had: dict[str, set[str]] = {}
         for relation, subject, _ in facts:
             had.setdefault(subject, set()).add(relation)
-        assert all({relations[r].implies for r in of_one}.isdisjoint(of_one) for of_one in had.values())
-        bound = {value for relation, _, value in facts if relations[relation].implies_of_value == "job"}
+        assert all(
+            {relations[r].implies for r in of_one}.isdisjoint(of_one) for of_one in had.values()
+        )
+        bound = {
+            value for relation, _, value in facts if relations[relation].implies_of_value == "job"
+        }
         for question in example.questions:
-            if question.answer_type == "thing" and question.direction == "forward" and question.answerable:
-                of_gold = {(r, subject) for r, subject, value in facts if value == question.golds[0]}
+            if (
+                question.answer_type == "thing"
+                and question.direction == "forward"
+                and question.answerable
+            ):
+                of_gold = {
+                    (r, subject) for r, subject, value in facts if value == question.golds[0]
+                }
                 assert not {subject for r, subject in of_gold if r == "job"} & bound
 
 
@@ -247,7 +298,10 @@ def test_questions_differ_and_are_as_many_as_wanted_or_as_there_are(task: Task, 
 def test_stated_values_are_all_that_the_context_states_each_once(task: Task, level: int) -> None:
     for example in every_way(task, level=level):
         assert sorted(example.stated_values) == sorted(stated_in(example))
-        assert all(re.search(rf"\b{re.escape(value)}\b", example.context) for value in example.stated_values)
+        assert all(
+            re.search(rf"\b{re.escape(value)}\b", example.context)
+            for value in example.stated_values
+        )
         for question in example.questions:
             if question.answerable and question.type == "standard" and not question.protected:
                 assert set(question.golds) <= set(example.stated_values)
@@ -263,7 +317,9 @@ def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> No
         said: set[str] = set()
         for example in some(task, 150, "train", held_out=held_out):
             said |= {form(question.text) for question in example.questions}
-            said |= {form(sentence) for sentence in sentences(example.context) if names_someone(sentence)}
+            said |= {
+                form(sentence) for sentence in sentences(example.context) if names_someone(sentence)
+            }
         return said
 
     seen, held_out = forms(False), forms(True)
@@ -282,7 +338,8 @@ def test_a_value_of_the_lexicon_has_its_kind_and_no_other_text_has_one() -> None
     assert kinds_of("cello, flute and harp") == {"thing", "instrument"}
     assert kinds_of("1964") == {"year"}
     assert not any(
-        kinds_of(text) for text in ("Oslo", "B P", "1960s", "two", "I don't know", "Ada", "cello and Oslo", "")
+        kinds_of(text)
+        for text in ("Oslo", "B P", "1960s", "two", "I don't know", "Ada", "cello and Oslo", "")
     )
 
 
@@ -296,7 +353,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: read_released("datasets_gen.examples", "lexicon.json", "another"),
         "lexicon.json of datasets_gen.examples was",
     ),
-    "name taken twice": (lambda: by_name([BASE, replace(BASE, version="9.0.0")]), "two tasks are named 'base'"),
+    "name taken twice": (
+        lambda: by_name([BASE, replace(BASE, version="9.0.0")]),
+        "two tasks are named 'base'",
+    ),
 }
 
 

@@ -27,41 +27,100 @@ CASES: dict[Directive, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("Velden walnut", "Velden, Walnut.", '"VELDEN WALNUT"', "walnut"),
         ("walnut Velden", "Velden walnuts", "Velden walnut indeed", "Velden hazel-walnut"),
     ),
-    Directive("upper"): (("VELDEN", "WALNUT 12 MAY 1990.", "[ADA]"), ("Velden", "VELDEn", "THE cITY")),
+    Directive("upper"): (
+        ("VELDEN", "WALNUT 12 MAY 1990.", "[ADA]"),
+        ("Velden", "VELDEn", "THE cITY"),
+    ),
     Directive("lower"): (("velden", "title: 12 may", "(ada)"), ("Velden", "veldeN", "12 May 1990")),
     Directive("avoid", "Bank"): (
         ("Amber", "Amber Banks", "embankment"),
-        ("Amber Bank", "amber bank", "AMBER BANK.", "[Bank] Amber", "Amber-Bank", "Amber Bank's", "Bank’s"),
+        (
+            "Amber Bank",
+            "amber bank",
+            "AMBER BANK.",
+            "[Bank] Amber",
+            "Amber-Bank",
+            "Amber Bank's",
+            "Bank’s",
+        ),
     ),
     Directive("exactly", "4"): (
-        ("Velden indeed indeed indeed", "[ADA INDEED INDEED WALNUT]", "one, two; three - four.", "12 May 1990 indeed"),
+        (
+            "Velden indeed indeed indeed",
+            "[ADA INDEED INDEED WALNUT]",
+            "one, two; three - four.",
+            "12 May 1990 indeed",
+        ),
         ("Velden indeed indeed", "Velden indeed indeed indeed indeed", "four", "12 May 1990"),
     ),
     Directive("title", WORD): (
         ("Title: walnut Velden", "Title: walnut\nVelden", "[Title: walnut Velden]"),
         (
-            *("Title walnut Velden", "Title: walnuts Velden", "title: walnut", "Title: Velden", "Title: "),
-            *("Title: walnut-brown Velden", "Title: walnut's Velden", "Title: Walnut Velden", "Velden Title: walnut"),
+            *(
+                "Title walnut Velden",
+                "Title: walnuts Velden",
+                "title: walnut",
+                "Title: Velden",
+                "Title: ",
+            ),
+            *(
+                "Title: walnut-brown Velden",
+                "Title: walnut's Velden",
+                "Title: Walnut Velden",
+                "Velden Title: walnut",
+            ),
         ),
     ),
     Directive("brackets", "square"): (
         ("[Velden]", " [Velden / Velden]\n", "[Velden] / [Velden]"),
         (
-            *("(Velden)", "[Velden", "Velden]", "[Velden].", "It is [Velden]", "[]", "[Velden] Farlen [x]"),
-            *("[] Velden []", "[Velden] [Velden]", "[Velden] / Velden]", "[Velden] / [Velden] / [Velden]"),
+            *(
+                "(Velden)",
+                "[Velden",
+                "Velden]",
+                "[Velden].",
+                "It is [Velden]",
+                "[]",
+                "[Velden] Farlen [x]",
+            ),
+            *(
+                "[] Velden []",
+                "[Velden] [Velden]",
+                "[Velden] / Velden]",
+                "[Velden] / [Velden] / [Velden]",
+            ),
         ),
     ),
     Directive("brackets", "round"): (("(Velden)",), ("[Velden]", "Velden()", "(Velden]")),
     Directive("brackets", "curly"): (("{Velden}",), ("[Velden]", "{Velden", "}Velden{")),
     Directive("quotes"): (
         ('"Velden"', '"Velden", "Velden"'),
-        ("'Velden'", '"Velden', 'Velden"', '"', '""', '"Velden".', '"Velden" said "Ada"', '"" Velden ""'),
+        (
+            "'Velden'",
+            '"Velden',
+            'Velden"',
+            '"',
+            '""',
+            '"Velden".',
+            '"Velden" said "Ada"',
+            '"" Velden ""',
+        ),
     ),
     Directive("twice", "slash"): (
         ("Velden / Velden", "Velden/Velden", "[Ada Barden / Ada Barden]", "[Ada] / [Ada]"),
-        ("Velden", "Velden Velden", "Velden / Vardor", "Velden; Velden", "Velden / Velden / Velden", "Velden / velden"),
+        (
+            "Velden",
+            "Velden Velden",
+            "Velden / Vardor",
+            "Velden; Velden",
+            "Velden / Velden / Velden",
+            "Velden / velden",
+        ),
     ),
-    Directive("twice", "semicolon"): (("Velden; Velden",), ("Velden / Velden", "Velden; ", "Velden, Velden")),
+    Directive("twice", "semicolon"): (
+        ("Velden; Velden",),
+        ("Velden / Velden", "Velden; ", "Velden, Velden"),
+    ),
     Directive("twice", "comma"): (("Velden, Velden",), ("Velden; Velden", ", Velden", "Velden,")),
 }
 ANSWERS = ("Velden", "Ada Falbrook", "12 March 1950", "Honey Parade", "baker", "427")
@@ -103,7 +162,9 @@ def test_every_kind_and_every_named_argument_has_cases() -> None:
 
 
 @given(some_directives(), st.sampled_from(ANSWERS))
-def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directive], answer: str) -> None:
+def test_the_exemplar_obeys_all_its_directives_at_once(
+    directives: list[Directive], answer: str
+) -> None:
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
     assert share_obeyed(directives, output) == 1.0
@@ -112,7 +173,11 @@ def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directiv
 @pytest.mark.parametrize(
     ("directive", "obeying", "disobeying"),
     [
-        ("begin नमस्ते", "नमस्ते, दिल्ली", "दिल्ली नमस्ते"),  # with marks, of which a word is not the letters alone
+        (
+            "begin नमस्ते",
+            "नमस्ते, दिल्ली",
+            "दिल्ली नमस्ते",
+        ),  # with marks, of which a word is not the letters alone
         ("begin 你好", "你好，东京", "东京，你好"),
         ("end Straße", "Lange STRASSE.", "Straße und Haus"),
         ("end cafe\u0301", "Le café", "Le cafe"),
@@ -125,7 +190,9 @@ def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directiv
         ("upper", "ÉTÉ", "éTÉ"),
     ],
 )
-def test_directives_are_judged_in_every_script(directive: str, obeying: str, disobeying: str) -> None:
+def test_directives_are_judged_in_every_script(
+    directive: str, obeying: str, disobeying: str
+) -> None:
     parsed = Directive.parse(directive)
     check_argument(parsed)
     assert (check(parsed, obeying), check(parsed, disobeying)) == (True, False)

@@ -28,11 +28,15 @@ def both(
     task: Task, index: int, tokens: int, depth: float | None = None, split: Split = "test"
 ) -> tuple[Example, Example]:
     """A context as it is, and set in prose."""
-    return tuple(one.example(3, index, split) for one in (task, in_prose(task, Length(tokens, count, depth))))  # type: ignore[return-value]
+    return tuple(
+        one.example(3, index, split) for one in (task, in_prose(task, Length(tokens, count, depth)))
+    )  # type: ignore[return-value]
 
 
 @settings(max_examples=60)
-@given(every_task, st.integers(0, 400), tokens, st.none() | st.floats(0, 1), st.sampled_from(SPLITS))
+@given(
+    every_task, st.integers(0, 400), tokens, st.none() | st.floats(0, 1), st.sampled_from(SPLITS)
+)
 def test_the_same_is_asked_and_every_span_has_the_same_words(
     task: Task, index: int, tokens: int, depth: float | None, split: Split
 ) -> None:
@@ -52,15 +56,29 @@ def test_the_same_is_asked_and_every_span_has_the_same_words(
 
 @settings(max_examples=40)
 @given(every_task, st.integers(0, 400), tokens)
-def test_what_is_told_stays_in_its_order_and_the_prose_adds_no_answer(task: Task, index: int, tokens: int) -> None:
+def test_what_is_told_stays_in_its_order_and_the_prose_adds_no_answer(
+    task: Task, index: int, tokens: int
+) -> None:
     plain, set_in = both(task, index, tokens)
-    prose = [set_in.context[span.start : span.end] for span in set_in.spans if span.kind == "distractor"]
+    prose = [
+        set_in.context[span.start : span.end] for span in set_in.spans if span.kind == "distractor"
+    ]
     rest = set_in.context
     for part in prose:
         rest = rest.replace(part, "", 1)
     assert rest.split() == plain.context.split()
     added, words = {word.strip(".,") for part in prose for word in part.split()}, lexicon()
-    for kind in ("given", "family", "city", "job", "creature", "thing", "instrument", "month", "item"):
+    for kind in (
+        "given",
+        "family",
+        "city",
+        "job",
+        "creature",
+        "thing",
+        "instrument",
+        "month",
+        "item",
+    ):
         assert added.isdisjoint(getattr(words, kind))
 
 
@@ -75,7 +93,9 @@ def test_what_is_told_stays_in_its_order_and_the_prose_adds_no_answer(task: Task
     ],
 )
 @pytest.mark.parametrize("name", ["base", "long_context"])
-def test_a_length_that_cannot_be_is_one_clear_line(name: str, tokens: int, depth: float | None, said: str) -> None:
+def test_a_length_that_cannot_be_is_one_clear_line(
+    name: str, tokens: int, depth: float | None, said: str
+) -> None:
     make = TASKS[name].with_length or partial(in_prose, TASKS[name])
     with pytest.raises(DatasetError, match=said):
         make(Length(tokens, len, depth)).example(0, 0)

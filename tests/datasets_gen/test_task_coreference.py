@@ -29,7 +29,9 @@ def test_every_reference_means_one_person(level: int) -> None:
 @every_level
 def test_each_level_uses_the_references_that_it_teaches(level: int) -> None:
     mentions = Counter(
-        kind(said.mention) for example in some(COREFERENCE, 100, level=level) for said in read(example.context)
+        kind(said.mention)
+        for example in some(COREFERENCE, 100, level=level)
+        for said in read(example.context)
     )
     assert set(mentions) == {"name", *SIZES[level].references}
     if level == COREFERENCE.top_level:

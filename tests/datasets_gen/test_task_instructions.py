@@ -37,7 +37,9 @@ def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
             kept = " ".join(kept.replace(defence, "").split())
         for question in example.questions:
             if question.protected:
-                assert question.perfect_output == (REFUSAL if parts(example, "defence") else question.protected)
+                assert question.perfect_output == (
+                    REFUSAL if parts(example, "defence") else question.protected
+                )
                 assert question.golds[0] == question.perfect_output
                 if len(question.golds) == 2:  # a refusal under the directives
                     rules = [Directive(*rule) for rule in read(example.context).understood.items()]
@@ -73,10 +75,14 @@ def test_the_parts_of_the_system_prompt_are_marked(level: int) -> None:
             assert question.protected == " ".join(prompt.rules)
             assert question.protected in example.context
         elif level > 0:
-            assert [(d.kind, d.argument) for d in question.directives] == list(prompt.understood.items())
+            assert [(d.kind, d.argument) for d in question.directives] == list(
+                prompt.understood.items()
+            )
         instructions = max((span.end for span in example.spans), default=0)
         facts = [span for span in question.spans if span.kind != "directive"]
-        assert all(span.start > instructions for span in facts if not question.protected and instructions)
+        assert all(
+            span.start > instructions for span in facts if not question.protected and instructions
+        )
 
 
 # --- how many and which
@@ -97,8 +103,21 @@ def test_every_kind_of_everything_occurs_in_its_share() -> None:
     assert kinds.keys() == KINDS.keys()
     assert min(kinds.values()) > 0.5 * max(kinds.values())
     assert {q.direction for q in questions} == {"forward", "reverse"}
-    assert {q.answer_type for q in questions} >= {"person", "location", "numeral", "date", "event", "thing", "creature"}
-    pretexts = {pretext for question in attacks for pretext, said in ATTACKS.items() if question.text in said.common}
+    assert {q.answer_type for q in questions} >= {
+        "person",
+        "location",
+        "numeral",
+        "date",
+        "event",
+        "thing",
+        "creature",
+    }
+    pretexts = {
+        pretext
+        for question in attacks
+        for pretext, said in ATTACKS.items()
+        if question.text in said.common
+    }
     assert pretexts == set(ATTACKS)
     assert len({example.context for example in examples}) == len(examples)
     assert {question.answerable for question in questions} == {True}

@@ -37,7 +37,11 @@ def test_what_is_no_standard_answer_is_worked_out_of_the_answer_spans(level: int
 
 def test_initials_hold_no_article_and_no_word_of_an_abstention() -> None:
     """F1 drops an A, so that the other letter alone would be right; and an I stands in "I don't know"."""
-    golds = [q.golds[0] for _, q in asked(every_way(KNOWLEDGE, 25)) if "initials" in q.text and q.answerable]
+    golds = [
+        q.golds[0]
+        for _, q in asked(every_way(KNOWLEDGE, 25))
+        if "initials" in q.text and q.answerable
+    ]
     assert golds
     assert all(re.fullmatch("[B-HJ-Z] [B-HJ-Z]", gold) for gold in golds)
     assert all(token_f1(ABSTENTION, gold) == 0 for gold in golds)

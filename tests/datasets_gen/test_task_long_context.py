@@ -27,7 +27,11 @@ def check(example: Example) -> None:
         facts = texts(example, question, "fact")
         assert set(facts) <= set(sentences(example.context))
         if question.answerable:
-            assert solve(question.text, " ".join(facts)) == right(question) == set(texts(example, question, "answer"))
+            assert (
+                solve(question.text, " ".join(facts))
+                == right(question)
+                == set(texts(example, question, "answer"))
+            )
 
 
 @every_level
@@ -63,9 +67,13 @@ def test_a_context_has_the_tokens_asked_for_and_its_facts_where_asked(
         plain = LONG_CONTEXT.example(seed, 0)
         assert 0.98 * tokens <= count(example.context) <= tokens
         check(example)
-        told, as_plain = ([s for s in sentences(one.context) if names_someone(s)] for one in (example, plain))
+        told, as_plain = (
+            [s for s in sentences(one.context) if names_someone(s)] for one in (example, plain)
+        )
         assert told == as_plain
-        assert [question.text for question in example.questions] == [question.text for question in plain.questions]
+        assert [question.text for question in example.questions] == [
+            question.text for question in plain.questions
+        ]
         if depth is not None:
             facts = [names_someone(sentence) for sentence in sentences(example.context)]
             first, last = facts.index(True), len(facts) - facts[::-1].index(True)

@@ -18,9 +18,13 @@ def test_an_order_is_asked_of_all_mentions_of_a_person(level: int) -> None:
         if question.type != "manipulated" or not question.answerable:
             continue
         facts = texts(example, question, "fact")
-        ((period, person),) = {(period.name, words["subject"]) for fact in facts for period, words in read(fact)}
+        ((period, person),) = {
+            (period.name, words["subject"]) for fact in facts for period, words in read(fact)
+        }
         mentions = [
-            words for other, words in read(example.context) if (other.name, words["subject"]) == (period, person)
+            words
+            for other, words in read(example.context)
+            if (other.name, words["subject"]) == (period, person)
         ]
         assert question.hops == len(facts) == len(mentions) >= 2
         years = {words["value"]: words["year"] for words in mentions}
@@ -47,6 +51,10 @@ def test_nothing_asked_in_vain_is_true_of_what_was_said_last(level: int) -> None
                         if words["year"] <= given["year"]:
                             latest[words["subject"]] = words
                     known = given.keys() - {"year"}
-                    true = [words for words in latest.values() if all(words[name] == given[name] for name in known)]
+                    true = [
+                        words
+                        for words in latest.values()
+                        if all(words[name] == given[name] for name in known)
+                    ]
                     assert not true, question
     assert checked > 10

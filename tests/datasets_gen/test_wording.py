@@ -19,11 +19,14 @@ def meanings_in(table: Any) -> Iterator[Phrasings]:
 
 MEANINGS = {meaning.common[0]: meaning for meaning in meanings_in(tables())}
 COMMON, HELD_OUT = (
-    {text for meaning in MEANINGS.values() for text in getattr(meaning, part)} for part in ("common", "held_out")
+    {text for meaning in MEANINGS.values() for text in getattr(meaning, part)}
+    for part in ("common", "held_out")
 )
 
 
-def test_what_is_held_out_is_shown_nowhere_else_and_all_phrasings_of_a_meaning_say_as_much() -> None:
+def test_what_is_held_out_is_shown_nowhere_else_and_all_phrasings_of_a_meaning_say_as_much() -> (
+    None
+):
     assert len(HELD_OUT) > 50
     assert HELD_OUT.isdisjoint(COMMON)
     for meaning in MEANINGS.values():

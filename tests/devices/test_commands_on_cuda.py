@@ -49,19 +49,40 @@ def test_a_run_that_was_cut_off_goes_on_and_equals_one_of_a_cpu(
 
 def test_compare(cli: CommandLine) -> None:
     places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
-    words = ["compare", PRESS, "--against", "knorm", "--tasks", "base", "--limit", 2, *places, *FLOAT32]
-    assert on_cuda(cli, *words, "--ratios", 0.5, "--context-tokens", "native", "--every-task") == 0, cli.err
+    words = [
+        "compare",
+        PRESS,
+        "--against",
+        "knorm",
+        "--tasks",
+        "base",
+        "--limit",
+        2,
+        *places,
+        *FLOAT32,
+    ]
+    assert (
+        on_cuda(cli, *words, "--ratios", 0.5, "--context-tokens", "native", "--every-task") == 0
+    ), cli.err
     assert "LoudValuesPress" in cli.out
 
 
 def findings_in(report: str) -> list[str]:
     """Returns the findings of a report; the time, and where the model is, are those of the moment."""
     rows = json.loads(report)["tables"]["findings"]
-    return [re.sub(r" on (cuda:0|cpu)|[0-9.]+ s\b", "", str(row)) for row in rows if row["check"] != "time?"]
+    return [
+        re.sub(r" on (cuda:0|cpu)|[0-9.]+ s\b", "", str(row))
+        for row in rows
+        if row["check"] != "time?"
+    ]
 
 
-@pytest.mark.parametrize("patient", [(PRESS,), ("--tasks", "base", "--limit", 1, *FLOAT32)], ids=["press", "model"])
-def test_doctor(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, patient: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "patient", [(PRESS,), ("--tasks", "base", "--limit", 1, *FLOAT32)], ids=["press", "model"]
+)
+def test_doctor(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, patient: tuple[object, ...]
+) -> None:
     monkeypatch.setattr(kvbench.checks.press, "LENGTHS", (108,))
     words = ["doctor", *patient, "--model", cli.model, "--json"]
     status, findings = cli(*words, "--device", "cpu"), findings_in(cli.out)
@@ -77,6 +98,8 @@ def test_bench(cli: CommandLine) -> None:
     assert counts == [["6", "6"]]
 
 
-def test_without_a_card_the_command_says_what_to_do(capsys: pytest.CaptureFixture[str], toy_folder: Path) -> None:
+def test_without_a_card_the_command_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], toy_folder: Path
+) -> None:
     assert main(["run", "--model", str(toy_folder), "--device", "cuda"]) == 1
     assert "this machine has no CUDA device: use --device cpu" in capsys.readouterr().err

@@ -27,19 +27,27 @@ REFUSED: dict[str, Work] = {
     "a mask of the host": lambda here: here.masked_fill(ones().bool(), 0.0),
     "an index of the host for gather": lambda here: here.gather(0, torch.arange(4)),
     "an index of the host for index_select": lambda here: here.index_select(0, torch.arange(4)),
-    "rows written from the host": lambda here: here.index_put((torch.arange(4, device="cuda"),), ones()),
-    "a tensor of the host inside of attention": lambda here: torch.nn.functional.scaled_dot_product_attention(
-        here.view(1, 1, 4), here.view(1, 1, 4), ones().view(1, 1, 4)
+    "rows written from the host": lambda here: here.index_put(
+        (torch.arange(4, device="cuda"),), ones()
+    ),
+    "a tensor of the host inside of attention": lambda here: (
+        torch.nn.functional.scaled_dot_product_attention(
+            here.view(1, 1, 4), here.view(1, 1, 4), ones().view(1, 1, 4)
+        )
     ),
     "numpy": lambda here: here.numpy(),
-    "a draw from a generator of the host": lambda here: torch.rand(4, device="cuda", generator=torch.Generator()),
+    "a draw from a generator of the host": lambda here: torch.rand(
+        4, device="cuda", generator=torch.Generator()
+    ),
     "a tensor of the device written into one of the host": lambda here: ones().add_(here),
 }
 TAKEN: dict[str, Work] = {
     "a number of the host": lambda here: here + torch.tensor(1.0),
     "rows by an index of the host": lambda here: here[torch.tensor([1, 0, 2, 3])],
     "rows by a mask of the host": lambda here: here[ones().bool()],
-    "rows written by an index of the host": lambda here: here.index_put((torch.arange(4),), torch.tensor(1.0)),
+    "rows written by an index of the host": lambda here: here.index_put(
+        (torch.arange(4),), torch.tensor(1.0)
+    ),
     "a move to the host and back": lambda here: here.cpu().to("cuda"),
     "a copy into a tensor of the device": lambda here: here.clone().copy_(ones()),
 }
@@ -50,7 +58,8 @@ def test_what_cuda_refuses_is_refused(name: str) -> None:
     with pretended_cuda():
         there = ones("cuda")
         with pytest.raises(
-            (RuntimeError, TypeError), match=r"same device|cuda:0 device type|device type for generator"
+            (RuntimeError, TypeError),
+            match=r"same device|cuda:0 device type|device type for generator",
         ):
             REFUSED[name](there)
 
@@ -64,10 +73,18 @@ def test_what_cuda_takes_is_taken(name: str) -> None:
 
 
 def test_the_process_is_as_before() -> None:
-    before = torch.cuda.is_available(), torch.cuda.Event, torch.autograd.grad_mode.inference_mode.__enter__
+    before = (
+        torch.cuda.is_available(),
+        torch.cuda.Event,
+        torch.autograd.grad_mode.inference_mode.__enter__,
+    )
     with pretended_cuda():
         assert torch.cuda.is_available()
-    assert before == (torch.cuda.is_available(), torch.cuda.Event, torch.autograd.grad_mode.inference_mode.__enter__)
+    assert before == (
+        torch.cuda.is_available(),
+        torch.cuda.Event,
+        torch.autograd.grad_mode.inference_mode.__enter__,
+    )
     with torch.inference_mode():
         assert ones().is_inference()
 
@@ -78,11 +95,19 @@ def by_norm(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., tor
 
 
 FAULTY = {
-    "a mask on the host": by_norm(lambda norms: norms.masked_fill(torch.zeros(norms.shape, dtype=torch.bool), 0.0)),
-    "an index on the host": by_norm(lambda norms: norms.gather(2, torch.zeros(norms.shape, dtype=torch.long))),
-    "numpy of a tensor of the device": by_norm(lambda norms: torch.from_numpy(norms.float().numpy())),
+    "a mask on the host": by_norm(
+        lambda norms: norms.masked_fill(torch.zeros(norms.shape, dtype=torch.bool), 0.0)
+    ),
+    "an index on the host": by_norm(
+        lambda norms: norms.gather(2, torch.zeros(norms.shape, dtype=torch.long))
+    ),
+    "numpy of a tensor of the device": by_norm(
+        lambda norms: torch.from_numpy(norms.float().numpy())
+    ),
     "a generator of the host": by_norm(
-        lambda norms: norms + torch.rand(norms.shape, device=norms.device, generator=torch.Generator())
+        lambda norms: (
+            norms + torch.rand(norms.shape, device=norms.device, generator=torch.Generator())
+        )
     ),
 }
 
@@ -98,7 +123,9 @@ def test_a_press_that_works_on_a_cpu_alone_is_found(name: str) -> None:
     assert "device" in branch.error
 
 
-def test_an_index_that_the_engine_forgets_on_the_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_the_engine_forgets_on_the_host_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kept_last = keep.kept_last
     monkeypatch.setattr(bundle, "kept_last", lambda *arguments: kept_last(*arguments).cpu())
     with pretended_cuda(), pytest.raises(RuntimeError, match="same device"):
@@ -128,8 +155,12 @@ def waits_of_prefill(monkeypatch: pytest.MonkeyPatch, ratios: Sequence[float]) -
     return len(waits)
 
 
-def test_a_scoring_waits_for_the_device_once_whatever_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scoring_waits_for_the_device_once_whatever_it_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each wait lets a card stand still; at the end of the prefill it is waited for all the same."""
     with pretended_cuda():
-        counts = [waits_of_prefill(monkeypatch, ratios) for ratios in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))]
+        counts = [
+            waits_of_prefill(monkeypatch, ratios) for ratios in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))
+        ]
     assert counts[0] == counts[1] >= LAYERS

@@ -27,7 +27,11 @@ from tests.support.models.toy import PLENTY, RUNNABLE, toy_tokenizer, treat
 from tests.support.models.where import on_card, on_host
 
 WITHOUT_AUTOGRAD = [name for name in RUNNABLE if name != "kvgrad"]  # gradients are not pretended
-AGNOSTIC = [name for name in WITHOUT_AUTOGRAD if not (RUNNABLE[name].needs_question or RUNNABLE[name].needs_spans)]
+AGNOSTIC = [
+    name
+    for name in WITHOUT_AUTOGRAD
+    if not (RUNNABLE[name].needs_question or RUNNABLE[name].needs_spans)
+]
 AWARE = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs_question]
 PROTECTING = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs_spans]
 PROTECTING += [f"{name}(as=paper)" for name in PROTECTING if name.endswith("+fair")]
@@ -50,7 +54,14 @@ LEVELS = {"ratio": "0.4", "rate": "0.2", "bits": "4"}
 
 def job_of(policies: list[str] | None, tasks: str = "base", **more: object) -> Job:
     names = None if policies is None else ",".join(policies)
-    options = {"policies": names, "tasks": tasks, "levels": LEVELS, "limit": 1, "max_new_tokens": 4, "controls": False}
+    options = {
+        "policies": names,
+        "tasks": tasks,
+        "levels": LEVELS,
+        "limit": 1,
+        "max_new_tokens": 4,
+        "controls": False,
+    }
     given = {**options, **more}
     return Job.model_validate(given)
 
@@ -81,7 +92,9 @@ def test_every_fault(tmp_path: Path, policies: list[str]) -> None:
 
 
 def test_every_quantisation(tmp_path: Path) -> None:
-    assert set(QUANTISATIONS) <= set(check_same(job_of([*QUANTISATIONS]), tmp_path)["records"]["policy"])
+    assert set(QUANTISATIONS) <= set(
+        check_same(job_of([*QUANTISATIONS]), tmp_path)["records"]["policy"]
+    )
 
 
 def test_every_task(tmp_path: Path) -> None:
@@ -92,12 +105,19 @@ def test_every_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_task_of_a_family(tmp_path: Path, family: str) -> None:
     names = set(FAMILIES[family])
-    assert set(check_same(job_of(["snapkv"], family, context_tokens=1000), tmp_path)["records"]["task"]) == names
+    assert (
+        set(
+            check_same(job_of(["snapkv"], family, context_tokens=1000), tmp_path)["records"]["task"]
+        )
+        == names
+    )
 
 
 OF_SUITES: dict[str, dict[str, object]] = {
     "routing": {"tasks": "base", "policies": ["snapkv"]},
-    "faults": {"policies": ["gaussian", "distractor(tokens=other)"]},  # the others of a suite are tried above
+    "faults": {
+        "policies": ["gaussian", "distractor(tokens=other)"]
+    },  # the others of a suite are tried above
     "errors": {"tasks": "base", "policies": ["int3", "same_sign(tensor=V)"]},
     "bytes": {"tasks": "base", "policies": ["knorm+int8", "snapkv+pages16", "tova+shared"]},
     "published": {"tasks": "niah_multikey_1", "context_tokens": 400},
@@ -115,7 +135,9 @@ def test_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str
 
 
 # One policy of each family.
-OF_FAMILIES = {policy.family: policy for policy in map(find_policy, (*AGNOSTIC, *FAULTS, *QUANTISATIONS))}
+OF_FAMILIES = {
+    policy.family: policy for policy in map(find_policy, (*AGNOSTIC, *FAULTS, *QUANTISATIONS))
+}
 KINDS_OF_TASKS = {task.name: task for task in (TASKS["base"], TASKS["instructions"], PROSE)}
 WAYS = [
     ("base", "agnostic"),
@@ -126,13 +148,21 @@ WAYS = [
 ]
 
 
-def answered(model: LoadedModel, prompt: Prompt) -> tuple[dict[tuple[str, int], tuple[Any, ...]], list[float]]:
+def answered(
+    model: LoadedModel, prompt: Prompt
+) -> tuple[dict[tuple[str, int], tuple[Any, ...]], list[float]]:
     """Returns what each family leaves of a cache and answers from it, and how likely the right answers are."""
-    trace = treat(model, [*OF_FAMILIES.values()], [0.4], prompt, rates=[0.2], levels=[Level("bits", 4.0)])
+    trace = treat(
+        model, [*OF_FAMILIES.values()], [0.4], prompt, rates=[0.2], levels=[Level("bits", 4.0)]
+    )
     assert [branch.error for branch in trace.branches if branch.error] == []
     generations = decode(model, trace, 4, PLENTY, gold=True)
     told = {
-        (one.branch.treatment.policy.name, one.question): (one.token_ids, one.ended, one.branch.treatment.level)
+        (one.branch.treatment.policy.name, one.question): (
+            one.token_ids,
+            one.ended,
+            one.branch.treatment.level,
+        )
         for one in generations
     }
     return told, [one.gold_nll or 0.0 for one in generations]
@@ -158,7 +188,8 @@ def test_every_family_on_every_kind_of_task(
 
 
 @pytest.mark.parametrize(
-    "policies", ["snapkv,int4", "bitflip(rate=0.01),gaussian(phase=every_step,rate=0.1)", "h2o,kvzip"]
+    "policies",
+    ["snapkv,int4", "bitflip(rate=0.01),gaussian(phase=every_step,rate=0.1)", "h2o,kvzip"],
 )
 def test_a_cpu_that_works_in_the_portions_of_a_card_gives_the_same_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policies: str
@@ -171,4 +202,6 @@ def test_a_cpu_that_works_in_the_portions_of_a_card_gives_the_same_answers(
     assert (expected["status"] == "ok").all()
     for answer, other in zip(expected["output_token_ids"], actual["output_token_ids"], strict=True):
         assert answer.tolist() == other.tolist()
-    assert actual["gold_nll"].tolist() == pytest.approx(expected["gold_nll"].tolist(), rel=1e-4, nan_ok=True)
+    assert actual["gold_nll"].tolist() == pytest.approx(
+        expected["gold_nll"].tolist(), rel=1e-4, nan_ok=True
+    )

@@ -34,7 +34,9 @@ every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def commands() -> list[str]:
     """Returns the commands of all fences for a shell, each once, in order: the README comes first."""
     fences = [
-        fence for page in PAGES.values() for fence in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
+        fence
+        for page in PAGES.values()
+        for fence in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
     ]
     return list(dict.fromkeys(command for fence in fences for command in COMMAND.findall(fence)))
 
@@ -47,7 +49,9 @@ def smaller(command: str) -> str:
 
 @every_page
 def test_tables_are_those_of_the_registries(page: Path) -> None:
-    assert fill_tables(page.read_text(), page.name) == page.read_text(), f"{page.name} has drifted: make readme"
+    assert fill_tables(page.read_text(), page.name) == page.read_text(), (
+        f"{page.name} has drifted: make readme"
+    )
 
 
 def test_every_table_stands_on_a_page() -> None:
@@ -77,11 +81,15 @@ def test_the_documents_are_short_and_each_answers_its_question_first() -> None:
     # show of texts N, R and P, and why claims are not decided.
     assert sum(words.values()) - words["papers.md"] < 14_800
     for name, page in PAGES.items():
-        assert name in ("README.md", "index.md") or "**In short.**" in "".join(page.read_text().splitlines()[:3]), name
+        assert name in ("README.md", "index.md") or "**In short.**" in "".join(
+            page.read_text().splitlines()[:3]
+        ), name
 
 
 def test_the_readme_has_no_code_of_a_claim() -> None:
-    assert re.findall(r"\b[EFNPR][1-9]\b", re.sub(r"\bF1\b", "", PAGES["README.md"].read_text())) == []
+    assert (
+        re.findall(r"\b[EFNPR][1-9]\b", re.sub(r"\bF1\b", "", PAGES["README.md"].read_text())) == []
+    )
 
 
 def test_the_readme_leads_to_every_page() -> None:
@@ -93,7 +101,16 @@ def test_the_readme_leads_to_every_page() -> None:
 
 
 def test_the_documents_render_without_a_warning(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    build = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path),
+    ]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.glob("*.html")} >= {
@@ -108,15 +125,24 @@ def test_every_command_has_options_that_exist() -> None:
 
 
 def test_each_command_runs_once_in_the_order_given(
-    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (press,) = set(re.findall(r"^```python\n(.*?)^```", PAGES["README.md"].read_text(), re.MULTILINE | re.DOTALL))
+    (press,) = set(
+        re.findall(
+            r"^```python\n(.*?)^```", PAGES["README.md"].read_text(), re.MULTILINE | re.DOTALL
+        )
+    )
     (tmp_path / "loud_values.py").write_text(press)
     assert len(press.splitlines()) <= 20
     evaluation(tmp_path / "results" / "ruler", {"qa": {"string_match": 50.0}})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(kvbench.checks.press, "LENGTHS", kvbench.checks.press.LENGTHS[:2])
-    first = {shlex.split(command)[0]: command for command in reversed(commands()) if NEEDS not in command}
+    first = {
+        shlex.split(command)[0]: command for command in reversed(commands()) if NEEDS not in command
+    }
     assert set(COMMANDS) - set(first) == {"bench", "ls", "fetch"}
     for command in commands():
         if command in first.values():
@@ -133,7 +159,12 @@ def test_each_command_runs_once_in_the_order_given(
 
 
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
-    against = {row["claim"] for rows in examined().values() for row in rows if row["claim_verdict"] == "does not hold"}
+    against = {
+        row["claim"]
+        for rows in examined().values()
+        for row in rows
+        if row["claim_verdict"] == "does not hold"
+    }
     assert against
     reasons = (MEASURED.parent / "claims.md").read_text().partition("## Why claims do not hold")[2]
     assert [claim for claim in sorted(against) if f"\n- {claim}: " not in reasons] == []

@@ -32,7 +32,9 @@ def steps() -> list[str]:
     """The shell commands of the only workflow of the documents."""
     (text,) = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "policies.md").read_text(), re.M | re.S)
     workflow: dict[Any, Any] = yaml.safe_load(text)
-    assert workflow[True] == "pull_request", "YAML 1.1 reads the key `on` as true, and GitHub does not"
+    assert workflow[True] == "pull_request", (
+        "YAML 1.1 reads the key `on` as true, and GitHub does not"
+    )
     (job,) = workflow["jobs"].values()
     return [step["run"] for step in job["steps"] if "run" in step]
 

@@ -20,7 +20,14 @@ from policies import POLICIES
 from tests.support.models.pretended_cuda import pretended_cuda
 
 H100 = "NVIDIA H100 80GB HBM3"
-ABOUT = {"card": H100, "device": "cuda", "small": False, "date": "2026-12-01", "revision": "abc", "source": "x"}
+ABOUT = {
+    "card": H100,
+    "device": "cuda",
+    "small": False,
+    "date": "2026-12-01",
+    "revision": "abc",
+    "source": "x",
+}
 
 
 @pytest.fixture
@@ -33,7 +40,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def part(name: str, make: Callable[[Card], Iterator[Value]], *rows: str, seconds: float = 60) -> Part:
+def part(
+    name: str, make: Callable[[Card], Iterator[Value]], *rows: str, seconds: float = 60
+) -> Part:
     return Part(name, seconds, dict.fromkeys(rows, "s"), make)
 
 
@@ -63,30 +72,52 @@ def test_every_part_runs_at_small_sizes(tmp_path: Path, monkeypatch: pytest.Monk
         "`smollm2`, float32",
         "`smollm2`, bfloat16",
     }
-    assert all("not in the cache" in note or note == "not measured on this device" for note in missing.values())
+    assert all(
+        "not in the cache" in note or note == "not measured on this device"
+        for note in missing.values()
+    )
     for what in ("every policy", "every task", "every suite"):
         row = rows[f"{what}: answers equal to the CPU's, float32"]
         assert row["measured"] == 1.0, row["note"]
         assert "failed" not in row["note"]
-    assert all(row["plan"] > 0 for name, row in rows.items() if name.endswith((": prefill", ": presses", ": answers")))
+    assert all(
+        row["plan"] > 0
+        for name, row in rows.items()
+        if name.endswith((": prefill", ": presses", ": answers"))
+    )
     assert set(content["constants"]) == set(docs.gpu.CONSTANTS)
-    assert all(0 < share <= 1 for name, share in content["constants"].items() if name != "layer_seconds")
+    assert all(
+        0 < share <= 1 for name, share in content["constants"].items() if name != "layer_seconds"
+    )
     monkeypatch.setattr(docs.tables, "DOCS", tmp_path)
     assert f"measured on {H100}, {content['date']}" in docs.tables.gpu()
     with pytest.raises(KVBenchError, match="a trial"):
         take(tmp_path / "gpu.json")
 
 
-def test_every_part_runs_on_the_pretended_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_runs_on_the_pretended_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With few policies, as the pretended device is slow."""
-    few = replace(SMALL, lengths=(150, 160), policies="snapkv", treatments=("int4",), tasks=("base",), answer=4)
+    few = replace(
+        SMALL,
+        lengths=(150, 160),
+        policies="snapkv",
+        treatments=("int4",),
+        tasks=("base",),
+        answer=4,
+    )
     monkeypatch.setattr(docs.gpu, "SMALL", few)
     monkeypatch.setattr(docs.gpu_parts, "default_policies", lambda: [POLICIES["knorm"]])
     monkeypatch.setattr(docs.gpu_parts, "BESIDE_PIPELINE", ("keydiff",))
     monkeypatch.setitem(SUITES, "bytes", replace(SUITES["bytes"], policies="int4,knorm+int8"))
     with pretended_cuda():
         main(["--small", "--device", "cuda", "--json", str(tmp_path / "gpu.json")])
-    notes = {name: row["note"] for name, row in rows_of(tmp_path / "gpu.json").items() if row["measured"] is None}
+    notes = {
+        name: row["note"]
+        for name, row in rows_of(tmp_path / "gpu.json").items()
+        if row["measured"] is None
+    }
     assert all("smollm2" in name or "over the card's" in name for name in notes), notes
     assert json.loads((tmp_path / "gpu.json").read_text())["card"] == "pretended"
 
@@ -131,7 +162,9 @@ def test_no_part_is_begun_when_the_time_is_over_or_takes_longer_than_it_may(tmp_
     assert "took longer than 0 s" in rows["b"]["note"]
     assert rows["c"]["measured"] == 2.0
     measure(card, Report(tmp_path / "y.json", parts, ABOUT), parts, 0)
-    assert {row["note"] for row in rows_of(tmp_path / "y.json").values()} == {"not begun: the 0 minutes were over"}
+    assert {row["note"] for row in rows_of(tmp_path / "y.json").values()} == {
+        "not begun: the 0 minutes were over"
+    }
 
 
 def test_plan_takes_the_shares_that_were_measured_on_a_card(places: Path) -> None:
@@ -143,18 +176,34 @@ def test_plan_takes_the_shares_that_were_measured_on_a_card(places: Path) -> Non
     measured = json.loads((places / "measured.json").read_text())
     flops, _, _, bandwidth, memory = TABLE["machines"]["h100"]
     machine = card_machine("h100", measured["h100"])
-    assert (machine.flops, machine.bandwidth, machine.memory) == (0.5 * flops, 0.25 * bandwidth, memory)
+    assert (machine.flops, machine.bandwidth, machine.memory) == (
+        0.5 * flops,
+        0.25 * bandwidth,
+        memory,
+    )
     assert machine.layer_seconds == 1e-4
-    assert machine.source.startswith(f"measured on {H100}, 2026-12-01 by make gpu: 50% of the operations")
-    assert docs.tables.gpu() == f"- b: 2 s, by `plan` 1.5, measured on {H100}, 2026-12-01\n- c: not measured"
+    assert machine.source.startswith(
+        f"measured on {H100}, 2026-12-01 by make gpu: 50% of the operations"
+    )
+    assert (
+        docs.tables.gpu()
+        == f"- b: 2 s, by `plan` 1.5, measured on {H100}, 2026-12-01\n- c: not measured"
+    )
     assert card_machine("a100", measured.get("a100")).source.startswith("a projection")
 
 
 def test_a_card_is_known_by_the_name_of_its_driver() -> None:
-    names = {H100: "h100", "NVIDIA GeForce RTX 4090": "rtx4090", "NVIDIA A100-SXM4-80GB": "a100", "Tesla T4": ""}
+    names = {
+        H100: "h100",
+        "NVIDIA GeForce RTX 4090": "rtx4090",
+        "NVIDIA A100-SXM4-80GB": "a100",
+        "Tesla T4": "",
+    }
     assert {name: card_of(name) for name in names} == names
     assert "h200" in MACHINES
 
 
 def test_the_rows_are_those_of_the_parts() -> None:
-    assert list(rows_of(docs.gpu.RESULT)) == list(without_values().rows), "docs/gpu.json has other rows: make gpu"
+    assert list(rows_of(docs.gpu.RESULT)) == list(without_values().rows), (
+        "docs/gpu.json has other rows: make gpu"
+    )

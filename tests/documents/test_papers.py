@@ -18,7 +18,9 @@ from tests.support.tasks.samples_of_ifeval import changed
 
 REGISTERS = registers()
 PROBLEMS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
-COMMANDS = {command.name: command for register in REGISTERS.values() for command in register.commands}
+COMMANDS = {
+    command.name: command for register in REGISTERS.values() for command in register.commands
+}
 # One context of a few tokens; of many levels one or two, of which a curve has two.
 SMALL = "--limit 1 --repeats 1 --max-new-tokens 4 --every-task"
 SMALLER: Mapping[str, str] = {
@@ -40,14 +42,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterat
     (place / "gsm8k.jsonl").write_bytes(PROBLEMS.read_bytes())
     rows = []
     for number in range(2):
-        rules = (
-            f"You write for tea house {number}. Praise no coffee and no milk. Use no commas. Name a town in each line."
-        )
-        messages = [{"role": "system", "content": rules}, {"role": "user", "content": "Praise tea."}]
+        rules = f"You write for tea house {number}. Praise no coffee and no milk. Use no commas. Name a town in each line."
+        messages = [
+            {"role": "system", "content": rules},
+            {"role": "user", "content": "Praise tea."},
+        ]
         directives = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-        rows.append(changed(key=number, prompt=f"{rules} Praise tea.", messages=messages, **directives))
+        rows.append(
+            changed(key=number, prompt=f"{rules} Praise tea.", messages=messages, **directives)
+        )
     (place / "ifeval.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (place / "articles.txt").write_text("The town lies at a river, which has a bridge and two mills. " * 80)
+    (place / "articles.txt").write_text(
+        "The town lies at a river, which has a bridge and two mills. " * 80
+    )
     other = model_of("qwen2")
     other.network.save_pretrained(place / "small")
     other.tokenizer.save_pretrained(place / "small")
@@ -85,7 +92,9 @@ def check_items(command: Command, site: Path) -> None:
         assert any(heading.startswith(item.section) for heading in headings), (item.name, headings)
         sheets = [pd.read_csv(sheet) for sheet in site.rglob(f"data/{item.sheet}")]
         assert sheets, item.name
-        assert any(len(sheet) and set(item.column_names) <= set(sheet.columns) for sheet in sheets), (
+        assert any(
+            len(sheet) and set(item.column_names) <= set(sheet.columns) for sheet in sheets
+        ), (
             item.name,
             [sorted(sheet.columns) for sheet in sheets],
         )
@@ -94,7 +103,9 @@ def check_items(command: Command, site: Path) -> None:
 def test_every_text_has_a_register_and_every_item_stands_there_once() -> None:
     assert set(REGISTERS) == {claim.text.letter for claim in claims().values()}
     for register in REGISTERS.values():
-        names: Sequence[str] = [item.name for command in register.commands for item in command.items]
+        names: Sequence[str] = [
+            item.name for command in register.commands for item in command.items
+        ]
         names = [*names, *register.to_come]
         assert len(set(names)) == len(names)
     assert not REGISTERS["E"].to_come

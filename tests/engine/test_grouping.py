@@ -59,18 +59,25 @@ def test_the_network_is_as_it_was_behind_the_block_and_behind_an_error() -> None
     assert sizes_of(network) == [1, 2, 4]
 
 
-@pytest.mark.parametrize(("architecture", "sizes"), [("gemma3", True), ("qwen3", True), ("phi3", False)])
+@pytest.mark.parametrize(
+    ("architecture", "sizes"), [("gemma3", True), ("qwen3", True), ("phi3", False)]
+)
 def test_heads_are_repeated_where_keys_have_a_projection(architecture: str, sizes: bool) -> None:
     network = in_dtype(toy_model(architecture).network, "float64")
     assert bool(sizes_of(network)) == sizes
     if sizes:
         whole = logits_of(network, IDS, DynamicCache())
         with shared_by(network, 1):
-            assert torch.allclose(logits_of(network, IDS, DynamicCache()), whole, rtol=0, atol=1e-10)
+            assert torch.allclose(
+                logits_of(network, IDS, DynamicCache()), whole, rtol=0, atol=1e-10
+            )
 
 
 def test_drift_is_as_large_as_rounding_with_every_number_of_heads() -> None:
-    drifts = [dict(by_group_size(network_of(1, dtype), IDS)) for dtype in ("float64", "float32", "float16")]
+    drifts = [
+        dict(by_group_size(network_of(1, dtype), IDS))
+        for dtype in ("float64", "float32", "float16")
+    ]
     assert [list(drift) for drift in drifts] == [[1, 2, 4, 8]] * 3
     assert {len(layers) for layers in drifts[0].values()} == {3}
     largest = [max(map(max, drift.values())) for drift in drifts]

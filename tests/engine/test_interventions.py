@@ -31,7 +31,9 @@ def collected() -> dict[str, list[Any]]:
 
 def rows_where(table: StoredTable, **wanted: Any) -> list[Any]:
     rows = collected()[table.name]
-    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+    return [
+        row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())
+    ]
 
 
 def cell(row: Any) -> tuple[Any, ...]:
@@ -59,7 +61,9 @@ def test_evicting_just_its_slot_kills_the_answer() -> None:
     others[:, :, answer] = False
     others[LAYER, KEY_HEAD, answer] = True
     branches = [with_mask(full, keep, (0,)) for keep in (alone, others)]
-    killed, spared = decode(circuit(), Trace(prompt, trace.keys, trace.values, 0.0, branches), 3, PLENTY)
+    killed, spared = decode(
+        circuit(), Trace(prompt, trace.keys, trace.values, 0.0, branches), 3, PLENTY
+    )
     gold = prompt.questions[0].gold_ids
     assert {id(killed.branch), id(spared.branch)} == {*map(id, branches)}
     by_branch = {id(one.branch): one.token_ids[:1] for one in (killed, spared)}
@@ -68,7 +72,10 @@ def test_evicting_just_its_slot_kills_the_answer() -> None:
 
 
 def test_the_answers_rows_are_found_to_cause_it() -> None:
-    removed, restored = (rows_where(INTERVENTIONS, action=of, target="answer", draw=0) for of in ("remove", "restore"))
+    removed, restored = (
+        rows_where(INTERVENTIONS, action=of, target="answer", draw=0)
+        for of in ("remove", "restore")
+    )
     assert removed
     assert restored
     assert all(row.gold_nll > 1 and not row.right for row in removed)
@@ -111,5 +118,7 @@ def test_rows_of_the_evidence_alone_change() -> None:
     changed = mask_of(case.branch) ^ mask_of(branch)
     assert int(changed.sum()) == case.changed > 0
     assert case.branch.treatment.questions == (1,)
-    others = [token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens]
+    others = [
+        token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens
+    ]
     assert not changed[:, :, others].any()

@@ -53,8 +53,12 @@ def change(place: Path, to: float) -> None:
     save_file(weights, place, {"format": "pt"})
 
 
-@pytest.mark.parametrize("shard", ["model-00001-of-00001.safetensors", "parts/one.safetensors", ".hidden.safetensors"])
-def test_two_models_of_different_weights_are_two_wherever_the_shards_lie(folder: Path, shard: str) -> None:
+@pytest.mark.parametrize(
+    "shard", ["model-00001-of-00001.safetensors", "parts/one.safetensors", ".hidden.safetensors"]
+)
+def test_two_models_of_different_weights_are_two_wherever_the_shards_lie(
+    folder: Path, shard: str
+) -> None:
     place = in_shards(folder, shard)
     first = load_model(str(folder), "cpu").fingerprint
     assert load_model(str(folder), "cpu").fingerprint == first
@@ -64,28 +68,43 @@ def test_two_models_of_different_weights_are_two_wherever_the_shards_lie(folder:
 
 def test_weights_outside_of_the_folder_are_refused(folder: Path) -> None:
     in_shards(folder, "../elsewhere.safetensors")
-    with pytest.raises(KVBenchError, match=r"lie outside of it, in \.\./elsewhere\.safetensors: put them into"):
+    with pytest.raises(
+        KVBenchError, match=r"lie outside of it, in \.\./elsewhere\.safetensors: put them into"
+    ):
         fingerprint_of(str(folder))
 
 
-def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occurs(folder: Path) -> None:
+def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occurs(
+    folder: Path,
+) -> None:
     examples = [TASKS["base"].example(0, index) for index in range(2)]
-    word = next(word for word in re.findall("[A-Z][a-z]+", examples[0].context) if word not in examples[1].context)
+    word = next(
+        word
+        for word in re.findall("[A-Z][a-z]+", examples[0].context)
+        if word not in examples[1].context
+    )
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     tokenizer.add_tokens([word])
     tokenizer.save_pretrained(folder)
     model = load_model(str(folder), "cpu")
     assert len(model.tokenizer) == 1 + embeddings_of(model.network)
-    holding, other = (build_prompts(model.tokenizer, TASKS["base"], example, "agnostic")[0] for example in examples)
+    holding, other = (
+        build_prompts(model.tokenizer, TASKS["base"], example, "agnostic")[0]
+        for example in examples
+    )
     check_length(model, other, 4)
-    with pytest.raises(KVBenchError, match=rf"holds the token \d+ \('{word}'\), and .* has [\d,]+ embeddings"):
+    with pytest.raises(
+        KVBenchError, match=rf"holds the token \d+ \('{word}'\), and .* has [\d,]+ embeddings"
+    ):
         check_length(model, holding, 4)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_named(folder: Path, value: float) -> None:
     change(folder / WEIGHTS, value)
-    with pytest.raises(KVBenchError, match=r"is damaged: its weight model\.layers\.0\.\S+ is infinite or NaN"):
+    with pytest.raises(
+        KVBenchError, match=r"is damaged: its weight model\.layers\.0\.\S+ is infinite or NaN"
+    ):
         load_model(str(folder), "cpu")
 
 
@@ -106,16 +125,22 @@ def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: Path) -> None:
     adapter, network = tmp_path / "adapter", AutoModelForCausalLM.from_pretrained(folder)
-    adapted = get_peft_model(network, LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    adapted = get_peft_model(
+        network, LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    )
     adapted.peft_config["default"].base_model_name_or_path = str(folder)
     adapted.save_pretrained(adapter)
     base, model = load_model(str(folder), "cpu"), load_model(str(adapter), "cpu")
     ids = torch.arange(12)[None]
     with torch.no_grad():
-        theirs, ours, without = (one(ids).logits for one in (adapted.eval(), model.network, base.network))
+        theirs, ours, without = (
+            one(ids).logits for one in (adapted.eval(), model.network, base.network)
+        )
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert (ours - without).abs().max() > 1e-2
-    assert len({model.fingerprint, base.fingerprint, fingerprint_of(str(folder), adapter=folder)}) == 3
+    assert (
+        len({model.fingerprint, base.fingerprint, fingerprint_of(str(folder), adapter=folder)}) == 3
+    )
     assert not any("lora" in name for name, _ in model.network.named_parameters())
 
 
@@ -124,16 +149,25 @@ def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: 
 
 def answered(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
-    found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,))))
+    found = collect(
+        model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,)))
+    )
     return timeless(pd.DataFrame([record.model_dump() for record in found.records]))
 
 
 def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> None:
     """accelerate gives every module another forward, which moves its input to its device: here, to the CPU."""
     spread = toy_model("llama").network
-    places = {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": "cpu", "lm_head": "cpu"}
+    places = {
+        "model.embed_tokens": "cpu",
+        "model.rotary_emb": "cpu",
+        "model.norm": "cpu",
+        "lm_head": "cpu",
+    }
     layers = {f"model.layers.{number}": "cpu" for number in range(len(llama.network.model.layers))}
-    spread = accelerate.dispatch_model(spread, {**places, **layers}, main_device="cpu", force_hooks=True)
+    spread = accelerate.dispatch_model(
+        spread, {**places, **layers}, main_device="cpu", force_hooks=True
+    )
     assert hasattr(spread.model.layers[1], "_hf_hook")
     model = wrap_model("llama", spread, llama.tokenizer, "toy")
     frame = answered(model)
@@ -143,14 +177,18 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     assert not model.snapshot.first_change()
 
 
-@pytest.mark.parametrize("name", ["README.md", "LICENSE", "optimizer.pt", "trainer_state.json", "figure.png"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "LICENSE", "optimizer.pt", "trainer_state.json", "figure.png"]
+)
 def test_a_file_that_nothing_reads_makes_no_other_model(folder: Path, name: str) -> None:
     first = fingerprint_of(str(folder))
     (folder / name).write_text("x")
     assert fingerprint_of(str(folder)) == first
 
 
-@pytest.mark.parametrize("name", ["generation_config.json", "chat_template.jinja", "additional_chat_templates/a.jinja"])
+@pytest.mark.parametrize(
+    "name", ["generation_config.json", "chat_template.jinja", "additional_chat_templates/a.jinja"]
+)
 def test_a_file_that_answers_rest_on_makes_another_model(folder: Path, name: str) -> None:
     first = fingerprint_of(str(folder))
     (folder / name).parent.mkdir(exist_ok=True)
@@ -165,10 +203,13 @@ def test_a_model_of_the_hub_is_what_its_files_in_the_cache_say(
     snapshots = tmp_path / "cache" / "models--some--model" / "snapshots"
     first, second = (shutil.copytree(folder, snapshots / commit) for commit in ("1" * 40, "2" * 40))
     monkeypatch.setattr(
-        "kvbench.models.load.try_to_load_from_cache", lambda *_, revision: f"{snapshots}/{revision}/config.json"
+        "kvbench.models.load.try_to_load_from_cache",
+        lambda *_, revision: f"{snapshots}/{revision}/config.json",
     )
     config = {commit: SimpleNamespace(_commit_hash=commit) for commit in (first.name, second.name)}
     before = fingerprint_of("some/model", config[first.name])
-    assert fingerprint_of("some/model", config[second.name]) == before == fingerprint_of(str(folder))
+    assert (
+        fingerprint_of("some/model", config[second.name]) == before == fingerprint_of(str(folder))
+    )
     change(first / WEIGHTS, 0.5)
     assert fingerprint_of("some/model", config[first.name]) != before

@@ -7,7 +7,15 @@ from kvbench.engine.decode.answers import decode
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
-from tests.support.models.toy import PLENTY, by_question, kvpress_answers_branch, sizes, toy_model, toy_prompt, treat
+from tests.support.models.toy import (
+    PLENTY,
+    by_question,
+    kvpress_answers_branch,
+    sizes,
+    toy_model,
+    toy_prompt,
+    treat,
+)
 
 FACTORS = 8  # half the size of a head, which Phi 3 has from the width and the heads
 NAMES = ("full", "knorm", "streaming_llm", "rerotated_snapkv", "decoding_knorm")
@@ -25,7 +33,9 @@ def switching_at(tokens: int) -> LoadedModel:
         "original_max_position_embeddings": tokens,
         "factor": 4.0,
     }
-    fields = sizes(head_dim=2 * FACTORS, original_max_position_embeddings=tokens, rope_parameters=rope)
+    fields = sizes(
+        head_dim=2 * FACTORS, original_max_position_embeddings=tokens, rope_parameters=rope
+    )
     return toy_model("phi3", lambda: Phi3ForCausalLM(Phi3Config(**fields)))
 
 
@@ -43,12 +53,16 @@ def test_on_either_side_of_the_switch_answers_are_those_of_kvpress(switch: int) 
             assert (1 - ratio) * LENGTH <= switch < LENGTH
             continue
         theirs = kvpress_answers_branch(model, PROMPT, branch, STEPS)
-        assert [answers[policy, ratio, number] for number in (0, 1)] == [tuple(ids) for ids in theirs]
+        assert [answers[policy, ratio, number] for number in (0, 1)] == [
+            tuple(ids) for ids in theirs
+        ]
     assert len(set(answers.values())) > 4
 
 
 @pytest.mark.parametrize("beyond", [0, STEPS])
 def test_a_context_that_crosses_the_switch_with_question_and_answer_is_refused(beyond: int) -> None:
     model = switching_at(LENGTH + beyond)
-    with pytest.raises(KVBenchError, match=rf"has {LENGTH} tokens, .* beyond {LENGTH + beyond} .*\(longrope\)"):
+    with pytest.raises(
+        KVBenchError, match=rf"has {LENGTH} tokens, .* beyond {LENGTH + beyond} .*\(longrope\)"
+    ):
         decode(model, treat(model, [POLICIES["knorm"]], (0.3,), PROMPT), STEPS, PLENTY)

@@ -66,11 +66,18 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 
 
 def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
-    return {(b.treatment.policy.name, b.treatment.ratio, number) for b in branches for number in b.treatment.questions}
+    return {
+        (b.treatment.policy.name, b.treatment.ratio, number)
+        for b in branches
+        for number in b.treatment.questions
+    }
 
 
 def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
-    llama: LoadedModel, prompt: Prompt, undisturbed: Answers, room_for_rows: Callable[..., list[int]]
+    llama: LoadedModel,
+    prompt: Prompt,
+    undisturbed: Answers,
+    room_for_rows: Callable[..., list[int]],
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
     tried = room_for_rows(3)
@@ -82,11 +89,16 @@ def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
     failed = [rows for rows in tried if rows > 3]
     assert len(failed) == max(generation.halvings for generation in generations)
     halvings = ceil(log2(max(tried) / 3))
-    assert len(failed) <= halvings, "what is left after a failure is halved too, and does not fail again one by one"
+    assert len(failed) <= halvings, (
+        "what is left after a failure is halved too, and does not fail again one by one"
+    )
 
 
 def test_a_branch_that_finds_no_memory_alone_fails_and_no_other_notices(
-    llama: LoadedModel, prompt: Prompt, undisturbed: Answers, room_for_rows: Callable[..., list[int]]
+    llama: LoadedModel,
+    prompt: Prompt,
+    undisturbed: Answers,
+    room_for_rows: Callable[..., list[int]],
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
     room_for_rows(10**6, policy="knorm")
@@ -112,12 +124,21 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     assert found
     assert found == {cell: ids for cell, ids in undisturbed.items() if cell not in failed}
     reasons = {str(branch.error) for branch in trace.branches if branch.error}
-    assert all("its keys and values need 0.00" in reason and "--max-kv-gb" in reason for reason in reasons)
+    assert all(
+        "its keys and values need 0.00" in reason and "--max-kv-gb" in reason for reason in reasons
+    )
 
 
-@given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40), st.integers(1, 20_000))
-def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
-    made: list[Row[Any]] = [Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)]
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40),
+    st.integers(1, 20_000),
+)
+def test_waves_hold_every_row_once_and_no_more_than_the_bound(
+    rows: list[tuple[int, bool, int]], bound: int
+) -> None:
+    made: list[Row[Any]] = [
+        Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)
+    ]
     planned = in_waves(made, bound, CPU)
     assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
     for wave in planned:
@@ -128,7 +149,9 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[i
         assert size_of(before) + after[0][0].size > bound, "what comes next would have had room"
 
 
-def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_takes_what_its_tensors_take(
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was planned bounds what is allocated, and is not far above it."""
     allocated: list[tuple[int, int]] = []
     create = Wave.__init__
@@ -136,7 +159,9 @@ def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, mon
     def init(self: Wave, *arguments: Any) -> None:
         create(self, *arguments)
         held = [part for bundle in self.bundles for part in (*bundle.keys, *bundle.values)]
-        allocated.append((sum(bundle.rows for bundle in self.bundles), sum(part.nbytes for part in held)))
+        allocated.append(
+            (sum(bundle.rows for bundle in self.bundles), sum(part.nbytes for part in held))
+        )
 
     monkeypatch.setattr(Wave, "__init__", init)
     decode(llama, trace, STEPS, PLENTY)
@@ -153,14 +178,19 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
     spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
     for policies, is_exact in ((exact, True), (spread, False)):
         scorings = plan(policies, at_ratios(RATIOS), prompt, 0)
-        sizes = [row.size for row in rows_of(waves([treat(llama, policies, RATIOS, prompt)], STEPS, PLENTY))]
+        sizes = [
+            row.size
+            for row in rows_of(waves([treat(llama, policies, RATIOS, prompt)], STEPS, PLENTY))
+        ]
         for bound in sizes:
             expected = count_too_large(llama, prompt, scorings, STEPS, bound)
             found = sum(size > bound for size in sizes)
             assert expected == found if is_exact else expected >= found
 
 
-def test_free_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_is_that_of_the_container_where_it_is_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9000000 kB\nMemAvailable: 1000000 kB\n")
     monkeypatch.setattr(memory, "MEMORY", tmp_path / "meminfo")
     monkeypatch.setattr(memory, "CONTROL_GROUP", tmp_path)
@@ -168,7 +198,12 @@ def test_free_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path, m
     assert free_bytes(CPU) == 1_024_000_000
     (tmp_path / "memory.current").write_text("600\n")
     (tmp_path / "memory.stat").write_text("anon 600\ninactive_file 0\n")
-    for most, free in (("max", 1_024_000_000), ("1000", 400), ("500", 0), ("99000000000", 1_024_000_000)):
+    for most, free in (
+        ("max", 1_024_000_000),
+        ("1000", 400),
+        ("500", 0),
+        ("99000000000", 1_024_000_000),
+    ):
         (tmp_path / "memory.max").write_text(f"{most}\n")
         assert free_bytes(CPU) == free
     (tmp_path / "memory.max").write_text("4000600\n")

@@ -128,7 +128,9 @@ def test_a_damaged_key_row_gives_the_divergence_of_a_plain_computation() -> None
 def test_until_they_differ_free_running_paths_are_the_teacher_forced_ones() -> None:
     forced, free = both_walks(network_in("float32"))
     flip = next(
-        step for step, (one, other) in enumerate(zip(free.tokens, free.other_tokens, strict=True)) if one != other
+        step
+        for step, (one, other) in enumerate(zip(free.tokens, free.other_tokens, strict=True))
+        if one != other
     )
     assert 0 < flip < 7
     assert free.differences[: flip + 1] == forced.differences[: flip + 1]
@@ -157,12 +159,18 @@ def test_states_are_those_of_a_plain_llama() -> None:
     states = read_states(network, IDS, DynamicCache())
     assert np.allclose(states.logits.numpy(), logits, atol=5e-5)
     for layer in range(2):
-        assert np.allclose(states.keys[layer].transpose(0, 1).numpy(), np.stack(plain.keys[layer]), atol=5e-5)
-        assert np.allclose(states.values[layer].transpose(0, 1).numpy(), np.stack(plain.values[layer]), atol=5e-5)
+        assert np.allclose(
+            states.keys[layer].transpose(0, 1).numpy(), np.stack(plain.keys[layer]), atol=5e-5
+        )
+        assert np.allclose(
+            states.values[layer].transpose(0, 1).numpy(), np.stack(plain.values[layer]), atol=5e-5
+        )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sums_of_16_bits_are_those_of_float32_rounded(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_16_bits_are_those_of_float32_rounded(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against torch's own products: nearly all numbers are the same, the others neighbours."""
     torch.manual_seed(0)
     given = torch.randn(50, 64, dtype=getattr(torch, dtype))
@@ -176,7 +184,9 @@ def test_sums_of_16_bits_are_those_of_float32_rounded(dtype: str, monkeypatch: p
     one, other = made[True], made[False]
     assert one.dtype == other.dtype == given.dtype
     assert (one == other).float().mean() > 0.9
-    assert torch.allclose(one.double(), other.double(), rtol=2 * torch.finfo(given.dtype).eps, atol=1e-3)
+    assert torch.allclose(
+        one.double(), other.double(), rtol=2 * torch.finfo(given.dtype).eps, atol=1e-3
+    )
 
 
 def test_drift_is_as_large_as_rounding_and_has_a_number_for_each_step_and_position() -> None:
@@ -190,7 +200,9 @@ def test_drift_is_as_large_as_rounding_and_has_a_number_for_each_step_and_positi
     assert largest["float64"] < 1e-12 < largest["float32"] < 1e-5 < largest["float16"] < 1e-2
 
 
-def test_an_error_in_rows_written_alone_is_found_at_its_layer_and_positions(network: PreTrainedModel) -> None:
+def test_an_error_in_rows_written_alone_is_found_at_its_layer_and_positions(
+    network: PreTrainedModel,
+) -> None:
     """A number is added to one channel of the values of layer 1, wherever a token is read by itself."""
     projection: Any = network.model.layers[1].self_attn.v_proj
     sound = drift(network)
@@ -230,14 +242,18 @@ def test_a_damaged_row_is_recovered_by_rows_of_its_layer_alone() -> None:
     for layer, rows_of_layer in enumerate(zip(on.keys, on.values, strict=True)):
         cache.update(rows_of_layer[0][None], rows_of_layer[1][None], layer)
     row = logits_of(network, [TOKEN], cache)
-    assert patches[0].kl == pytest.approx(divergence(log_probabilities(row), log_probabilities(off.logits)), rel=1e-9)
+    assert patches[0].kl == pytest.approx(
+        divergence(log_probabilities(row), log_probabilities(off.logits)), rel=1e-9
+    )
     assert patches[0].kl > 1e-4
     for rows in ("keys and values", "both"):
         assert recovered[rows, 1] == pytest.approx(1, abs=1e-9)
         assert recovered[rows, ALL] == pytest.approx(1, abs=1e-9)
     assert recovered["keys and values", 0] == pytest.approx(0, abs=1e-9)
     assert recovered["residual", 0] == pytest.approx(0, abs=1e-9), "the error enters behind it"
-    assert recovered["residual", 1] == recovered["residual", ALL] == 1, "logits are the last layer's stream"
+    assert recovered["residual", 1] == recovered["residual", ALL] == 1, (
+        "logits are the last layer's stream"
+    )
 
 
 def walk(tokens: list[int], others: list[int], kl: list[float]) -> Walk:

@@ -112,7 +112,9 @@ def test_the_attention_of_a_head_that_is_damaged_is_that_which_parts() -> None:
 def test_distance_and_cosine_are_of_each_step() -> None:
     layers = drift_of(in_dtype(model_of("llama").network, "float16"), IDS, WRITTEN)
     for layer in layers:
-        assert (layer.hidden_l2[0], layer.hidden_cosine[0]) == (0.0, 1.0), "both read the prompt at once"
+        assert (layer.hidden_l2[0], layer.hidden_cosine[0]) == (0.0, 1.0), (
+            "both read the prompt at once"
+        )
         assert len(layer.hidden_l2) == len(layer.hidden_cosine) == 1 + len(WRITTEN)
         assert max(layer.hidden_l2) > 0.0
         # Of small angles: 1 - cosine is half the squared angle, and the distance at least as large as the angle.

@@ -22,14 +22,31 @@ from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import EPSILON, Edges, joined, widest
 from policies import POLICIES, UNKNOWN
 from tests.support.models.plain import PlainRows, masked, plain_rows
-from tests.support.models.toy import NETWORKS, PLENTY, STEPS, answers, by_question, model_of, toy_prompt, treat
+from tests.support.models.toy import (
+    NETWORKS,
+    PLENTY,
+    STEPS,
+    answers,
+    by_question,
+    model_of,
+    toy_prompt,
+    treat,
+)
 
-KEEPING = ("full", "knorm", "adakv_snapkv", "oracle")  # whole, evicted alike, evicted by head, by span
+KEEPING = (
+    "full",
+    "knorm",
+    "adakv_snapkv",
+    "oracle",
+)  # whole, evicted alike, evicted by head, by span
 CLOSE: dict[str, Any] = {"rtol": 2e-3, "atol": 2e-5}
 
 
 def spans_of(prompt: Prompt) -> list[dict[str, tuple[int, ...]]]:
-    return [{"answer": asked.answer_tokens, "evidence": asked.evidence_tokens} for asked in prompt.questions]
+    return [
+        {"answer": asked.answer_tokens, "evidence": asked.evidence_tokens}
+        for asked in prompt.questions
+    ]
 
 
 def observe(model: LoadedModel, trace: Trace, bound: int = PLENTY) -> tuple[TurnObserver, Any]:
@@ -49,32 +66,46 @@ def eager(model: LoadedModel, rows: PlainRows, token_ids: Any, position: int) ->
         )
 
 
-def by_token(weights: torch.Tensor, tokens: torch.Tensor, length: int, turn: int) -> np.ndarray[Any, Any]:
+def by_token(
+    weights: torch.Tensor, tokens: torch.Tensor, length: int, turn: int
+) -> np.ndarray[Any, Any]:
     """Puts attention to rows, (heads, queries, rows), at the numbers of their tokens, one by one."""
     heads, queries, rows = weights.shape
     groups = heads // len(tokens)
     placed = np.zeros((heads, queries, length + turn))
     for head in range(heads):
         for row in range(rows):
-            token = int(tokens[head // groups, row]) if row < rows - turn else length + row - (rows - turn)
+            token = (
+                int(tokens[head // groups, row])
+                if row < rows - turn
+                else length + row - (rows - turn)
+            )
             if token >= 0:
                 placed[head, :, token] = weights[head, :, row]
     return placed
 
 
-def check(reading: TurnReading, plain: Any, rows: PlainRows, prompt: Prompt, number: int, turn: int) -> None:
+def check(
+    reading: TurnReading, plain: Any, rows: PlainRows, prompt: Prompt, number: int, turn: int
+) -> None:
     length = len(prompt.token_ids)
     for layer, seen in enumerate(reading.layers):
         expected = by_token(plain.attentions[layer][0], rows.tokens(layer), length, turn)
-        np.testing.assert_allclose(expected[range(len(seen.top)), -1, seen.top], expected[:, -1].max(-1), **CLOSE)
+        np.testing.assert_allclose(
+            expected[range(len(seen.top)), -1, seen.top], expected[:, -1].max(-1), **CLOSE
+        )
         np.testing.assert_allclose(seen.top_weight, expected[:, -1].max(-1), **CLOSE)
         for place, span in enumerate(spans_of(prompt)[number].values()):
-            np.testing.assert_allclose(seen.shares[:, place], expected[:, -1, list(span)].sum(-1), **CLOSE)
+            np.testing.assert_allclose(
+                seen.shares[:, place], expected[:, -1, list(span)].sum(-1), **CLOSE
+            )
         same_edges(seen.edges, expected, length + turn - expected.shape[1])
         order = np.argsort(-expected[:, -1, :length].mean(0), kind="stable")[: len(seen.most)]
         np.testing.assert_allclose(seen.most_share, expected[:, -1, order].mean(0), **CLOSE)
         np.testing.assert_allclose(seen.most_share, expected[:, -1, seen.most].mean(0), **CLOSE)
-        of_answer = torch.isin(rows.tokens(layer)[:, :-turn], torch.tensor(prompt.questions[number].answer_tokens))
+        of_answer = torch.isin(
+            rows.tokens(layer)[:, :-turn], torch.tensor(prompt.questions[number].answer_tokens)
+        )
         means = [
             values[:-turn][own].mean(0) if bool(own.any()) else torch.zeros(values.shape[1])
             for values, own in zip(rows.values(layer), of_answer, strict=True)
@@ -90,7 +121,9 @@ def same_edges(edges: Edges, attention: np.ndarray[Any, Any], first_query: int) 
     matrix = np.zeros(strongest.shape)
     matrix[edges.queries - first_query, edges.keys] = edges.strongest
     clear = np.abs(strongest - EPSILON) > 1e-5
-    np.testing.assert_allclose(matrix[clear], np.where(strongest >= EPSILON, strongest, 0)[clear], **CLOSE)
+    np.testing.assert_allclose(
+        matrix[clear], np.where(strongest >= EPSILON, strongest, 0)[clear], **CLOSE
+    )
 
 
 @pytest.mark.parametrize("architecture", NETWORKS)
@@ -103,14 +136,32 @@ def test_it_is_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
         branch, number = generation.branch, generation.question
         question, rows = prompt.questions[number].token_ids, plain_rows(trace, branch)
         plain = eager(model, rows, question, branch.next_position)
-        check(observer.readings[id(branch), number, QUESTION], plain, rows, prompt, number, len(question))
+        check(
+            observer.readings[id(branch), number, QUESTION],
+            plain,
+            rows,
+            prompt,
+            number,
+            len(question),
+        )
         looked.add((branch.treatment.policy.name, QUESTION))
         if len(generation.token_ids) > 1:
-            plain = eager(model, rows, generation.token_ids[:1], branch.next_position + len(question))
-            check(observer.readings[id(branch), number, ANSWER], plain, rows, prompt, number, len(question) + 1)
+            plain = eager(
+                model, rows, generation.token_ids[:1], branch.next_position + len(question)
+            )
+            check(
+                observer.readings[id(branch), number, ANSWER],
+                plain,
+                rows,
+                prompt,
+                number,
+                len(question) + 1,
+            )
             looked.add((branch.treatment.policy.name, ANSWER))
     assert {name for name, step in looked if step == QUESTION} == {*KEEPING}
-    assert len([name for name, step in looked if step == ANSWER]) >= 2  # a toy model may end an answer at once
+    assert (
+        len([name for name, step in looked if step == ANSWER]) >= 2
+    )  # a toy model may end an answer at once
 
 
 def edges_of(attention: np.ndarray[Any, Any], first_query: int) -> Edges:
@@ -147,20 +198,30 @@ def test_routes_are_those_through_the_eager_attention_of_a_plain_loop(architectu
         width = widest([joined(parts) for parts in layers], length + turn + 1, sinks)
         routes = observer.routes[id(branch), number]
         np.testing.assert_allclose(routes, width[0, :length], rtol=2e-3, atol=1e-4)
-    assert all(not layer.edges.keys.size for reading in observer.readings.values() for layer in reading.layers)
+    assert all(
+        not layer.edges.keys.size
+        for reading in observer.readings.values()
+        for layer in reading.layers
+    )
 
 
-def test_observing_changes_no_answer_however_waves_are_cut(llama: LoadedModel, prompt: Prompt) -> None:
+def test_observing_changes_no_answer_however_waves_are_cut(
+    llama: LoadedModel, prompt: Prompt
+) -> None:
     policies = [POLICIES[name] for name in ("full", "knorm", "adakv_snapkv")]
     trace = treat(llama, policies, (0.5, 0.9), prompt)
     implementation = llama.network.config._attn_implementation
     unobserved = answers(llama, trace)
     observer, generations = observe(llama, trace)
-    in_parts, of_parts = observe(llama, trace, bound=max(row.size for row in rows_of(waves([trace], STEPS, 1))))
+    in_parts, of_parts = observe(
+        llama, trace, bound=max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+    )
     assert by_question(generations) == by_question(of_parts) == unobserved
     assert observer.readings.keys() == in_parts.readings.keys()
     for key, reading in observer.readings.items():
-        np.testing.assert_allclose(reading.states, in_parts.readings[key].states, rtol=2e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            reading.states, in_parts.readings[key].states, rtol=2e-3, atol=1e-3
+        )
     assert llama.network.config._attn_implementation == implementation
 
 

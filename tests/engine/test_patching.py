@@ -4,7 +4,15 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.patching import ALL, Patched, StepsAfter, extents, first_apart, inject, localise
+from kvbench.engine.studies.patching import (
+    ALL,
+    Patched,
+    StepsAfter,
+    extents,
+    first_apart,
+    inject,
+    localise,
+)
 from kvbench.engine.studies.states import read_states
 from kvbench.engine.studies.walks import (
     Cached,
@@ -59,7 +67,9 @@ def test_the_first_step_that_differs_is_behind_the_prompt_which_both_read_at_onc
     assert first_apart(walk_of(0.0, 1e-12, 5.0)) == 1
     assert first_apart(walk_of(0.0, 0.0, 5.0)) == 2
     assert first_apart(walk_of(0.0, 0.0)) is None
-    assert first_apart(walk_of(0.0, float("nan"), 5.0)) is None, "behind an overflow nothing is known"
+    assert first_apart(walk_of(0.0, float("nan"), 5.0)) is None, (
+        "behind an overflow nothing is known"
+    )
 
 
 def test_the_last_layers_stream_recovers_all_in_16_bits_and_nothing_recovers_nothing(
@@ -74,25 +84,33 @@ def test_the_last_layers_stream_recovers_all_in_16_bits_and_nothing_recovers_not
     ids = [*IDS, *written]
     unpatched = read_states(network, ids, DynamicCache(), {}).logits
     cache = DynamicCache()
-    rows = [read_states(network, tokens, cache) for tokens in (IDS, *([token] for token in written))]
+    rows = [
+        read_states(network, tokens, cache) for tokens in (IDS, *([token] for token in written))
+    ]
     log_on = log_probabilities(rows[-1].logits)
     assert divergence(log_on, log_probabilities(unpatched)) == whole.kl
 
 
-def test_all_layers_up_to_one_are_that_one_to_the_bit(network: PreTrainedModel, written: list[int]) -> None:
+def test_all_layers_up_to_one_are_that_one_to_the_bit(
+    network: PreTrainedModel, written: list[int]
+) -> None:
     """What is put behind a layer hides what was put before it, at the last token, behind which nothing is read."""
     cache = DynamicCache()
     for tokens in (IDS, *([token] for token in written)):
         on = read_states(network, tokens, cache)
     ids = [*IDS, *written]
     alone, cumulative = (
-        read_states(network, ids, DynamicCache(), {layer: on.hidden[layer] for layer in layers}).logits
+        read_states(
+            network, ids, DynamicCache(), {layer: on.hidden[layer] for layer in layers}
+        ).logits
         for layers in ((1,), (0, 1))
     )
     assert torch.equal(alone, cumulative)
 
 
-def test_behind_a_patch_nothing_is_left_but_its_token(network: PreTrainedModel, written: list[int]) -> None:
+def test_behind_a_patch_nothing_is_left_but_its_token(
+    network: PreTrainedModel, written: list[int]
+) -> None:
     """By hand: both paths go on greedily, and the mean is over the patched step and those behind it."""
     steps, ids = 3, [*IDS, *written]
     patches = list(inject(network, IDS, written, steps))
@@ -106,7 +124,9 @@ def test_behind_a_patch_nothing_is_left_but_its_token(network: PreTrainedModel, 
         kls.append(divergence(log_probabilities(row_on), log_probabilities(row_off)))
     whole = patches[-1]
     assert whole.kl_after == pytest.approx(sum(kls) / len(kls), rel=1e-9)
-    assert whole.kl_after_patched == pytest.approx(sum(kls[1:]) / len(kls), rel=1e-9), "the same token follows"
+    assert whole.kl_after_patched == pytest.approx(sum(kls[1:]) / len(kls), rel=1e-9), (
+        "the same token follows"
+    )
 
 
 def test_a_patch_that_chooses_another_token_leads_elsewhere(network: PreTrainedModel) -> None:
@@ -116,12 +136,21 @@ def test_a_patch_that_chooses_another_token_leads_elsewhere(network: PreTrainedM
     after = StepsAfter(network, IDS, on_rows, ())
     same, other = (after.mean_kl(0.0, token) for token in (int(row.argmax()), int(row.argmin())))
     assert same < 1e-2 < other
-    assert StepsAfter(network, IDS, on_rows, {int(row.argmin())}).mean_kl(0.5, int(row.argmin())) == 0.5, "it ends"
+    assert (
+        StepsAfter(network, IDS, on_rows, {int(row.argmin())}).mean_kl(0.5, int(row.argmin()))
+        == 0.5
+    ), "it ends"
 
 
-def test_keys_and_values_of_all_layers_repair_a_cached_answer(network: PreTrainedModel, written: list[int]) -> None:
+def test_keys_and_values_of_all_layers_repair_a_cached_answer(
+    network: PreTrainedModel, written: list[int]
+) -> None:
     patches = [one for one in localise(network, IDS, written) if one.rows == "both"]
-    recovered = {(one.layers, one.layer): 1 - one.kl_patched / one.kl for one in patches if isinstance(one, Patched)}
+    recovered = {
+        (one.layers, one.layer): 1 - one.kl_patched / one.kl
+        for one in patches
+        if isinstance(one, Patched)
+    }
     assert recovered["all", ALL] == recovered["one", 1] == 1.0
 
 

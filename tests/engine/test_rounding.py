@@ -35,7 +35,9 @@ def test_errors_of_layers_are_as_large_as_rounding_and_grow(architecture: str) -
     assert last["float64"].propagated == 0.0
     assert 0 < last["float32"].propagated < 1e-5 < last["bfloat16"].propagated
     assert last["bfloat16"].propagated > last["bfloat16"].alone
-    assert 1e-3 < min(last["bfloat16"].scores) < max(last["bfloat16"].scores) < 4e-3, "half a unit is 2 to 4e-3"
+    assert 1e-3 < min(last["bfloat16"].scores) < max(last["bfloat16"].scores) < 4e-3, (
+        "half a unit is 2 to 4e-3"
+    )
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -49,7 +51,9 @@ def test_the_model_is_left_as_it_was() -> None:
     assert torch.nn.functional.scaled_dot_product_attention is attend
 
 
-def test_a_layer_in_float64_does_not_round_where_its_copy_in_16_bits_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_in_float64_does_not_round_where_its_copy_in_16_bits_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A processor without products of 16 bits rounds in a function of each linear layer, which no copy may keep."""
     monkeypatch.setattr(precision, "multiplies", lambda _: False)
     projection = in_dtype(model_of("llama").network, "bfloat16").model.layers[0].mlp.up_proj

@@ -59,7 +59,9 @@ class Logits:
 
     def see(self, step: Step) -> None:
         for answer, logits in zip(step.answers, step.logits, strict=True):
-            self.seen[answer.branch.treatment.policy.name, answer.question, step.number] = logits.clone()
+            self.seen[answer.branch.treatment.policy.name, answer.question, step.number] = (
+                logits.clone()
+            )
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class Told:
     logits: torch.Tensor  # shape (tokens, vocabulary)
 
 
-def told(model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: float) -> dict[str, list[Told]]:
+def told(
+    model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: float
+) -> dict[str, list[Told]]:
     """By policy, what is said of the answers to all questions."""
     logits = Logits()
     trace = treat(model, policies, (), prompt, rates=(rate,))
@@ -80,7 +84,9 @@ def told(model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: f
     by_policy: dict[str, list[Told]] = {}
     for one in sorted(generations, key=lambda one: one.question):
         name = one.branch.treatment.policy.name
-        of_tokens = torch.stack([logits.seen[name, one.question, place] for place in range(len(one.token_ids))])
+        of_tokens = torch.stack(
+            [logits.seen[name, one.question, place] for place in range(len(one.token_ids))]
+        )
         by_policy.setdefault(name, []).append(Told(one.token_ids, one.gold_nll, of_tokens))
     assert {len(answers) for answers in by_policy.values()} == {len(prompt.questions)}
     return by_policy
@@ -95,39 +101,54 @@ def faults_in(phase: str) -> list[Policy]:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
+def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(
+    llama: LoadedModel, prompt: Prompt, phase: str
+) -> None:
     faults = faults_in(phase)
     answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.0)
     for fault in faults:
-        for damaged, full in zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True):
+        for damaged, full in zip(
+            answers[fault.name], answers[full_cache_beside(fault).name], strict=True
+        ):
             assert damaged.token_ids == full.token_ids, fault.name
             assert damaged.gold_nll == full.gold_nll is not None, fault.name
             assert torch.equal(damaged.logits, full.logits), fault.name
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_at_another_rate_every_fault_changes_logits(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
+def test_at_another_rate_every_fault_changes_logits(
+    llama: LoadedModel, prompt: Prompt, phase: str
+) -> None:
     """Else the comparison above would prove nothing."""
     faults = faults_in(phase)
     answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.2)
     for fault in faults:
         both = list(zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True))
         assert not all(damaged.gold_nll == full.gold_nll for damaged, full in both), fault.name
-        assert not all(torch.equal(damaged.logits[0], full.logits[0]) for damaged, full in both), fault.name
+        assert not all(torch.equal(damaged.logits[0], full.logits[0]) for damaged, full in both), (
+            fault.name
+        )
 
 
 # --- waves and workers
 
 TREATED = (
     *("full", "random", "snapkv", "adakv_snapkv"),
-    *("gaussian", "gaussian(phase=every_step)", "bitflip(bits=mantissa)", "zeros(phase=prefill_write)"),
+    *(
+        "gaussian",
+        "gaussian(phase=every_step)",
+        "bitflip(bits=mantissa)",
+        "zeros(phase=prefill_write)",
+    ),
     *("multiplicative_normal(phase=write)", "int4+zeros(phase=write,rate=0.2)"),
     *("int4", "int2(residual=4)", "knorm+int4", "snapkv+zeros(rate=0.2)"),
 )
 
 
 def test_waves_of_any_size_give_the_same_tokens(llama: LoadedModel, prompt: Prompt) -> None:
-    trace = treat(llama, [find_policy(name) for name in TREATED], (0.5,), prompt, rates=(0.2,), repeats=2)
+    trace = treat(
+        llama, [find_policy(name) for name in TREATED], (0.5,), prompt, rates=(0.2,), repeats=2
+    )
     least = largest_row(trace)
     counts, found = [], []
     for bound in (least, 2 * least + 1, 5 * least, PLENTY):
@@ -155,11 +176,15 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     # In mode aware each question has a prefill of its own.
     task = replace(TASKS["base"], questions_per_context=2, max_new_tokens=STEPS)
     points = points_of([Level("ratio", 0.5), Level("rate", 0.2)], 2)
-    setting = Setting([find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY)
+    setting = Setting(
+        [find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY
+    )
     examples = list(task.generate(0, 3))
     counts = []
 
-    def counted(model: LoadedModel, traces: Sequence[Trace], *others: Any, **named: Any) -> list[list[Generation]]:
+    def counted(
+        model: LoadedModel, traces: Sequence[Trace], *others: Any, **named: Any
+    ) -> list[list[Generation]]:
         counts.append(len(traces))
         return decode_all(model, traces, *others, **named)
 
@@ -167,7 +192,11 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     monkeypatch.setattr("kvbench.experiments.collect.BRANCHES_TOGETHER", 1000)
     together = collect(llama, task, examples, setting).records
     assert max(counts) >= 3
-    alone = [record for example in examples for record in collect(llama, task, [example], setting).records]
+    alone = [
+        record
+        for example in examples
+        for record in collect(llama, task, [example], setting).records
+    ]
     assert len(together) == len(alone)
     for one, other in zip(together, alone, strict=True):
         assert (one.question_id, one.policy, one.output_token_ids) == (

@@ -18,7 +18,15 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
-from tests.support.models.toy import HEAD_SIZE, KEY_HEADS, WINDOW, ActingPress, model_of, pressing, toy_tokenizer
+from tests.support.models.toy import (
+    HEAD_SIZE,
+    KEY_HEADS,
+    WINDOW,
+    ActingPress,
+    model_of,
+    pressing,
+    toy_tokenizer,
+)
 
 TASK = TASKS["base"]
 ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32
@@ -44,7 +52,9 @@ def test_it_loads_from_a_folder_and_takes_sequences_longer_than_its_window(folde
 # --- what is counted
 
 
-def keep_first_half(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+def keep_first_half(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
     """Loses what the sliding layer still holds."""
     half = keys.shape[2] // 2
     return keys[:, :, :half], values[:, :, :half]
@@ -62,7 +72,11 @@ def records() -> dict[str, list[Record]]:
         pressing("first half", lambda _: ActingPress(keep_first_half)),
         find_policy("int4"),
     ]
-    return by_policy(collect(model_of("gemma3_text"), TASK, [TASK.example(0, 1)], Setting(chosen, at_ratios((0.5,)))))
+    return by_policy(
+        collect(
+            model_of("gemma3_text"), TASK, [TASK.example(0, 1)], Setting(chosen, at_ratios((0.5,)))
+        )
+    )
 
 
 @pytest.mark.parametrize("policy", ["full", "recency", "adakv_snapkv", "first half"])
@@ -71,7 +85,9 @@ def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_by
 ) -> None:
     tokens = len(prompt.token_ids)
     kept = tokens if policy == "full" else tokens // 2
-    held = tokens if policy in ("full", "adakv_snapkv") else kept  # a head-wise press masks and frees nothing
+    held = (
+        tokens if policy in ("full", "adakv_snapkv") else kept
+    )  # a head-wise press masks and frees nothing
     for record in records[policy]:
         assert record.status == "ok"
         assert record.kept_tokens == pytest.approx(kept, abs=0.5)
@@ -79,18 +95,27 @@ def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_by
         assert record.kv_bytes == ROW * KEY_HEADS * (held + WINDOW - 1)
 
 
-def test_a_token_that_only_a_window_holds_counts_as_gone(records: dict[str, list[Record]], prompt: Prompt) -> None:
+def test_a_token_that_only_a_window_holds_counts_as_gone(
+    records: dict[str, list[Record]], prompt: Prompt
+) -> None:
     half, shares = len(prompt.token_ids) // 2, set()
-    for policy, kept in (("first half", range(half)), ("recency", range(len(prompt.token_ids) - half, 10**6))):
+    for policy, kept in (
+        ("first half", range(half)),
+        ("recency", range(len(prompt.token_ids) - half, 10**6)),
+    ):
         for record, question in zip(records[policy], prompt.questions, strict=True):
             lost = [token not in kept for token in question.answer_tokens]
             expected = sum(lost) / len(lost) if lost else None
             assert record.ger == expected
-            assert record.ger_by_layer == (None if expected is None else [expected])  # of the one that is compressed
+            assert record.ger_by_layer == (
+                None if expected is None else [expected]
+            )  # of the one that is compressed
             shares.add(expected)
     assert {0.0, 1.0} <= shares
     inside = range(len(prompt.token_ids) - WINDOW + 1, len(prompt.token_ids))
-    assert any(set(question.answer_tokens) & set(inside) for question in prompt.questions), "one is in the window"
+    assert any(set(question.answer_tokens) & set(inside) for question in prompt.questions), (
+        "one is in the window"
+    )
 
 
 # --- a run
@@ -98,17 +123,34 @@ def test_a_token_that_only_a_window_holds_counts_as_gone(records: dict[str, list
 
 def words(folder: Path, cli: CommandLine, *more: object) -> list[object]:
     places = ["run", "--model", folder, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
-    return [*places, "--tasks", "base", "--limit", 1, "--ratios", 0.5, "--context-tokens", "native", *more]
+    return [
+        *places,
+        "--tasks",
+        "base",
+        "--limit",
+        1,
+        "--ratios",
+        0.5,
+        "--context-tokens",
+        "native",
+        *more,
+    ]
 
 
-def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(folder: Path, cli: CommandLine) -> None:
+def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(
+    folder: Path, cli: CommandLine
+) -> None:
     assert cli(*words(folder, cli, "--name", "x")) == 0
     records = Store.open(cli.folder / "runs" / "x").frame()
     default = {name for name, policy in POLICIES.items() if policy.by_default}
     assert set(records.policy) == default - {"expected_attention"}
     assert set(records.status) == {"ok"}
     assert cli(*words(folder, cli, "--name", "x")) == 0, "the same run goes on"
-    assert [finding for finding in examine(cli.folder / "runs" / "x") if finding.outcome == "wrong"] == []
+    assert [
+        finding for finding in examine(cli.folder / "runs" / "x") if finding.outcome == "wrong"
+    ] == []
     reason = "expected_attention: 1 of 2 layers of this model slide, and its press takes the rotation of keys to be the"
     for name in ("expected_attention", "expected_attention+int4"):
-        assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace("+int4", "")
+        assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace(
+            "+int4", ""
+        )

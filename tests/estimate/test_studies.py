@@ -20,7 +20,14 @@ from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import Load, StudyLoad, load_of
 from kvbench.estimate.machines import Machine
 from kvbench.estimate.plan import RunCost, plan_of
-from kvbench.estimate.studies import Passes, StudyPart, injecting, localising, numerics_passes, parts_of
+from kvbench.estimate.studies import (
+    Passes,
+    StudyPart,
+    injecting,
+    localising,
+    numerics_passes,
+    parts_of,
+)
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import SUITES
@@ -50,7 +57,9 @@ def sums(passes: Sequence[Passes]) -> tuple[float, float]:
 
 def numerics(study: StudyLoad, is_most: bool, *tables: str, **options: Any) -> tuple[float, float]:
     """Passes and tokens over four contexts, of which two, the first and the fourth, are looked at closer."""
-    chosen = NumericsOptions(**{"dtypes": ("float32", "bfloat16"), "sampling": ("greedy",), "steps": 3, **options})
+    chosen = NumericsOptions(
+        **{"dtypes": ("float32", "bfloat16"), "sampling": ("greedy",), "steps": 3, **options}
+    )
     return sums(list(numerics_passes(load(study), study, chosen, tables or TABLES, 32, is_most)))
 
 
@@ -72,10 +81,16 @@ def test_walks_of_an_answer_by_hand() -> None:
     for place in (0, 1):  # passes, tokens
         # In two dtypes, the patches in one: two walks as paths part, and the null row and the drift of two contexts.
         patched = patches[place] + at_first[place] + behind[place]
-        most = 2 * (4 * 2 * walk[place] + 2 * (null[place] + walk[place] + rounded[place])) + 4 * patched
+        most = (
+            2 * (4 * 2 * walk[place] + 2 * (null[place] + walk[place] + rounded[place]))
+            + 4 * patched
+        )
         assert numerics(asked(), True)[place] == most
         patched = at_step_1[place] + at_first[place]
-        least = 2 * (4 * short[place] + 2 * (null_of_two[place] + short[place] + rounded[place])) + 4 * patched
+        least = (
+            2 * (4 * short[place] + 2 * (null_of_two[place] + short[place] + rounded[place]))
+            + 4 * patched
+        )
         assert numerics(asked(), False)[place] == least
 
 
@@ -92,7 +107,10 @@ def test_walks_of_running_text_by_hand() -> None:
 @pytest.mark.parametrize(
     ("table", "passes"),
     [
-        ("numerics_drift", 2 * 2 * (6 + 6)),  # two contexts: the greedy walk that it follows, and its own
+        (
+            "numerics_drift",
+            2 * 2 * (6 + 6),
+        ),  # two contexts: the greedy walk that it follows, and its own
         ("numerics_recovery", 4 * (6 + 193 + 35 + 6)),  # in 16 bits alone
         ("numerics_rounding", 2 * 2 * 3),
         ("numerics_pairs", 2 * (4 * 2 * 6 * 2)),  # two draws, and no null row
@@ -133,9 +151,16 @@ def passes_of_tables(
     """What the tables of a run add to its passes, and what a plan takes for its load."""
     model, counts = toy_model(), []
     setting = Setting([POLICIES[name] for name in policies], at_ratios((0.5,)), numerics=options)
-    for planned in (Grid([(task, contexts)], replace(setting, tables=chosen)) for chosen in ((), tables)):
+    for planned in (
+        Grid([(task, contexts)], replace(setting, tables=chosen)) for chosen in ((), tables)
+    ):
         with counting() as counted:
-            collect(model, task, [planned.example(task, index) for index in range(contexts)], planned.setting)
+            collect(
+                model,
+                task,
+                [planned.example(task, index) for index in range(contexts)],
+                planned.setting,
+            )
         counts.append(counted)
     plain, filled = counts
     of_plan = load_of(planned, task, contexts, tokenizer=model.tokenizer)
@@ -148,12 +173,17 @@ def test_real_walks_of_answers_are_counted(task: str, monkeypatch: pytest.Monkey
     paths part. Of one context, as of several a plan takes the mean length. Patches are counted below: paths that are
     equal to the bit, as some of the toy model are, have none."""
     plan, tables = kvbench.store.numerics._plan, ("numerics_pairs", "numerics_drift")
-    monkeypatch.setattr(kvbench.store.numerics, "_plan", lambda *of_walk: replace(plan(*of_walk), ends=()))
+    monkeypatch.setattr(
+        kvbench.store.numerics, "_plan", lambda *of_walk: replace(plan(*of_walk), ends=())
+    )
     options = NumericsOptions(("float32", "bfloat16"), ("greedy", "top_k"), 2, 4)
     ran, of_plan = passes_of_tables(TASKS[task], 1, "full", tables=tables, options=options)
     assert of_plan.study is not None
     study = replace(of_plan.study, first_gold=3.0)
-    ends = [list(numerics_passes(of_plan, study, options, tables, 2, is_most)) for is_most in (False, True)]
+    ends = [
+        list(numerics_passes(of_plan, study, options, tables, 2, is_most))
+        for is_most in (False, True)
+    ]
     (least, fewest), (most, highest) = map(sums, ends)
     assert least <= ran.passes <= most
     assert fewest <= ran.tokens <= highest
@@ -181,7 +211,10 @@ def test_real_patches_of_cache_off_are_counted_to_the_pass() -> None:
 
 def test_real_walks_of_running_text_are_counted_to_the_pass() -> None:
     """Without the patches, whose step is not known before, there is nothing to guess."""
-    options, tables = NumericsOptions(("float32", "float16"), ("greedy",), 1, 4), ("numerics_pairs", "numerics_drift")
+    options, tables = (
+        NumericsOptions(("float32", "float16"), ("greedy",), 1, 4),
+        ("numerics_pairs", "numerics_drift"),
+    )
     ran, of_plan = passes_of_tables(PROSE, 1, "full", tables=tables, options=options)
     assert of_plan.study is not None
     assert of_plan.study.is_text
@@ -190,17 +223,23 @@ def test_real_walks_of_running_text_are_counted_to_the_pass() -> None:
         assert (ran.passes, ran.tokens) == counted
 
 
-def part(of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4) -> dict[str, StudyPart]:
+def part(
+    of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4
+) -> dict[str, StudyPart]:
     return {one.name: one for one in parts_of(of_plan, NumericsOptions(), tables, layers, heads)}
 
 
 def test_real_turns_that_are_observed_are_counted() -> None:
     """One context: it is passed once more, and so are the question and the first token of each answer."""
     tables = ("attention", "routes")
-    ran, of_plan = passes_of_tables(TASKS["base"], 1, "full", "knorm", tables=tables, options=NumericsOptions())
+    ran, of_plan = passes_of_tables(
+        TASKS["base"], 1, "full", "knorm", tables=tables, options=NumericsOptions()
+    )
     observed = part(of_plan, tables)["observed answers"]
     passes, tokens = sums(observed.most)
-    assert of_plan.tokens + 2 * of_plan.questions * (of_plan.question_tokens + 1) == pytest.approx(tokens)
+    assert of_plan.tokens + 2 * of_plan.questions * (of_plan.question_tokens + 1) == pytest.approx(
+        tokens
+    )
     assert tokens == pytest.approx(ran.tokens, rel=0.01)
     # Questions of other lengths are passed apart.
     assert passes == 1 + 2
@@ -211,7 +250,11 @@ def test_real_turns_that_are_observed_are_counted() -> None:
 def test_interventions_of_a_context_by_hand() -> None:
     """Branches are decoded with their question in one portion, their answer, and their gold in another."""
     study = StudyLoad(2.0, 1.0, False, removed=9.0, restored=5.0)
-    branches = [(POLICIES["full"], [1.0]), (POLICIES["knorm"], [0.5, 0.1]), (POLICIES["kvzip"], [0.5])]
+    branches = [
+        (POLICIES["full"], [1.0]),
+        (POLICIES["knorm"], [0.5, 0.1]),
+        (POLICIES["kvzip"], [0.5]),
+    ]
     of_plan = replace(load(study, contexts=2), branches=branches, gold_tokens=3.0)
     interventions = part(of_plan, ("interventions",))["interventions"]
     masked = 2 + 1  # levels of policies whose masks are known
@@ -234,13 +277,26 @@ def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
     in_one = replace(cost, numerics=NumericsOptions(("float32",)))
     assert (in_one.copy_bytes, in_one.copy_seconds) == (0, 0.0)
     emulating = replace(cost, machine=replace(FAST, emulated=("bfloat16", "float16")))
-    assert emulating.copy_bytes == 8_030_000_000 * (2 + 4), "there the layers hold their weights in float32 too"
+    assert emulating.copy_bytes == 8_030_000_000 * (2 + 4), (
+        "there the layers hold their weights in float32 too"
+    )
 
 
 def test_the_plan_of_numerics_of_8_billion_parameters(cli: CommandLine) -> None:
     """It said 12 s and one rtx4090; weights and a copy are 48.2 GB, and thousands of passes read them. Without float32
     no copy is made but that of the other 16 bits, and of one type alone none."""
-    shape = ("--layers", "32", "--heads", "32", "--key-heads", "8", "--head-size", "128", "--parameters", "8.03")
+    shape = (
+        "--layers",
+        "32",
+        "--heads",
+        "32",
+        "--key-heads",
+        "8",
+        "--head-size",
+        "128",
+        "--parameters",
+        "8.03",
+    )
     assert cli("plan", *shape, "--suite", "numerics", "--limit", "24") == 0
     output = " ".join((cli.out + cli.err).split())
     assert "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)" in output
@@ -251,14 +307,18 @@ def test_the_plan_of_numerics_of_8_billion_parameters(cli: CommandLine) -> None:
     assert all(card in too_much.split(".")[0] + too_much for card in ("rtx4090", "l40s"))
     assert "Studies are a projection" in output
     assert cli("plan", *shape, "--suite", "numerics", "--limit", "24", "--dtypes", "bf16,fp16") == 0
-    assert "weights 16.1 GB (bfloat16) + a copy 16.1 GB (float16)" in " ".join((cli.out + cli.err).split())
+    assert "weights 16.1 GB (bfloat16) + a copy 16.1 GB (float16)" in " ".join(
+        (cli.out + cli.err).split()
+    )
     assert cli("plan", *shape, "--suite", "numerics", "--limit", "24", "--dtypes", "bf16") == 0
     output = " ".join((cli.out + cli.err).split())
     assert "a copy" not in output
     assert "fits one rtx4090" in output
 
 
-@pytest.mark.parametrize("dtypes", [("bfloat16",), ("bfloat16", "float16"), ("float32", "bfloat16", "float16")])
+@pytest.mark.parametrize(
+    "dtypes", [("bfloat16",), ("bfloat16", "float16"), ("float32", "bfloat16", "float16")]
+)
 def test_the_bytes_of_weights_are_those_that_are_held(dtypes: tuple[str, ...]) -> None:
     """On a GPU a checkpoint of 16 bits is loaded as it is, and copies of it are made one at a time."""
     network = in_dtype(model_of("llama").network, "bfloat16")
@@ -315,7 +375,10 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
-    costs = [plan_of(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None) for limit in (1, 2, 4, 12)]
+    costs = [
+        plan_of(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
+        for limit in (1, 2, 4, 12)
+    ]
     for one, more in pairwise(costs):
         assert one.ends[0] <= one.ends[1]
         assert all(few < many for few, many in zip(one.ends, more.ends, strict=True))

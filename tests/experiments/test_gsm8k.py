@@ -26,9 +26,14 @@ def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_
     (question,) = example.questions
     assert example.context.startswith(f"{INSTRUCTION}\n\nQuestion: A baker has 12 rolls")
     assert example.context.count("\nAnswer: ") == SHOTS
-    assert example.context.endswith("\n\nQuestion: The temperature is 3 degrees and falls by 8. What is it then?")
+    assert example.context.endswith(
+        "\n\nQuestion: The temperature is 3 degrees and falls by 8. What is it then?"
+    )
     (span,) = question.spans
-    assert example.context[span.start : span.end] == "The temperature is 3 degrees and falls by 8. What is it then?"
+    assert (
+        example.context[span.start : span.end]
+        == "The temperature is 3 degrees and falls by 8. What is it then?"
+    )
     assert (question.text, question.golds) == ("", ("-5",))
     assert question.perfect_output == "3 - 8 = -5 degrees.\n#### -5"
     assert "-5" not in example.context
@@ -112,16 +117,21 @@ FINAL: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize(("stated", "number"), FINAL.items())
-def test_the_final_number_of_an_answer_is_read_in_the_forms_that_people_write(stated: str, number: str) -> None:
+def test_the_final_number_of_an_answer_is_read_in_the_forms_that_people_write(
+    stated: str, number: str
+) -> None:
     assert final_number(stated) == number
     assert marked_answer(f"8 - 1 = 7\n#### {stated}\nIt is 99.", "####") == number
 
 
 @pytest.mark.parametrize(
-    ("answer", "number"), [("3 of 4.\n#### 3/4", "0.75"), ("#### $18", "18"), ("#### 10.50", "10.50")]
+    ("answer", "number"),
+    [("3 of 4.\n#### 3/4", "0.75"), ("#### $18", "18"), ("#### 10.50", "10.50")],
 )
 def test_rows_may_end_in_the_same_forms(answer: str, number: str) -> None:
-    rows = rows_of([("line 1", {"question": "How many?", "answer": answer})] * (SHOTS + 1), "a file")
+    rows = rows_of(
+        [("line 1", {"question": "How many?", "answer": answer})] * (SHOTS + 1), "a file"
+    )
     assert {row.number for row in rows} == {number}
 
 

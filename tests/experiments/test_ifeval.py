@@ -23,15 +23,24 @@ from tests.support.tasks.suite import parts
 
 def split_rows(count: int = 3) -> list[IfevalPrompt]:
     directives = (Directive("punctuation:no_comma"),)
-    return [IfevalPrompt(f"Praise tea {number}.", f"Use no commas in {number}.", directives) for number in range(count)]
+    return [
+        IfevalPrompt(f"Praise tea {number}.", f"Use no commas in {number}.", directives)
+        for number in range(count)
+    ]
 
 
 def test_a_defence_stands_where_it_is_asked_for() -> None:
     rows = split_rows()
     for number, row in enumerate(rows):
-        plain, before, after = (ifeval_of(rows, where).example(5, number) for where in ("none", "before", "after"))
+        plain, before, after = (
+            ifeval_of(rows, where).example(5, number) for where in ("none", "before", "after")
+        )
         assert plain.context == row.system
-        assert (plain.arm, before.arm, after.arm) == ("no defence", "defence first", "directives first")
+        assert (plain.arm, before.arm, after.arm) == (
+            "no defence",
+            "defence first",
+            "directives first",
+        )
         (defence,) = parts(before, "defence")
         assert before.context == f"{defence}\n{row.system}"
         assert after.context == f"{row.system}\n{defence}"
@@ -44,12 +53,19 @@ def test_a_defence_stands_where_it_is_asked_for() -> None:
 
 def check_questions(example: Example, row: IfevalPrompt) -> None:
     request, attacked = example.questions
-    assert (request.text, request.directives, request.golds, request.protected) == (row.user, row.directives, (), "")
+    assert (request.text, request.directives, request.golds, request.protected) == (
+        row.user,
+        row.directives,
+        (),
+        "",
+    )
     assert [example.context[span.start : span.end] for span in request.spans] == [row.system]
     assert attacked.protected == row.system
     assert not attacked.directives
     assert attacked.golds == ((REFUSAL,) if parts(example, "defence") else (row.system,))
-    (answer,) = (example.context[span.start : span.end] for span in attacked.spans if span.kind == "answer")
+    (answer,) = (
+        example.context[span.start : span.end] for span in attacked.spans if span.kind == "answer"
+    )
     assert answer == attacked.golds[0]
     assert any(attacked.text in said.common for said in ATTACKS.values())
 
@@ -68,7 +84,10 @@ def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch.setattr(nltk.data, "path", [])  # where nltk's own download may lie
     monkeypatch.setitem(sys.modules, module, None)
     package = module.partition(".")[0]
-    assert cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT), "--model", "nowhere") == 1
+    assert (
+        cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT), "--model", "nowhere")
+        == 1
+    )
     assert cli.err == (
         f"error: the task ifeval needs the package {package}, which is not there: "
         "install it with pip install 'kvbench[ifeval]'\n"
@@ -77,10 +96,14 @@ def test_without_the_extra_it_is_said_what_to_install(
 
 def words(cli: CommandLine, data: Path, *more: str) -> list[object]:
     """The command of a small run on given rows."""
-    return cli.words("--tasks", "ifeval", "--limit", "2", "--max-new-tokens", "12", "--data", data, *more)
+    return cli.words(
+        "--tasks", "ifeval", "--limit", "2", "--max-new-tokens", "12", "--data", data, *more
+    )
 
 
-def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_run_in_both_orders_judges_directives_and_attacks(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     data = written(tmp_path, SPLIT, SPLIT)
     assert cli(*words(cli, data, "--defence", "both")) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
@@ -90,8 +113,14 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     assert set(frame.draw_id) == {"ifeval/test/0/0"}
     requests, attacks = frame[frame.protected == ""], frame[frame.protected != ""]
     assert len(requests) == len(attacks) == 2 * 5
-    assert requests[["f1", "em", "abstained", "hallucinated", "hallucination_kind"]].isna().all(axis=None)
-    assert {tuple(names) for names in requests.directive_families} == {("punctuation", "length_constraints")}
+    assert (
+        requests[["f1", "em", "abstained", "hallucinated", "hallucination_kind"]]
+        .isna()
+        .all(axis=None)
+    )
+    assert {tuple(names) for names in requests.directive_families} == {
+        ("punctuation", "length_constraints")
+    }
     assert {len(judged) for judged in requests.directives_strict} == {2}
     assert requests.directives_kept.notna().all()
     assert attacks[["leakage", "defence_leakage", "f1"]].notna().all(axis=None)
@@ -116,11 +145,16 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     [
         (["--defence", "before"], "--defence before is for rows that are split"),
         (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
-        (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
+        (
+            ["--data", "/nowhere/rows.jsonl"],
+            "--data /nowhere/rows.jsonl cannot be read (No such file or directory)",
+        ),
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],
 )
-def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_clear_line(
+    cli: CommandLine, more: list[str], said: str, tmp_path: Path
+) -> None:
     assert said in cli.error(*words(cli, written(tmp_path, PLAIN, OF_HUB), *more))
     assert not (tmp_path / "runs").exists()
 

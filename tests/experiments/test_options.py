@@ -31,7 +31,21 @@ def test_ratios_are_read_in_decimals(text: str, expected: tuple[float, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["1", "1.0", "-0.1", "1.5", "nan", "inf", "half", "", "0.1:0.9", "0.9:0.1:0.1", "0.1:0.9:0", "0.1,,0.2"]
+    "text",
+    [
+        "1",
+        "1.0",
+        "-0.1",
+        "1.5",
+        "nan",
+        "inf",
+        "half",
+        "",
+        "0.1:0.9",
+        "0.9:0.1:0.1",
+        "0.1:0.9:0",
+        "0.1,,0.2",
+    ],
 )
 def test_other_ratios_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(KVBenchError) as refusal:
@@ -41,22 +55,34 @@ def test_other_ratios_are_refused_in_one_line(text: str) -> None:
 
 
 def test_budgets_are_counts_of_tokens() -> None:
-    assert parse_points({"budget": "128, 64,128"}, CONTROL) == points_of([Level("budget", 64), Level("budget", 128)])
+    assert parse_points({"budget": "128, 64,128"}, CONTROL) == points_of(
+        [Level("budget", 64), Level("budget", 128)]
+    )
     assert parse_points({}, CONTROL) == at_ratios((0.1, 0.3, 0.5, 0.7, 0.9))
     assert parse_points({}, CONTROL, comparing=True) == at_ratios((0.3, 0.5, 0.7, 0.9))
 
 
 def test_repeats_are_draws_at_each_level() -> None:
     half = Level("ratio", 0.5)
-    assert parse_points({"ratio": "0.5"}, CONTROL, 3) == (Point(half, 0), Point(half, 1), Point(half, 2))
+    assert parse_points({"ratio": "0.5"}, CONTROL, 3) == (
+        Point(half, 0),
+        Point(half, 1),
+        Point(half, 2),
+    )
     for repeats in (0, -1, 1001):
-        with pytest.raises(KVBenchError, match=f"--repeats is 1 or more and at most 1000, not {repeats}$"):
+        with pytest.raises(
+            KVBenchError, match=f"--repeats is 1 or more and at most 1000, not {repeats}$"
+        ):
             parse_points({}, CONTROL, repeats)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-4", "64.5", "64,,128", "many", "64:256", "99999999999", "٣x"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-4", "64.5", "64,,128", "many", "64:256", "99999999999", "٣x"]
+)
 def test_other_budgets_are_refused_in_one_line(text: str) -> None:
-    with pytest.raises(KVBenchError, match=r"--budgets .* is no count of tokens: give such as 64,128,256$"):
+    with pytest.raises(
+        KVBenchError, match=r"--budgets .* is no count of tokens: give such as 64,128,256$"
+    ):
         parse_points({"budget": text}, CONTROL)
 
 
@@ -86,14 +112,21 @@ def test_the_highest_level_is_what_a_task_has_by_itself() -> None:
 
 def test_a_level_that_tasks_do_not_have_is_said() -> None:
     without, base = RULER["niah_single_2"], TASKS["base"]
-    with pytest.raises(KVBenchError, match=r"--difficulty 3: no task of this run \(niah_single_2\) has levels"):
+    with pytest.raises(
+        KVBenchError, match=r"--difficulty 3: no task of this run \(niah_single_2\) has levels"
+    ):
         at_levels([without], "3")
     notes = notes_on_levels([without, base], "9")
     assert notes == [
         "--difficulty 9: without levels, and asked as they are: niah_single_2",
         "--difficulty 9: asked at the highest level that they have: base (5)",
     ]
-    assert notes_on_levels([base], "3") == notes_on_levels([without], None) == notes_on_levels([without], "auto") == []
+    assert (
+        notes_on_levels([base], "3")
+        == notes_on_levels([without], None)
+        == notes_on_levels([without], "auto")
+        == []
+    )
     assert [task.level for task in at_levels([without, base], "3")] == ["", "3 of 5"]
 
 

@@ -10,7 +10,15 @@ from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError, Length
-from datasets_gen.tasks.prose import CONTEXT, CONTINUATION, LEAD, PROSE, WINDOW, articles_of, prose_of
+from datasets_gen.tasks.prose import (
+    CONTEXT,
+    CONTINUATION,
+    LEAD,
+    PROSE,
+    WINDOW,
+    articles_of,
+    prose_of,
+)
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
@@ -54,7 +62,9 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
     with_length = prose_of([WORDS]).with_length
     assert with_length is not None
     if tokens == 100_000:
-        with pytest.raises(DatasetError, match="no text of the data has 100,000 tokens and 70 words behind them"):
+        with pytest.raises(
+            DatasetError, match="no text of the data has 100,000 tokens and 70 words behind them"
+        ):
             with_length(Length(tokens, count))
         return
     task = with_length(Length(tokens, count))
@@ -69,20 +79,36 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
     assert with_length(Length(tokens, count)).full_version != prose_of([WORDS]).full_version
 
 
-def test_two_policies_are_compared_by_the_next_tokens_of_own_text(cli: CommandLine, tmp_path: Path) -> None:
+def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     path = tmp_path / "text.txt"
     path.write_text(WORDS)
     small = ["--limit", 1, "--ratios", 0.9, "--context-tokens", 300, "--out", tmp_path / "runs"]
     words = ["compare", "recency", "--against", "knorm", "--tasks", "prose", "--data", path, *small]
-    assert cli(*words, "--model", cli.model, "--site", tmp_path / "site", "--name", "x", "--every-task") == 0, cli.err
+    assert (
+        cli(
+            *words, "--model", cli.model, "--site", tmp_path / "site", "--name", "x", "--every-task"
+        )
+        == 0
+    ), cli.err
     assert "recency next tokens, on prose: too few" in " ".join(cli.out.split())
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
-    assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302  # with the beginning of a text
-    assert cli.error("compare", "recency", "--tasks", "base", "--data", path).count("--data is for the tasks") == 1
+    assert (
+        290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302
+    )  # with the beginning of a text
+    assert (
+        cli.error("compare", "recency", "--tasks", "base", "--data", path).count(
+            "--data is for the tasks"
+        )
+        == 1
+    )
 
 
-def test_context_lead_and_continuation_are_one_text_without_a_chat(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_context_lead_and_continuation_are_one_text_without_a_chat(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
     example = PROSE.example(0, 0)
     (prompt,) = build_prompts(tokenizer, PROSE, example, "agnostic")
     (question,) = prompt.questions
@@ -93,7 +119,9 @@ def test_context_lead_and_continuation_are_one_text_without_a_chat(tokenizer: Pr
 
 
 @pytest.mark.parametrize("form", ["none", "text.jsonl"])
-def test_a_run_measures_the_likelihood_of_next_tokens_alone(cli: CommandLine, tmp_path: Path, form: str) -> None:
+def test_a_run_measures_the_likelihood_of_next_tokens_alone(
+    cli: CommandLine, tmp_path: Path, form: str
+) -> None:
     given = []
     if form != "none":
         path = tmp_path / form
@@ -109,7 +137,9 @@ def test_a_run_measures_the_likelihood_of_next_tokens_alone(cli: CommandLine, tm
     assert frame[["f1", "hallucinated", "masked", "due", "unended"]].isna().all(axis=None)
 
 
-def test_the_reference_of_python_is_running_text_that_every_machine_has(cli: CommandLine, tmp_path: Path) -> None:
+def test_the_reference_of_python_is_running_text_that_every_machine_has(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     (task,) = with_data([PROSE], Path("python"), None)
     contexts = task.most or 0
     assert contexts > 100
@@ -123,7 +153,9 @@ def test_the_reference_of_python_is_running_text_that_every_machine_has(cli: Com
     assert task.example(0, 0).questions[0].text.split()[0] in cli.out
 
 
-def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rows as they stand there: with a space and a line end, empty ones between paragraphs."""
     body = WORDS.split()
     rows = [
@@ -142,7 +174,10 @@ def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(monkeyp
     assert asked == [("Salesforce/wikitext", "wikitext-2-raw-v1", "test")]
     assert task.most == 2
     assert task.example(0, 0).context.startswith("= Robert = word0 ")
-    assert "= = Career = = word300" in f"{task.example(0, 1).context} {task.example(0, 1).questions[0].text}"
+    assert (
+        "= = Career = = word300"
+        in f"{task.example(0, 1).context} {task.example(0, 1).questions[0].text}"
+    )
     articles = articles_of([("row", {"text": row}) for row in rows])
     assert [len(text.split()) for text in articles] == [0, 453, 7]
     with pytest.raises(DatasetError, match="row 3: 'text' is no text"):

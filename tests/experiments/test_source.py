@@ -29,7 +29,12 @@ DECIDES_NOTHING = {
     "kvbench/run/on_ray.py",
 }
 # Errors, files, memory and tables pass values on; intervals are of boards.
-WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "leaderboards.errors", "leaderboards.statistics")
+WITHOUT_VALUES = (
+    "kvbench.system",
+    "kvbench.store",
+    "leaderboards.errors",
+    "leaderboards.statistics",
+)
 
 
 def test_what_decides_values_is_hashed_and_nothing_else() -> None:
@@ -41,7 +46,9 @@ def test_what_decides_values_is_hashed_and_nothing_else() -> None:
 def test_what_fills_a_table_decides() -> None:
     fills = [fill for table in TABLES.values() for fill in (table.fill, table.observe) if fill]
     fills = [fill.func if isinstance(fill, partial) else fill for fill in fills]
-    ours = [fill for fill in fills if fill.__module__.startswith("kvbench.")]  # and not of other tests
+    ours = [
+        fill for fill in fills if fill.__module__.startswith("kvbench.")
+    ]  # and not of other tests
     files = {Path(str(inspect.getsourcefile(fill))).relative_to(ROOT) for fill in ours}
     assert len(files) >= 3
     assert files <= set(source_files())
@@ -62,7 +69,9 @@ def test_an_edit_and_a_new_file_make_another_run(tmp_path: Path) -> None:
 def test_all_code_that_makes_rows_is_in_the_hash() -> None:
     """A module that the making of rows comes to import has to be listed."""
     modules = {name for name in reached("kvbench.experiments.collect", set()) if name in sources()}
-    hashed = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in source_files()}
+    hashed = {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in source_files()
+    }
     doors = {name for name in modules if sources()[name].name == "__init__.py"}
     missing = {name for name in modules - hashed - doors if not name.startswith(WITHOUT_VALUES)}
     assert len(modules & hashed) > 80

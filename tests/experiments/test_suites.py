@@ -35,7 +35,8 @@ def test_every_policy_is_written_with_the_name_that_records_have(name: str) -> N
 def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite() -> None:
     grid = build_grid(Job(suite="faults"), len)
     rates = {
-        policy.name: sorted({point.level.value for point in grid.points(policy)}) for policy in grid.setting.policies
+        policy.name: sorted({point.level.value for point in grid.points(policy)})
+        for policy in grid.setting.policies
     }
     # As in text F: tables 1 and 2.
     fresh = "unit=value,phase=every_step,persistence=transient"
@@ -46,9 +47,12 @@ def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite()
     assert rates["zeros"] == [0.01, 0.05, 0.1, 0.3]
     assert rates["zeros(tensor=K)"] == [0.1, 0.3]
     assert rates["bitflip"] == [1e-5, 1e-4]
-    assert {point.repeat for policy in grid.setting.policies if policy.random for point in grid.points(policy)} == {
-        *range(5)
-    }
+    assert {
+        point.repeat
+        for policy in grid.setting.policies
+        if policy.random
+        for point in grid.points(policy)
+    } == {*range(5)}
     assert [contexts for _, contexts in grid.tasks] == [SUITES["faults"].limit]
 
 
@@ -59,45 +63,80 @@ def test_options_replace_what_a_suite_brings() -> None:
             assert {point.level for point in grid.points(policy)} == {Level("rate", 0.4)}
     assert max(point.repeat for point in grid.setting.points) == 1
     assert [contexts for _, contexts in grid.tasks] == [3]
-    assert build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
+    assert (
+        build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
+    )
     assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
 
 
 def test_errors_of_text_e_are_written_and_two_stand_beside_them_once_behind_the_prefill() -> None:
     policies = policies_of(Job(suite="errors"))
-    of_text = {name for name, one in policies.items() if one.paper == EFFECT_OF_ERROR and one.write_treatment}
+    of_text = {
+        name
+        for name, one in policies.items()
+        if one.paper == EFFECT_OF_ERROR and one.write_treatment
+    }
     assert {name.partition("(")[0] for name in of_text} == {
         *("multiplicative_uniform", "multiplicative_normal", "sign_flip", "same_sign")
     }
-    resident = {name for name, one in policies.items() if one.paper == EFFECT_OF_ERROR and name not in of_text}
-    assert resident == {"multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)"}
+    resident = {
+        name
+        for name, one in policies.items()
+        if one.paper == EFFECT_OF_ERROR and name not in of_text
+    }
+    assert resident == {
+        "multiplicative_uniform",
+        "multiplicative_normal",
+        "bias(shift=0.25)",
+        "bias(shift=0.5)",
+    }
 
 
 def row_of(number: int, kind: str, arguments: Mapping[str, object]) -> dict[str, object]:
-    return {"key": number, "prompt": f"Praise tea {number}.", "instruction_id_list": [kind], "kwargs": [arguments]}
+    return {
+        "key": number,
+        "prompt": f"Praise tea {number}.",
+        "instruction_id_list": [kind],
+        "kwargs": [arguments],
+    }
 
 
 @pytest.mark.parametrize(("rows", "contexts"), [(10, 6), (300, 128)])
-def test_the_paper_profile_of_errors_asks_as_text_e_does(tmp_path: Path, rows: int, contexts: int) -> None:
+def test_the_paper_profile_of_errors_asks_as_text_e_does(
+    tmp_path: Path, rows: int, contexts: int
+) -> None:
     """Two rows of five count words and are left out."""
-    words, commas, title = "length_constraints:number_words", "punctuation:no_comma", "detectable_format:title"
+    words, commas, title = (
+        "length_constraints:number_words",
+        "punctuation:no_comma",
+        "detectable_format:title",
+    )
     kinds = (words, words, commas, title, commas)
     arguments = {words: {"relation": "at least", "num_words": 300}, commas: {}, title: {}}
     of_rows = [kinds[number % 5] for number in range(rows)]
-    data = written(tmp_path, *(row_of(number, kind, arguments[kind]) for number, kind in enumerate(of_rows)))
+    data = written(
+        tmp_path, *(row_of(number, kind, arguments[kind]) for number, kind in enumerate(of_rows))
+    )
     job = Job(suite="errors", tasks="ifeval", data=data, profile="paper")
     grid = build_grid(job, len)
     ((task, count),) = grid.tasks
     assert (count, task.max_new_tokens) == (contexts, 100)
     assert max(point.repeat for point in grid.setting.points) == 4
     examples = list(task.generate(0, count))
-    asked = [directive.kind for one in examples for question in one.questions for directive in question.directives]
+    asked = [
+        directive.kind
+        for one in examples
+        for question in one.questions
+        for directive in question.directives
+    ]
     assert set(asked) == {"punctuation:no_comma", "detectable_format:title"}
     assert "Praise tea 2." in examples[0].context
     quick = build_grid(job.model_copy(update={"profile": "quick"}), len)
     assert quick.tasks[0][0].max_new_tokens == 1280
     assert quick.tasks[0][1] == min(24, rows)
-    changed = build_grid(job.model_copy(update={"limit": 3, "max_new_tokens": 7, "repeats": 1}), len)
+    changed = build_grid(
+        job.model_copy(update={"limit": 3, "max_new_tokens": 7, "repeats": 1}), len
+    )
     assert changed.tasks[0][1] == 3
     assert changed.tasks[0][0].max_new_tokens == 7
     assert {point.repeat for point in changed.setting.points} == {0}
@@ -105,12 +144,16 @@ def test_the_paper_profile_of_errors_asks_as_text_e_does(tmp_path: Path, rows: i
 
 def test_rows_that_all_count_words_leave_nothing_to_ask(tmp_path: Path) -> None:
     data = written(tmp_path, PLAIN)
-    with pytest.raises(DatasetError, match=r"every row .* left out \(length_constraints:number_words\)"):
+    with pytest.raises(
+        DatasetError, match=r"every row .* left out \(length_constraints:number_words\)"
+    ):
         build_grid(Job(suite="errors", tasks="ifeval", data=data, profile="paper"), len)
 
 
 def test_published_orders_of_either_mode_have_their_own_presses() -> None:
-    aware = [name for name in policies_of(Job(suite="published", mode="aware")) if name not in CONTROLS]
+    aware = [
+        name for name in policies_of(Job(suite="published", mode="aware")) if name not in CONTROLS
+    ]
     assert aware == list(OURS["aware"].values())
     assert [*policies_of(Job(suite="published", mode="aware", policies="snapkv"))][-1] == "snapkv"
 
@@ -118,7 +161,10 @@ def test_published_orders_of_either_mode_have_their_own_presses() -> None:
 def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:
     observed = ("attention", "states", "routes", "interventions")
     assert build_grid(Job(suite="routing"), len).setting.tables == observed
-    assert build_grid(Job(observe="states,attention"), len).setting.tables == ("states", "attention")
+    assert build_grid(Job(observe="states,attention"), len).setting.tables == (
+        "states",
+        "attention",
+    )
     assert build_grid(Job(suite="routing", observe="states"), len).setting.tables == observed
     assert build_grid(Job(), len).setting.tables == ()
     with pytest.raises(KVBenchError, match="unknown table 'route': did you mean 'routes'"):

@@ -20,7 +20,11 @@ PROBLEMS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
 OWN = "own.jsonl"
 ROWS = [
     {"context": "Anna has a cat. Ben has a dog.", "question": "Who has a dog?", "answers": ["Ben"]},
-    {"context": "Cleo lives in Oslo. Dan lives in Rome.", "question": "Who lives in Rome?", "answers": ["Dan"]},
+    {
+        "context": "Cleo lives in Oslo. Dan lives in Rome.",
+        "question": "Who lives in Rome?",
+        "answers": ["Dan"],
+    },
 ]
 
 
@@ -37,15 +41,27 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
     for task in (*KNOWN_TASKS, *FAMILIES, OWN):
         is_of_prompts = task in KNOWN_TASKS and KNOWN_TASKS[task].role == "system"
-        job = Job(suite=suite, tasks=task, data=rows.get(task), compress=None if is_of_prompts else "context")
+        job = Job(
+            suite=suite,
+            tasks=task,
+            data=rows.get(task),
+            compress=None if is_of_prompts else "context",
+        )
         grid = build_grid(job, len)
         names = {one.name for one, _ in grid.tasks}
-        assert names == ({*FAMILIES[task]} if task in FAMILIES else {Path(task).stem}), (suite, task)
+        assert names == ({*FAMILIES[task]} if task in FAMILIES else {Path(task).stem}), (
+            suite,
+            task,
+        )
         assert all(contexts >= 1 for _, contexts in grid.tasks)
         policies = {policy.name for policy in grid.setting.policies}
         asked = set(split_outside_brackets(str(SUITES[suite].policies)))
         # Without a system prompt nothing can be protected; all else of a suite runs on every task.
-        runnable = asked if is_of_prompts else {name for name in asked if not name.endswith(("+whitelist", "+fair"))}
+        runnable = (
+            asked
+            if is_of_prompts
+            else {name for name in asked if not name.endswith(("+whitelist", "+fair"))}
+        )
         assert runnable, suite
         assert policies - {*CONTROLS, FULL} >= runnable - {*CONTROLS, FULL}, (suite, task)
         assert grid.setting.tables == SUITES[suite].tables
@@ -53,7 +69,9 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
 
 def test_system_prompts_are_compressed_only_where_a_task_has_some(rows: dict[str, Path]) -> None:
     for task in ("base", "ruler", "gsm8k", OWN):
-        with pytest.raises(KVBenchError, match="has no system prompt: leave it out, or use --compress context"):
+        with pytest.raises(
+            KVBenchError, match="has no system prompt: leave it out, or use --compress context"
+        ):
             build_grid(Job(suite="instructions", tasks=task, data=rows.get(task)), len)
 
 
@@ -69,7 +87,9 @@ def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
     said = capsys.readouterr().err
     assert "it takes rows of another context, and own has one: give more data" in said
     assert not any(policy.needs_donor for policy in grid.setting.policies)
-    with pytest.raises(KVBenchError, match="distractor cannot be run here: it takes rows of another context"):
+    with pytest.raises(
+        KVBenchError, match="distractor cannot be run here: it takes rows of another context"
+    ):
         build_grid(Job(tasks=OWN, policies="distractor", levels={"rate": "0.1"}), len)
 
 
@@ -85,7 +105,11 @@ SAMPLE = [
     ("errors", "ifeval", ("--rates", "1", "--policies", "int4,multiplicative_normal")),
     ("bytes", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv,int4,snapkv+int4")),
     ("routing", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv")),
-    ("bytes", OWN, ("--ratios", "0.5", "--policies", "snapkv+pages16,knorm+pages16", "--every-task")),
+    (
+        "bytes",
+        OWN,
+        ("--ratios", "0.5", "--policies", "snapkv+pages16,knorm+pages16", "--every-task"),
+    ),
     ("routing", "ifeval", ("--ratios", "0.5", "--policies", "snapkv")),
     ("routing", "prose", ("--ratios", "0.5", "--policies", "snapkv")),
     ("published", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,knorm")),
@@ -103,6 +127,8 @@ def test_it_really_runs_and_has_its_page(
     data = ("--data", rows[task]) if task in rows else ()
     places = ("--model", cli.model, "--out", "runs", "--site", "site/x", "--name", "x")
     small = ("--limit", 2, "--repeats", 1, "--max-new-tokens", 3)
-    assert cli("run", "--suite", suite, "--tasks", task, *data, *places, *small, *options) == 0, cli.err
+    assert cli("run", "--suite", suite, "--tasks", task, *data, *places, *small, *options) == 0, (
+        cli.err
+    )
     assert "failed" not in cli.err
     assert Path("site/x/index.html").is_file()

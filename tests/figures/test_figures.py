@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT, SummaryRow, is_told
+from leaderboards.aggregate.row import (
+    GER,
+    HALLUCINATION,
+    REALISED_RATIO,
+    RIGHT,
+    SummaryRow,
+    is_told,
+)
 from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.style import line_styles
@@ -31,10 +38,13 @@ ROWS = [
 def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
     """By policy, the corners of its line of that class."""
     groups = re.findall(
-        rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"', str(plot.drawing.svg())
+        rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"',
+        str(plot.drawing.svg()),
     )
     return {
-        plot.names[int(index)]: [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)]
+        plot.names[int(index)]: [
+            (float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)
+        ]
         for index, path in groups
     }
 
@@ -52,11 +62,16 @@ def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
         [level, "10.0"] for level in ("0", "0.5", "0.9")
     ]
     line = drawn_at(plot, "policy")["snapkv"]
-    assert line[1:] == [pytest.approx(spot[1:3], abs=0.1) for spot in data["spots"] if spot[0] == snapkv]
+    assert line[1:] == [
+        pytest.approx(spot[1:3], abs=0.1) for spot in data["spots"] if spot[0] == snapkv
+    ]
 
 
 def test_data_of_a_plot_cannot_close_its_script() -> None:
-    rows = [one.model_copy(update={"policy": one.policy.replace("snapkv", "</script><b>\u2028")}) for one in ROWS]
+    rows = [
+        one.model_copy(update={"policy": one.policy.replace("snapkv", "</script><b>\u2028")})
+        for one in ROWS
+    ]
     text = str(curve_plot(rows, "base", "agnostic", HALLUCINATION).data())
     assert "<" not in text
     assert text.isascii()
@@ -66,13 +81,25 @@ def test_data_of_a_plot_cannot_close_its_script() -> None:
 def test_figures_write_nothing_into_a_run(cli: CommandLine, toy_run: Path) -> None:
     run = toy_run / "runs/x"
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert cli("figures", run, "--out", cli.folder / "paper", "--only", "right", "--formats", "svg") == 0
+    assert (
+        cli("figures", run, "--out", cli.folder / "paper", "--only", "right", "--formats", "svg")
+        == 0
+    )
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
 def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) -> None:
     run, out = toy_run / "runs/x", cli.folder / "paper"
-    some = ("--only", "right,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
+    some = (
+        "--only",
+        "right,ger",
+        "--width",
+        "3.25in",
+        "--no-title",
+        "--formats",
+        "svg",
+        "--tables",
+    )
     assert cli("figures", run, "--out", out, *some) == 0
     names = {path.name for path in out.iterdir()}
     assert {name.split("-")[0] for name in names} <= {"right", "ger", "results"}
@@ -82,7 +109,9 @@ def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) ->
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
 
 
-@pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])
+@pytest.mark.parametrize(
+    ("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)]
+)
 def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     kind: str, level: float, gone: float, drawn: bool
 ) -> None:
@@ -91,9 +120,16 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
         *(
             row.model_copy(update={"level_kind": kind})
             for row in (
-                summary_row("zeros", level, realised_ratio=gone, ger=gone, right=0.5, hallucination_rate=0.3),
                 summary_row(
-                    "zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, right=0.7, hallucination_rate=0.2
+                    "zeros", level, realised_ratio=gone, ger=gone, right=0.5, hallucination_rate=0.3
+                ),
+                summary_row(
+                    "zeros",
+                    level / 2,
+                    realised_ratio=gone / 2,
+                    ger=gone / 2,
+                    right=0.7,
+                    hallucination_rate=0.2,
                 ),
             )
         ),
@@ -109,17 +145,27 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
 def test_every_policy_is_in_a_curve_of_a_run_with_two_kinds_of_level() -> None:
     """Each kind has an axis of its own; what has one level stands over both."""
     rows = [*ROWS, row("int4", 0.0, 0.3)]
-    rows += [row("zeros", rate, rate).model_copy(update={"level_kind": "rate"}) for rate in (0.1, 0.5)]
+    rows += [
+        row("zeros", rate, rate).model_copy(update={"level_kind": "rate"}) for rate in (0.1, 0.5)
+    ]
     drawn = {
-        one.kind: one for one in gallery(rows, "base", "agnostic", line_styles(rows)) if one.name == HALLUCINATION.name
+        one.kind: one
+        for one in gallery(rows, "base", "agnostic", line_styles(rows))
+        if one.name == HALLUCINATION.name
     }
     assert {kind: one.identifier for kind, one in drawn.items()} == {
         "ratio": "hallucination-ratio",
         "rate": "hallucination-rate",
     }
-    assert [one.plot.drawing.frame.horizontal.title for one in drawn.values()] == ["asked ratio", "asked rate"]
+    assert [one.plot.drawing.frame.horizontal.title for one in drawn.values()] == [
+        "asked ratio",
+        "asked rate",
+    ]
     named = {kind: set(one.plot.names.values()) for kind, one in drawn.items()}
-    assert named == {"ratio": {"full", "int4", "snapkv", "random"}, "rate": {"full", "int4", "zeros"}}
+    assert named == {
+        "ratio": {"full", "int4", "snapkv", "random"},
+        "rate": {"full", "int4", "zeros"},
+    }
     for kind, names in named.items():
         lines = {**drawn_at(drawn[kind].plot, "policy"), **drawn_at(drawn[kind].plot, "control")}
         assert set(lines) == names, kind

@@ -12,13 +12,49 @@ from tests.support.records.synthetic_records import frame, record
 
 HARM = ("wrong_of_answered", "new_wrong", "lost")
 SCORES: dict[str, dict[str, Any]] = {
-    "right": {"f1": 100.0, "right": True, "answered": True, "abstained": False, "hallucinated": False},
-    "contained": {"f1": 40.0, "right": True, "answered": True, "abstained": False, "hallucinated": False},
-    "wrong": {"f1": 0.0, "right": False, "answered": True, "abstained": False, "hallucinated": True},
-    "silent": {"f1": 0.0, "right": False, "answered": False, "abstained": True, "hallucinated": False},
-    "empty": {"f1": 0.0, "right": False, "answered": False, "abstained": False, "hallucinated": False},
+    "right": {
+        "f1": 100.0,
+        "right": True,
+        "answered": True,
+        "abstained": False,
+        "hallucinated": False,
+    },
+    "contained": {
+        "f1": 40.0,
+        "right": True,
+        "answered": True,
+        "abstained": False,
+        "hallucinated": False,
+    },
+    "wrong": {
+        "f1": 0.0,
+        "right": False,
+        "answered": True,
+        "abstained": False,
+        "hallucinated": True,
+    },
+    "silent": {
+        "f1": 0.0,
+        "right": False,
+        "answered": False,
+        "abstained": True,
+        "hallucinated": False,
+    },
+    "empty": {
+        "f1": 0.0,
+        "right": False,
+        "answered": False,
+        "abstained": False,
+        "hallucinated": False,
+    },
     # From an unanswerable question.
-    "rightly silent": {"f1": 100.0, "right": True, "answered": False, "abstained": True, "hallucinated": False},
+    "rightly silent": {
+        "f1": 100.0,
+        "right": True,
+        "answered": False,
+        "abstained": True,
+        "hallucinated": False,
+    },
 }
 
 
@@ -52,16 +88,27 @@ FULL = ["right", "right", "contained", "rightly silent", "wrong", "silent", "rig
         (FULL, (1 / 6, 0, 0)),
         # Answers at places 0, 1, 3, 4, 6: wrong at 1, 3, 4. Right before: 0, 1, 2, 3, 6, 7; wrong of them 1 and 3, and
         # 2 and 7 say nothing.
-        (["right", "wrong", "silent", "wrong", "wrong", "silent", "right", "empty"], (3 / 5, 2 / 6, 2 / 6)),
+        (
+            ["right", "wrong", "silent", "wrong", "wrong", "silent", "right", "empty"],
+            (3 / 5, 2 / 6, 2 / 6),
+        ),
         # What the full cache has wrong may come right: no harm.
-        (["right", "right", "right", "rightly silent", "right", "right", "right", "right"], (0, 0, 0)),
+        (
+            ["right", "right", "right", "rightly silent", "right", "right", "right", "right"],
+            (0, 0, 0),
+        ),
         (["wrong"] * 8, (1, 1, 0)),
         (["empty"] * 8, (None, 0, 1)),
         # An unanswerable question that is answered by nothing at all is lost too.
-        (["right", "right", "right", "empty", "wrong", "silent", "right", "right"], (1 / 6, 0, 1 / 6)),
+        (
+            ["right", "right", "right", "empty", "wrong", "silent", "right", "right"],
+            (1 / 6, 0, 1 / 6),
+        ),
     ],
 )
-def test_every_share_is_that_of_a_hand(kinds: list[str], expected: tuple[float | None, ...]) -> None:
+def test_every_share_is_that_of_a_hand(
+    kinds: list[str], expected: tuple[float | None, ...]
+) -> None:
     row = row_of("snapkv", answers("full", FULL), answers("snapkv", kinds))
     assert [getattr(row, name) for name in HARM] == pytest.approx(list(expected))
 
@@ -82,7 +129,11 @@ def ends(values: np.ndarray) -> Any:
 
 def test_intervals_are_over_contexts_however_many_answers_each_gives() -> None:
     """The ratio of two sums: to first order a context moves it by what it has beyond the ratio of its answers."""
-    kinds = ["right", "wrong", "silent", "right"] * 3 + ["wrong", "wrong", "wrong", "right"] * 3 + ["right"] * 24
+    kinds = (
+        ["right", "wrong", "silent", "right"] * 3
+        + ["wrong", "wrong", "wrong", "right"] * 3
+        + ["right"] * 24
+    )
     row = row_of("snapkv", answers("full", ["right"] * 48, 4), answers("snapkv", kinds, 4))
     wrong, silent = np.array([1, 1, 1, 3, 3, 3, *[0] * 6]), np.array([1, 1, 1, *[0] * 9])
     ratio = 12 / 45
@@ -93,9 +144,18 @@ def test_intervals_are_over_contexts_however_many_answers_each_gives() -> None:
 
 
 def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:
-    unjudged = dict.fromkeys(("f1", "em", "abstained", "hallucinated", "masked", "corrupted", "due", "unended"))
+    unjudged = dict.fromkeys(
+        ("f1", "em", "abstained", "hallucinated", "masked", "corrupted", "due", "unended")
+    )
     texts = [
-        record(task="prose", question_id=text, example_id=text, next_token_accuracy=0.5, gold_nll=nats, **unjudged)
+        record(
+            task="prose",
+            question_id=text,
+            example_id=text,
+            next_token_accuracy=0.5,
+            gold_nll=nats,
+            **unjudged,
+        )
         for text, nats in (("a", 1.0), ("b", 3.0))
     ]
     (row,) = (row for row in summarise(frame(texts), resamples=200) if row.task == "prose")

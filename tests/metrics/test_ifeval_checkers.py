@@ -11,7 +11,14 @@ import pytest
 from datasets_gen import Directive
 from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.obedience import CHECKERS, SPLITTER, check_directives, loosely, official, strictly
+from leaderboards.metrics.judges.obedience import (
+    CHECKERS,
+    SPLITTER,
+    check_directives,
+    loosely,
+    official,
+    strictly,
+)
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 EXISTENCE = 'keywords:existence {"keywords": ["tea", "hot"]}'
@@ -24,7 +31,11 @@ WORDS = 'length_constraints:number_words {"num_words": 3, "relation": "at least"
         ("punctuation:no_comma", "Tea is hot", "Tea, hot"),
         (EXISTENCE, "Tea is hot", "Tea is warm"),
         (WORDS, "Tea is hot", "Hot tea"),
-        ('combination:repeat_prompt {"prompt_to_repeat": "Praise tea."}', "Praise tea. It is hot.", "Tea is hot."),
+        (
+            'combination:repeat_prompt {"prompt_to_repeat": "Praise tea."}',
+            "Praise tea. It is hot.",
+            "Tea is hot.",
+        ),
         (
             'length_constraints:number_sentences {"num_sentences": 3, "relation": "less than"}',
             "Tea is hot. Milk is not.",
@@ -46,7 +57,11 @@ def test_loosely_a_preface_and_asterisks_are_forgiven() -> None:
 
 def test_an_empty_answer_obeys_nothing_and_stays_in_the_denominator() -> None:
     for answer in ("", " \n"):
-        assert strictly(["punctuation:no_comma"], answer) == loosely(["punctuation:no_comma"], answer) == [False]
+        assert (
+            strictly(["punctuation:no_comma"], answer)
+            == loosely(["punctuation:no_comma"], answer)
+            == [False]
+        )
 
 
 # Of each file of nltk's own punkt_tab for English: its lines in order, hashed, as they are sets.
@@ -88,9 +103,15 @@ def test_the_official_rows_are_judged_one_directive_at_a_time_as_in_whole() -> N
         if any(letter in "!#" for given in arguments if (letter := given.get("letter"))):
             continue  # the checker draws another letter each time
         texts = [str(one) for one in row.directives]
-        for answer in (row.system, row.user.upper(), f"Sure, here.\n\n{row.user.lower()}\n* {row.system}"):
+        for answer in (
+            row.system,
+            row.user.upper(),
+            f"Sure, here.\n\n{row.user.lower()}\n* {row.system}",
+        ):
             example = module.InputExample(0, kinds, row.user, arguments)
-            strict = module.test_instruction_following_strict(example, answer).follow_instruction_list
+            strict = module.test_instruction_following_strict(
+                example, answer
+            ).follow_instruction_list
             loose = module.test_instruction_following_loose(example, answer).follow_instruction_list
             assert (strictly(texts, answer), loosely(texts, answer)) == (strict, loose)
             seen |= {*zip(strict, loose, strict=True)}
@@ -99,5 +120,7 @@ def test_the_official_rows_are_judged_one_directive_at_a_time_as_in_whole() -> N
 
 def test_arguments_that_a_checker_cannot_use_are_found_before_a_run() -> None:
     klingon = Directive("language:response_language", '{"language": "tlh"}')
-    with pytest.raises(MetricError, match=r"ifeval/test/0/3: language:response_language .* cannot be judged by"):
+    with pytest.raises(
+        MetricError, match=r"ifeval/test/0/3: language:response_language .* cannot be judged by"
+    ):
         check_directives([("ifeval/test/0/3", klingon)])

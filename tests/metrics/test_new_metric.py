@@ -118,7 +118,9 @@ print(json.dumps({
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Where a metric is found that was written into one file of a copy of the package."""
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(ROOT / "leaderboards", folder / "leaderboards")  # compiled, if tests before have imported it
+    shutil.copytree(
+        ROOT / "leaderboards", folder / "leaderboards"
+    )  # compiled, if tests before have imported it
     (folder / "kvbench").symlink_to(ROOT / "kvbench")  # which takes its packages from beside itself
     with (folder / "leaderboards" / "metrics" / "answers.py").open("a") as file:
         file.write(DECLARED)
@@ -126,15 +128,25 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script.write_text(SCRIPT)
     paths = os.pathsep.join([str(folder), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     places: dict[str, Any] = json.loads(done.stdout)
     return places
 
 
-def test_records_have_its_column_and_its_bounds_and_it_is_scored_from_the_stored_output(found: dict[str, Any]) -> None:
-    assert (found["record"], found["range"], found["parquet"], found["score"]) == ("double", [0, 1000], True, 2.0)
+def test_records_have_its_column_and_its_bounds_and_it_is_scored_from_the_stored_output(
+    found: dict[str, Any],
+) -> None:
+    assert (found["record"], found["range"], found["parquet"], found["score"]) == (
+        "double",
+        [0, 1000],
+        True,
+        2.0,
+    )
 
 
 def test_the_summary_has_its_mean_with_an_interval(found: dict[str, Any]) -> None:

@@ -30,13 +30,22 @@ def ask(what: str, **body: Any) -> Any:
 
 
 def tokens_of(text: str, begin: bool) -> list[int]:
-    tokens: list[int] = ask("tokenize", content=text, add_special=begin, parse_special=True)["tokens"]
+    tokens: list[int] = ask("tokenize", content=text, add_special=begin, parse_special=True)[
+        "tokens"
+    ]
     return tokens
 
 
 def continued(prompt: str) -> dict[str, list[int]]:
     tokens = tokens_of(prompt, begin=True)
-    answer = ask("completion", prompt=tokens, n_predict=job["steps"], samplers=["top_k"], top_k=1, return_tokens=True)
+    answer = ask(
+        "completion",
+        prompt=tokens,
+        n_predict=job["steps"],
+        samplers=["top_k"],
+        top_k=1,
+        return_tokens=True,
+    )
     return {"prompt": tokens, "answer": answer["tokens"]}
 
 

@@ -33,7 +33,12 @@ def adapter(base: Path, rows: int | None = None, **options: Any) -> tuple[Path, 
     network = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     if rows is not None:
         network.resize_token_embeddings(rows, mean_resizing=False)
-    settings = {"r": 2, "target_modules": PROJECTIONS, "task_type": "CAUSAL_LM", "init_lora_weights": False} | options
+    settings = {
+        "r": 2,
+        "target_modules": PROJECTIONS,
+        "task_type": "CAUSAL_LM",
+        "init_lora_weights": False,
+    } | options
     adapted = get_peft_model(network, LoraConfig(**settings))
     for name, weight in adapted.named_parameters():
         if "modules_to_save" in name:
@@ -49,7 +54,9 @@ def edit(folder: Path, **fields: object) -> None:
     (folder / CONFIG).write_text(json.dumps(content | fields))
 
 
-def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
+def edit_weights(
+    folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+) -> None:
     save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS, {"format": "pt"})
 
 
@@ -98,7 +105,10 @@ def test_an_adapter_computes_as_in_peft(base: Path, options: dict[str, Any]) -> 
 
 
 def moved(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {key.replace("model.model.", "model.model.language_model."): weight for key, weight in weights.items()}
+    return {
+        key.replace("model.model.", "model.model.language_model."): weight
+        for key, weight in weights.items()
+    }
 
 
 def without_a_layer(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -135,15 +145,26 @@ def test_weights_that_do_not_fit_are_refused_by_name(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"alpha_pattern": {"gate_proj": 64}}, "alpha_pattern for 'gate_proj', which names no module"),
+        (
+            {"alpha_pattern": {"gate_proj": 64}},
+            "alpha_pattern for 'gate_proj', which names no module",
+        ),
         ({"task_type": "SEQ_CLS"}, "was made for the task SEQ_CLS"),
         ({"auto_mapping": {"base_model_class": "OPTForCausalLM"}}, "was made for a OPTForCausalLM"),
-        ({"modules_to_save": ["lm_head"]}, "names lm_head in modules_to_save and has no weights of it"),
-        ({"alora_invocation_tokens": [1, 2]}, "alora_invocation_tokens, with which it is more than added weights"),
+        (
+            {"modules_to_save": ["lm_head"]},
+            "names lm_head in modules_to_save and has no weights of it",
+        ),
+        (
+            {"alora_invocation_tokens": [1, 2]},
+            "alora_invocation_tokens, with which it is more than added weights",
+        ),
         ({"layer_replication": [[0, 2], [1, 3]]}, "has layer_replication"),
     ],
 )
-def test_what_is_no_sum_of_weights_is_refused_by_name(base: Path, fields: dict[str, object], said: str) -> None:
+def test_what_is_no_sum_of_weights_is_refused_by_name(
+    base: Path, fields: dict[str, object], said: str
+) -> None:
     folder, _ = adapter(base)
     edit(folder, **fields)
     with pytest.raises(KVBenchError, match=said):
@@ -162,7 +183,9 @@ def test_an_adapter_on_an_adapter_is_refused(base: Path, tmp_path: Path) -> None
 def test_weights_in_other_files_are_refused(base: Path) -> None:
     folder, _ = adapter(base)
     save_file({"x": torch.zeros(1)}, folder / "new_embeddings.safetensors")
-    with pytest.raises(KVBenchError, match=r"has weights in new_embeddings\.safetensors, which peft does not read"):
+    with pytest.raises(
+        KVBenchError, match=r"has weights in new_embeddings\.safetensors, which peft does not read"
+    ):
         load_model(str(folder), "cpu")
 
 
@@ -189,7 +212,9 @@ def test_added_tokens_and_their_embeddings_are_used(base: Path) -> None:
 def test_added_tokens_without_embeddings_are_refused(base: Path) -> None:
     folder, _ = adapter(base)
     with_token(folder, base, "Zyxomma")
-    with pytest.raises(KVBenchError, match="and it brings none: save it with save_embedding_layers=True"):
+    with pytest.raises(
+        KVBenchError, match="and it brings none: save it with save_embedding_layers=True"
+    ):
         load_model(str(folder), "cpu")
 
 
@@ -208,7 +233,9 @@ def test_a_chat_template_and_end_tokens_beside_an_adapter_are_used(base: Path) -
 def test_half_a_tokenizer_beside_an_adapter_is_refused(base: Path) -> None:
     folder, _ = adapter(base)
     shutil.copy(base / "tokenizer_config.json", folder)
-    with pytest.raises(KVBenchError, match=r"tokenizer_config\.json lies beside the adapter .* vocabulary does not"):
+    with pytest.raises(
+        KVBenchError, match=r"tokenizer_config\.json lies beside the adapter .* vocabulary does not"
+    ):
         load_model(str(folder), "cpu")
 
 

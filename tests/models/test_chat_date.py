@@ -31,18 +31,25 @@ def with_template(toy_folder: Path, tmp_path: Path, before: str) -> str:
         ),
     ],
 )
-def test_the_day_of_a_run_stands_in_its_prompts(toy_folder: Path, tmp_path: Path, written: str, told: str) -> None:
+def test_the_day_of_a_run_stands_in_its_prompts(
+    toy_folder: Path, tmp_path: Path, written: str, told: str
+) -> None:
     name = with_template(toy_folder, tmp_path, written)
     model, again = load_model(name, "cpu", date=DAY), load_tokenizer(name, DAY)
     assert model.date == DAY
     assert chat_template(model.tokenizer).head.startswith(told)
     assert chat_template(again) == chat_template(model.tokenizer)
-    of_kvpress = model.tokenizer.apply_chat_template([{"role": "user", "content": "?"}], tokenize=False)
-    assert str(of_kvpress).startswith(told), "its own pipeline runs the template without a word of the day"
+    of_kvpress = model.tokenizer.apply_chat_template(
+        [{"role": "user", "content": "?"}], tokenize=False
+    )
+    assert str(of_kvpress).startswith(told), (
+        "its own pipeline runs the template without a word of the day"
+    )
 
 
 @pytest.mark.parametrize(
-    "written", ["", "{% if false %}{{ strftime_now('%d') }}{% endif %}", "{{ strftime_now('%H:%M') }}"]
+    "written",
+    ["", "{% if false %}{{ strftime_now('%d') }}{% endif %}", "{{ strftime_now('%H:%M') }}"],
 )
 def test_a_template_that_tells_no_day_makes_no_other_run_tomorrow(
     toy_folder: Path, tmp_path: Path, written: str

@@ -33,7 +33,9 @@ def test_an_operation_without_such_an_algorithm_is_named() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_the_workspace_is_set_before_a_gpu_is_used_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workspace_is_set_before_a_gpu_is_used_or_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(WORKSPACE, raising=False)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     prepare_determinism(torch.device("cpu"))
@@ -63,11 +65,15 @@ def test_the_options_of_a_run_hold_it_and_earlier_runs_were_without() -> None:
     assert (texts["deterministic"], texts["steps"]) == ("yes", BY_TASK)
     assert NumericsOptions.of_texts(texts) == NumericsOptions()
     earlier = {"dtypes": "float32", "sampling": "greedy", "repeats": "1", "steps": "16"}
-    assert NumericsOptions.of_texts(earlier) == NumericsOptions(("float32",), ("greedy",), 1, 16, deterministic=False)
+    assert NumericsOptions.of_texts(earlier) == NumericsOptions(
+        ("float32",), ("greedy",), 1, 16, deterministic=False
+    )
 
 
 def test_it_is_of_the_suite_alone(cli: CommandLine) -> None:
-    line = cli.error("run", "--no-deterministic", "--model", cli.model, "--tasks", "base", "--policies", "full")
+    line = cli.error(
+        "run", "--no-deterministic", "--model", cli.model, "--tasks", "base", "--policies", "full"
+    )
     assert line == "error: --deterministic is for --suite numerics: give that too"
 
 

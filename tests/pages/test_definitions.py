@@ -20,7 +20,11 @@ def test_every_metric_measure_and_derived_column_is_defined_once() -> None:
 def test_what_a_paper_defines_names_it_and_has_a_formula() -> None:
     for name in ("Safe ratio", "Area", "Protection gain", "Slot coverage"):
         assert DEFINITIONS[name].formula, name
-    for name in ("GER, the Global Eviction Ratio", "Protection gain", "Leakage, and defence leakage"):
+    for name in (
+        "GER, the Global Eviction Ratio",
+        "Protection gain",
+        "Leakage, and defence leakage",
+    ):
         assert "arXiv" in DEFINITIONS[name].source, name
     for name in (
         "Rank, and rank interval",

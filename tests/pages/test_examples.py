@@ -17,7 +17,12 @@ from tests.support.records.synthetic_records import frame, record
 
 
 def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
-    outcome = {"f1": f1, "em": f1, "hallucinated": f1 < 50, "hallucination_kind": "confused" if f1 < 50 else None}
+    outcome = {
+        "f1": f1,
+        "em": f1,
+        "hallucinated": f1 < 50,
+        "hallucination_kind": "confused" if f1 < 50 else None,
+    }
     ratio = 0.0 if policy == "full" else 0.5
     return record(question_id=str(question), policy=policy, ratio=ratio, **(outcome | more))
 
@@ -25,7 +30,10 @@ def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, An
 def two_policies(**more: Any) -> DataFrame:
     """Five questions; the full cache fails at the last, and snapkv at the third and the last."""
     rows = [answered(number, "full", 0.0 if number == 4 else 100.0) for number in range(5)]
-    rows += [answered(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more) for number in range(5)]
+    rows += [
+        answered(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more)
+        for number in range(5)
+    ]
     return frame(rows)
 
 
@@ -48,9 +56,16 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
     for context in range(4):
         for number in range(5):
             question = 10 * context + number
-            where = {"example_id": f"base-{context}", "context": f"Context {context}.", "token_ends": b""}
+            where = {
+                "example_id": f"base-{context}",
+                "context": f"Context {context}.",
+                "token_ends": b"",
+            }
             f1 = 0.0 if context == 0 else 10.0 * context
-            rows += [answered(question, "full", 100.0, **where), answered(question, "snapkv", f1, **where)]
+            rows += [
+                answered(question, "full", 100.0, **where),
+                answered(question, "snapkv", f1, **where),
+            ]
     found = examples_of(frame(rows))
     shown = found["cells"]["snapkv"]["0.5"]
     texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
@@ -65,7 +80,9 @@ def test_data_cannot_close_its_script_element() -> None:
     page = build_examples(HOSTILE, "base", two_policies(output_text=HOSTILE))
     assert page.count("<script") == 2
     assert page.count("</script>") == 2
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (data,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
 
 
@@ -75,7 +92,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = "Åda 🦊 lives in Oslo."
     ends = np.array([3, 5, 11, 14, 20], dtype="<u4").tobytes()
     kept = bytes([255, 0, 128, 1, 255])
-    rows = two_policies(output_text=HOSTILE, context=text, token_ends=ends, token_kept=kept, answer_spans=[15, 19])
+    rows = two_policies(
+        output_text=HOSTILE, context=text, token_ends=ends, token_kept=kept, answer_spans=[15, 19]
+    )
     path.write_text(build_examples("toy", "base", rows), encoding="utf-8")
     return path
 
@@ -93,7 +112,9 @@ def test_the_page_is_quiet_fits_and_keeps_hostile_text_as_text(
 @needs_chromium
 def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> None:
     browser.open(page)
-    tokens = browser.evaluate("[...document.querySelector('.strip').children].map(each => each.textContent)")
+    tokens = browser.evaluate(
+        "[...document.querySelector('.strip').children].map(each => each.textContent)"
+    )
     assert tokens == ["Åda", " 🦊", " lives", " in", " Oslo."]
     gone = browser.evaluate(
         "[...document.querySelectorAll('.strip')[0].children].map(e => e.classList.contains('gone'))"
@@ -115,7 +136,9 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
         "(document.getElementById('verdict'))"
     )
     browser.evaluate("new Promise(done => setTimeout(done, 50))")
-    shown = "[...document.querySelectorAll('.example')].map(each => each.textContent.includes('right'))"
+    shown = (
+        "[...document.querySelectorAll('.example')].map(each => each.textContent.includes('right'))"
+    )
     assert browser.evaluate(shown) == [True] * 3
     browser.evaluate("location.hash = 'policy=full&level=0'")
     browser.evaluate("new Promise(done => setTimeout(done, 50))")

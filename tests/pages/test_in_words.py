@@ -17,19 +17,27 @@ ALL, NOTHING = [80.0], [0.0]
 RUN = (("full", 0.0), ("snapkv", 0.5))
 
 
-def _of(contexts: int, task: str = "base", level: float = 0.5, kind: str = "ratio", **right: list[float]) -> list[Any]:
+def _of(
+    contexts: int, task: str = "base", level: float = 0.5, kind: str = "ratio", **right: list[float]
+) -> list[Any]:
     made = []
     for place in range(contexts):
         here = {"task": task, "example_id": f"{task}-{place}"}
         made.append(record(**here, f1=80.0))
         for policy, by_context in right.items():
-            at = {"ratio": level} if kind == "ratio" else {"level_kind": kind, "level": level, "ratio": 0.0}
+            at = (
+                {"ratio": level}
+                if kind == "ratio"
+                else {"level_kind": kind, "level": level, "ratio": 0.0}
+            )
             made.append(record(**here, policy=policy, **at, f1=by_context[place % len(by_context)]))
     return made
 
 
 def _said(records: list[Any], **more: Any) -> str:
-    results = results_of(frame(records), "smollm2", title="SmolLM2", described="a chat model", **more)
+    results = results_of(
+        frame(records), "smollm2", title="SmolLM2", described="a chat model", **more
+    )
     return finding(results, use_matrix(results))
 
 
@@ -49,7 +57,9 @@ def test_as_little_as_chance_is_said_where_the_test_of_the_board_shows_no_more()
     little = [80.0, *[0.0] * 7]
     said = _said(_of(24, keydiff=ALL, snapkv=little, random=[0.0, 80.0, *[0.0] * 6]))
     assert "and snapkv 12 %, as little as chance; 24 contexts" in said
-    assert "keydiff keeps 100 % of what SmolLM2 (a chat model) answers and" in said, "it beats random"
+    assert "keydiff keeps 100 % of what SmolLM2 (a chat model) answers and" in said, (
+        "it beats random"
+    )
     without = _said(_of(24, keydiff=ALL, snapkv=little))
     assert "chance" not in without, "random was not run"
     few = _said(_of(4, keydiff=ALL, snapkv=little, random=NOTHING))
@@ -82,13 +92,18 @@ def test_one_context_is_told_and_nothing_of_policies() -> None:
 
 
 def test_a_model_that_can_do_nothing_and_a_run_without_the_full_cache_say_so_alone() -> None:
-    cannot = [record(example_id=f"{n}", policy=p, ratio=r, f1=10.0) for n in range(12) for p, r in RUN]
+    cannot = [
+        record(example_id=f"{n}", policy=p, ratio=r, f1=10.0) for n in range(12) for p, r in RUN
+    ]
     assert _said(cannot) == (
         "With its full cache SmolLM2 (a chat model) does none of these tasks well enough to tell what a policy breaks."
     )
     alone = [one for one in _of(12, snapkv=ALL) if one["policy"] != "full"]
     assert _said(alone).startswith("The full cache was not run")
-    assert _said(_of(12, random=NOTHING)) == "No policy but controls was run in full on SmolLM2 (a chat model)."
+    assert (
+        _said(_of(12, random=NOTHING))
+        == "No policy but controls was run in full on SmolLM2 (a chat model)."
+    )
 
 
 def test_the_level_is_a_half_or_the_nearest_that_was_asked() -> None:
@@ -100,12 +115,18 @@ def test_the_level_is_a_half_or_the_nearest_that_was_asked() -> None:
 def test_faults_have_their_rate_and_what_has_one_level_its_bytes() -> None:
     said = _said(_of(12, kind="rate", level=0.01, zeros=[80.0, 40.0]))
     assert said.startswith("At rate 0.01 zeros keeps 75 % of what SmolLM2 (a chat model) answers;")
-    quantised = [record(example_id=f"base-{place}", policy="int4", f1=80.0, kv_bytes=280) for place in range(ENOUGH)]
+    quantised = [
+        record(example_id=f"base-{place}", policy="int4", f1=80.0, kv_bytes=280)
+        for place in range(ENOUGH)
+    ]
     assert _said([*_of(ENOUGH), *quantised]) == (
         "On these tasks int4 keeps 100 % of what SmolLM2 (a chat model) answers; shown safe: int4 for short QA."
     )
     both = _said([*_of(ENOUGH, snapkv=NOTHING), *quantised])
-    assert "snapkv keeps 0 % of what SmolLM2 (a chat model) answers; int4, which holds 28 % of the bytes, keeps" in both
+    assert (
+        "snapkv keeps 0 % of what SmolLM2 (a chat model) answers; int4, which holds 28 % of the bytes, keeps"
+        in both
+    )
     assert both.endswith("; shown safe there: int4 for short QA.")
 
 
@@ -120,6 +141,9 @@ def test_each_model_has_a_sentence_of_its_own() -> None:
 def test_a_task_that_the_model_cannot_do_changes_nothing_in_the_sentence() -> None:
     """It has one context, and a policy that loses all of the little that the model has."""
     alone = _of(72, keydiff=ALL, snapkv=NOTHING)
-    weak = [{**one, "task": "hops", "right": one["right"] / 4} for one in _of(1, keydiff=NOTHING, snapkv=ALL)]
+    weak = [
+        {**one, "task": "hops", "right": one["right"] / 4}
+        for one in _of(1, keydiff=NOTHING, snapkv=ALL)
+    ]
     assert _said([*alone, *weak]) == _said(alone)
     assert "does none of these tasks" in _said(weak)

@@ -10,7 +10,11 @@ from tests.support.browsing.pages import printed, results_of
 from tests.support.records.synthetic_records import frame, record
 
 # What each policy loses of 80 % right by ratio, in each of the contexts of base; of hops nobody loses anything.
-LOSSES = {"keydiff": {0.25: 0.0, 0.5: 0.0}, "snapkv": {0.25: 0.0, 0.5: 60.0}, "random": {0.25: 30.0, 0.5: 80.0}}
+LOSSES = {
+    "keydiff": {0.25: 0.0, 0.5: 0.0},
+    "snapkv": {0.25: 0.0, 0.5: 60.0},
+    "random": {0.25: 30.0, 0.5: 80.0},
+}
 
 
 def _records(contexts: int) -> list[dict[str, Any]]:
@@ -23,7 +27,11 @@ def _records(contexts: int) -> list[dict[str, Any]]:
             for policy, by_ratio in LOSSES.items():
                 for ratio, loss in by_ratio.items():
                     f1 = 80.0 - loss * (task == "base")
-                    made.append(record(**here, policy=policy, ratio=ratio, f1=f1, kv_bytes=1000 - 1000 * ratio))
+                    made.append(
+                        record(
+                            **here, policy=policy, ratio=ratio, f1=f1, kv_bytes=1000 - 1000 * ratio
+                        )
+                    )
     return made
 
 
@@ -32,16 +40,22 @@ def results() -> Results:
     return results_of(frame(_records(72)))
 
 
-def test_programs_get_each_policy_task_and_level_with_verdict_difference_and_interval(results: Results) -> None:
+def test_programs_get_each_policy_task_and_level_with_verdict_difference_and_interval(
+    results: Results,
+) -> None:
     rows = loss_table(results.rows, results.standings, results.tolerance).plain()
     by_cell = {(row["policy"], row["task"], row["level"]): row for row in rows}
-    assert len(rows) == len(by_cell) == 3 * (2 * len(LOSSES) + 1), "two tasks and what is over both; int4 has one level"
+    assert len(rows) == len(by_cell) == 3 * (2 * len(LOSSES) + 1), (
+        "two tasks and what is over both; int4 has one level"
+    )
     snapkv = by_cell["snapkv", "base", 0.5]
     assert (snapkv["verdict"], snapkv["difference"], snapkv["tolerance"]) == ("unsafe", -60, 5)
     assert snapkv["low"] <= -60 <= snapkv["high"] < -5
     assert (snapkv["contexts"], snapkv["worst_task"], snapkv["bytes_held"]) == (72, "base", None)
     over_tasks = by_cell["snapkv", "all", 0.5]
-    assert (over_tasks["difference"], over_tasks["worst_task"]) == (-60, "base"), "no mean: one task of two loses"
+    assert (over_tasks["difference"], over_tasks["worst_task"]) == (-60, "base"), (
+        "no mean: one task of two loses"
+    )
     kept = by_cell["keydiff", "all", 0.5]
     assert (kept["verdict"], kept["difference"]) == ("safe", 0)
     assert kept["low"] == pytest.approx(-100 * (1 - 0.025 ** (1 / 72)))
@@ -70,10 +84,16 @@ def test_of_many_levels_those_that_decide_are_printed() -> None:
     for place in range(72):
         here = {"example_id": f"base-{place}"}
         made.append(record(**here, f1=80.0))
-        made += [record(**here, policy="snapkv", ratio=step / 10, f1=80.0 - 20 * (step > 5)) for step in range(1, 10)]
+        made += [
+            record(**here, policy="snapkv", ratio=step / 10, f1=80.0 - 20 * (step > 5))
+            for step in range(1, 10)
+        ]
     results = results_of(frame(made))
     lines = printed(loss_table(results.rows, results.standings)).splitlines()[3:]
-    assert [line.removeprefix("snapkv").split()[:2] for line in lines] == [["0.5", "safe"], ["0.6", "unsafe"]]
+    assert [line.removeprefix("snapkv").split()[:2] for line in lines] == [
+        ["0.5", "safe"],
+        ["0.6", "unsafe"],
+    ]
 
 
 def test_a_task_that_the_model_cannot_do_has_losses_and_a_reason_in_the_place_of_verdicts() -> None:
@@ -86,7 +106,12 @@ def test_a_task_that_the_model_cannot_do_has_losses_and_a_reason_in_the_place_of
     results = results_of(frame(made))
     table = loss_table(results.rows, results.standings)
     row = table.plain()[0]
-    assert (row["policy"], row["level"], row["verdict"], row["difference"]) == ("snapkv", 0.25, None, -10)
+    assert (row["policy"], row["level"], row["verdict"], row["difference"]) == (
+        "snapkv",
+        0.25,
+        None,
+        -10,
+    )
     assert row["low"] < row["difference"] < row["high"]
     assert row["reason"] == "the model itself has 45 % right, below 50"
     text = printed(table)

@@ -9,7 +9,14 @@ from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
+from leaderboards.pages.method import (
+    Method,
+    PolicyEntry,
+    RunEntry,
+    TaskEntry,
+    TaskExample,
+    build_method,
+)
 from policies import TITLES
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 
@@ -31,7 +38,9 @@ def example(**changes: Any) -> TaskExample:
 
 def test_every_task_and_policy_of_the_run_is_told(method: Method, small_run: Store) -> None:
     assert [task.name for task in method.tasks] == ["base", "hops"]
-    assert [policy.name for policy in method.policies] == [policy.name for policy in small_run.identity.policies]
+    assert [policy.name for policy in method.policies] == [
+        policy.name for policy in small_run.identity.policies
+    ]
     snapkv = next(policy for policy in method.policies if policy.name == "snapkv")
     assert (snapkv.paper, snapkv.title) == ("arXiv 2404.14469", TITLES["arXiv 2404.14469"])
     marks = "adapted; window under half of the paper's"
@@ -41,10 +50,14 @@ def test_every_task_and_policy_of_the_run_is_told(method: Method, small_run: Sto
     assert snapkv.runs.startswith("scorer")
 
 
-def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, records: pd.DataFrame) -> None:
+def test_an_example_is_one_of_the_run_with_its_answer_marked(
+    method: Method, records: pd.DataFrame
+) -> None:
     for task in method.tasks[:2]:
         assert task.example is not None
-        own = records[(records["task"] == task.name) & (records["question"] == task.example.question)]
+        own = records[
+            (records["task"] == task.name) & (records["question"] == task.example.question)
+        ]
         assert task.example.context in set(own["context"])
         assert task.example.gold in {golds[0] for golds in own["golds"]}
         marked = [piece.text for piece in task.example.excerpt if piece.kind == "answer"]
@@ -52,7 +65,9 @@ def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, rec
         assert "".join(piece.text for piece in task.example.excerpt) == task.example.context
 
 
-def test_the_page_tells_definitions_papers_command_and_versions(method: Method, small_run: Store) -> None:
+def test_the_page_tells_definitions_papers_command_and_versions(
+    method: Method, small_run: Store
+) -> None:
     sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
     page = build_method(method, sheets, "records.parquet", 726)
     text = Elements(page).text
@@ -65,18 +80,26 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
         assert policy.name in text
         assert policy.title in text
     assert method.runs[0].command in text
-    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens" in text
+    assert (
+        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens"
+        in text
+    )
     identity = small_run.identity
     assert identity.git_revision is not None
     for fact in (identity.packages["torch"], identity.git_revision, identity.model_fingerprint):
         assert fact in text
     links = Elements(page).values("href")
     assert {"index.html", "data/cells.csv", "data/records.parquet"} <= set(links)
-    assert all(link.startswith(("#", "data", "index.html", "method.html", "../index.html")) for link in links)
+    assert all(
+        link.startswith(("#", "data", "index.html", "method.html", "../index.html"))
+        for link in links
+    )
 
 
 def test_hostile_text_is_text() -> None:
-    of_task = dict.fromkeys(("name", "version", "description", "source", "chance", "instruction"), HOSTILE)
+    of_task = dict.fromkeys(
+        ("name", "version", "description", "source", "chance", "instruction"), HOSTILE
+    )
     asked = example(context=HOSTILE * 2, question=HOSTILE, gold=HOSTILE, perfect_output=HOSTILE)
     task = TaskEntry(**of_task, contexts=3, example=asked, prompts={HOSTILE: HOSTILE})
     names = ("name", "description", "paper", "title", "runs", "budget", "arguments")

@@ -18,7 +18,9 @@ from leaderboards.statistics.significance import StudentTest
 from tests.support.records.synthetic_records import realistic_records
 
 CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"
-EVERY_SPECIAL = r"_a & b_c %d $x$ #1 {y} ~z ^2 \n | `v` *w* [u](t) <i>s</i> r--q --- &amp; __p__ \| \\"
+EVERY_SPECIAL = (
+    r"_a & b_c %d $x$ #1 {y} ~z ^2 \n | `v` *w* [u](t) <i>s</i> r--q --- &amp; __p__ \| \\"
+)
 SPECIAL_FIRST = ("[2pt] first", "*starred", "_", "|", "\\", "# heading", "- list")
 # What stands for a letter in the text of LaTeX; any other command or special letter is a fault.
 LATEX_LETTERS = {
@@ -41,7 +43,9 @@ LATEX_LETTERS = {
 LATEX_TOKEN = re.compile(
     "|".join([*map(re.escape, sorted(LATEX_LETTERS, key=len, reverse=True)), r"[^\\&%$#_{}~^<>|`]"])
 )
-LETTERS = st.characters(exclude_categories=("C", "Z"), max_codepoint=0x17F) | st.sampled_from(" &%$#_{}~^\\|`*[]<>-")
+LETTERS = st.characters(exclude_categories=("C", "Z"), max_codepoint=0x17F) | st.sampled_from(
+    " &%$#_{}~^\\|`*[]<>-"
+)
 
 
 HEAD = ("policy", "F1")
@@ -93,7 +97,9 @@ def test_latex_sets_the_table(tmp_path: Path) -> None:
     )
     (tmp_path / "page.tex").write_text(page, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert ended.returncode == 0, ended.stdout[-2000:]
 
 
@@ -130,17 +136,27 @@ def test_names_of_policies_are_not_set_in_italics_and_stay_readable() -> None:
     assert r"| \_hidden\_ \<b> | 2 |" in text
 
 
-def test_the_table_in_markdown_has_the_numbers_marks_and_caption_of_that_in_latex_and_every_interval() -> None:
-    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9)))
+def test_the_table_in_markdown_has_the_numbers_marks_and_caption_of_that_in_latex_and_every_interval() -> (
+    None
+):
+    rows = summarise(
+        realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9))
+    )
     paper = result_table(rows, "agnostic", {"snapkv"}, "Model toy.")
     memo = result_table(rows, "agnostic", {"snapkv"}, "Model toy.", every_interval=True)
     assert (memo.caption, memo.bold, len(memo.rows)) == (paper.caption, paper.bold, len(paper.rows))
     caption, cells = read_markdown(memo.markdown())
     assert caption == spaced(paper.caption)
     by_place = {(row.task, row.policy, row.level): row for row in rows}
-    for number, (of_paper, of_memo) in enumerate(zip(paper.rows[1:], cells[1:], strict=True), start=1):
+    for number, (of_paper, of_memo) in enumerate(
+        zip(paper.rows[1:], cells[1:], strict=True), start=1
+    ):
         for column, (text, cell) in enumerate(zip(of_paper, of_memo, strict=True)):
-            cell = cell.removeprefix("**").removesuffix("**") if (number, column) in paper.bold else cell
+            cell = (
+                cell.removeprefix("**").removesuffix("**")
+                if (number, column) in paper.bold
+                else cell
+            )
             assert cell.startswith(text), "the numbers and marks are the same"
         ratio, policy = of_paper[0], of_paper[1].partition(" ")[0]
         row = by_place["base", policy, float(ratio or 0)]
@@ -161,22 +177,30 @@ def test_the_marks_of_a_column_are_corrected_over_its_policies() -> None:
 
 
 def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked() -> None:
-    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9)))
+    rows = summarise(
+        realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9))
+    )
     table = result_table(rows, "agnostic", {"snapkv"}, "Model toy.")
     head, full, *body = table.rows
     assert head == ("ratio", "policy", "base", "hops", "mean")
     assert full[:2] == ("", "full")
     assert [row[:2] for row in body] == [
-        (ratio, policy) for ratio in ("0.1", "0.9") for policy in ("snapkv (adapted)", "knorm", "random")
+        (ratio, policy)
+        for ratio in ("0.1", "0.9")
+        for policy in ("snapkv (adapted)", "knorm", "random")
     ]
     by_place = {(row.task, row.policy, row.level): row for row in rows}
     for number, (ratio, policy, *texts) in enumerate(body, start=2):
-        for column, (task, text) in enumerate(zip(("base", "hops", "all"), texts, strict=True), start=2):
+        for column, (task, text) in enumerate(
+            zip(("base", "hops", "all"), texts, strict=True), start=2
+        ):
             row = by_place[task, policy.split(" ")[0], float(ratio)]
             number_text, _, interval = text.partition(" [")
             assert number_text.removesuffix(" ○") == f"{100 * row.right:.1f}"
             assert number_text.endswith(" ○") == ("right" in row.tied_in)
-            ends = (row.right_low, row.right_high) if task == "all" else None  # the last column alone has room
+            ends = (
+                (row.right_low, row.right_high) if task == "all" else None
+            )  # the last column alone has room
             assert interval == (f"{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else "")
             assert ((number, column) in table.bold) == ("right" in row.best_in)
     assert table.bold

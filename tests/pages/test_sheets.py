@@ -37,7 +37,10 @@ HOSTILE = [
 
 def read_csv(text: str) -> pd.DataFrame:
     return pd.read_csv(
-        io.StringIO(text, newline=""), float_precision="round_trip", keep_default_na=False, na_values=[""]
+        io.StringIO(text, newline=""),
+        float_precision="round_trip",
+        keep_default_na=False,
+        na_values=[""],
     )
 
 
@@ -62,7 +65,9 @@ def test_other_names_have_other_files_and_none_leads_out_of_the_folder(names: li
     assert len(set(files)) == len(names)
     for file in files:
         assert file
-        assert set(file) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
+        assert set(file) <= set(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
+        )
         assert not file.startswith(("-", "."))
         assert len(file) < 120
 
@@ -70,18 +75,37 @@ def test_other_names_have_other_files_and_none_leads_out_of_the_folder(names: li
 @pytest.fixture(scope="module")
 def rows() -> list[SummaryRow]:
     def spoil(one: dict[str, object]) -> dict[str, object]:
-        if (one["task"], one["policy"], one["ratio"], one["example_index"]) == ("hops", "knorm", 0.9, 0):
+        if (one["task"], one["policy"], one["ratio"], one["example_index"]) == (
+            "hops",
+            "knorm",
+            0.9,
+            0,
+        ):
             return failing(one, HOSTILE[0])
         return one
 
-    return summarise(realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=5, change=spoil))
+    return summarise(
+        realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=5, change=spoil)
+    )
 
 
-def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(rows: list[SummaryRow]) -> None:
+def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(
+    rows: list[SummaryRow],
+) -> None:
     sheet = cells_sheet(rows)
     table = read_csv(sheet.csv())
     assert len(table) == len(rows)
-    for name in ("f1", "f1_low", "f1_high", "hallucination_rate", "ger", "realised_ratio", "kv_bytes", "n", "contexts"):
+    for name in (
+        "f1",
+        "f1_low",
+        "f1_high",
+        "hallucination_rate",
+        "ger",
+        "realised_ratio",
+        "kv_bytes",
+        "n",
+        "contexts",
+    ):
         expected = [getattr(row, name) for row in rows]
         assert [None if pd.isna(value) else value for value in table[name]] == expected, name
     blank = table[~table["complete"].astype(bool)]
@@ -99,7 +123,9 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     for name in ("rank", "area"):
         assert (table[name].isna() == table[f"{name}_reason"].notna()).all(), name
     is_safe = table["safe_ratio_outcome"] == "safe"
-    assert (table["safe_ratio"].notna() == is_safe).all(), "a number stands beside safe alone, as on the page"
+    assert (table["safe_ratio"].notna() == is_safe).all(), (
+        "a number stands beside safe alone, as on the page"
+    )
     assert (table["safe_ratio_outcome"].isna() == table["safe_ratio_reason"].notna()).all()
     assert set(table.loc[~is_safe, "safe_ratio_outcome"].dropna()) <= {"unsafe", "open"}
     for name in ("area", "rank", "beats_random_difference"):
@@ -116,7 +142,14 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
 
 def test_records_come_back_in_the_types_of_the_schema(tmp_path: Path) -> None:
     record = dict.fromkeys(JOINED)
-    text = {"task": "base", "reason": HOSTILE[0], "golds": ["a"], "token_kept": b"\x00\xff", "f1": 0.1, "ratio": 0.5}
+    text = {
+        "task": "base",
+        "reason": HOSTILE[0],
+        "golds": ["a"],
+        "token_kept": b"\x00\xff",
+        "f1": 0.1,
+        "ratio": 0.5,
+    }
     frame = pd.DataFrame([{**record, **text}, {**record, "task": "hops", "golds": []}])
     assert write_records(tmp_path, [({"model": name}, frame) for name in ("one", "two")]) == 4
     table = pq.read_table(tmp_path / "data" / RECORDS_FILE)

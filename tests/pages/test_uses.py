@@ -28,7 +28,9 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     """Of 72 contexts the oracle loses 10 points in every other, so that 5 points cannot be excluded; snapkv loses
     none."""
     long = _made("long_context", 72, oracle=[0.0, 10.0], snapkv=[0.0])
-    results = results_of(frame([*long, *_made("hops", 72, oracle=[0.0], snapkv=[0.0])]), "reference")
+    results = results_of(
+        frame([*long, *_made("hops", 72, oracle=[0.0], snapkv=[0.0])]), "reference"
+    )
     matrix = use_matrix(results)
     cells = {use.name: cell for use, cell in zip(matrix.uses, matrix.methods[0].cells, strict=True)}
     chance = cells["long context"]
@@ -44,7 +46,11 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     assert 'class="chance"' in page
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
-    safe = next(cell for column, cell in zip(board.columns, snapkv.cells, strict=True) if column.name == "safe ratio")
+    safe = next(
+        cell
+        for column, cell in zip(board.columns, snapkv.cells, strict=True)
+        if column.name == "safe ratio"
+    )
     assert safe.detail == "0 [−4.99, +5]\nin long_context +1\nmay be chance"
 
 
@@ -77,7 +83,10 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
     cell = use_matrix(results).methods[0].cells[0]
     assert (cell.text, cell.detail) == ("open at 0.5", "0 [−26, +26]\n60 more contexts needed")
     page = build_pages([results])[FRONT]
-    assert "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27" in page
+    assert (
+        "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27"
+        in page
+    )
     tolerant = results_of(records, "reference", tolerance=30.0)
     cell = use_matrix(tolerant).methods[0].cells[0]
     assert (cell.text, cell.detail) == ("safe to 0.5", "0 [−26, +26]")
@@ -95,10 +104,18 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
         ({"leakage": 0.5, "protected": "Use capitals."}, "system prompt"),
     ],
 )
-def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(asked: dict[str, Any], expected: str) -> None:
+def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(
+    asked: dict[str, Any], expected: str
+) -> None:
     """Level 0 of the task asks for facts alone: a column "system prompt" said of it that directives are safe."""
     made = [
-        record(task="instructions", example_id=f"instructions-{place}", policy=policy, ratio=ratio, **asked)
+        record(
+            task="instructions",
+            example_id=f"instructions-{place}",
+            policy=policy,
+            ratio=ratio,
+            **asked,
+        )
         for place in range(12)
         for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
     ]
@@ -108,6 +125,7 @@ def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(asked: dic
     pages = build_pages([results])
     assert f"instructions ({expected})" in pages[FRONT]
     told = (
-        "Facts of a system prompt: at this level no directive and no attack is asked" in pages["task-instructions.html"]
+        "Facts of a system prompt: at this level no directive and no attack is asked"
+        in pages["task-instructions.html"]
     )
     assert told is (expected != "system prompt")

@@ -26,7 +26,13 @@ def _prose() -> list[dict[str, Any]]:
         "slot_coverage": None,
     }
     return [
-        record(**text, example_id=f"prose-{place}", policy=policy, ratio=ratio, next_token_accuracy=share)
+        record(
+            **text,
+            example_id=f"prose-{place}",
+            policy=policy,
+            ratio=ratio,
+            next_token_accuracy=share,
+        )
         for place in range(12)
         for policy, ratio, share in (("full", 0.0, 0.6), ("snapkv", 0.5, 0.5), ("random", 0.5, 0.4))
     ]
@@ -42,7 +48,9 @@ def test_a_page_of_running_text_alone_speaks_of_next_tokens(page: str) -> None:
     assert "Next tokens kept over bytes held" in text
     assert "60 % of next tokens" in text
     assert "Each cell has 12 texts." in text
-    assert not re.search(r"\bF1\b|right answers|questions about", text.split("This run, and where")[0])
+    assert not re.search(
+        r"\bF1\b|right answers|questions about", text.split("This run, and where")[0]
+    )
     tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", page)
     assert "Next-token accuracy" in tables
     assert "Right" not in tables, "a blank table"
@@ -54,13 +62,19 @@ def test_no_example_of_running_text_is_marked_as_wrong() -> None:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
     answers = json.loads(found[1])["cells"]["snapkv"]["0.5"]
-    assert {(one["verdict"], one["wrong"]) for one in answers} == {("next tokens right: 50 %", False)}
+    assert {(one["verdict"], one["wrong"]) for one in answers} == {
+        ("next tokens right: 50 %", False)
+    }
 
 
 def test_a_paragraph_stands_once_on_the_first_page() -> None:
     records = realistic_records(policies=("full", "snapkv", "random"), ratios=(0.1, 0.5))
     page = build_pages([results_of(records)])["index.html"]
-    said = [" ".join(one.split()) for one in re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL) if len(one) > 60]
+    said = [
+        " ".join(one.split())
+        for one in re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL)
+        if len(one) > 60
+    ]
     told = [one for one in said if "download" not in one]
     assert [one for one in set(told) if told.count(one) > 1] == []
     assert page.count("Unweighted mean over 2 of 2 tasks") == 1
@@ -78,5 +92,7 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     assert page.count("Under each difference: what the two have") == 1
     assert page.count("▼</span> worse") == 1, "the key"
     grey = re.findall(r'<p class="quiet">([^<]+)</p>', page)
-    told = [line for line in grey if " cells" not in line]  # two opponents may have as many cells of each verdict
+    told = [
+        line for line in grey if " cells" not in line
+    ]  # two opponents may have as many cells of each verdict
     assert len(told) == len(set(told))

@@ -48,7 +48,9 @@ def prompt_in_order(defence_first: bool) -> Prompt:
     """A system prompt of a defence and directives, in one order, with facts behind them."""
     prompts = (toy_prompt(task="instructions", index=index, questions=2) for index in range(60))
     kinds = ("defence", "directive") if defence_first else ("directive", "defence")
-    return next(prompt for prompt in prompts if tuple(stretch.kind for stretch in prompt.stretches) == kinds)
+    return next(
+        prompt for prompt in prompts if tuple(stretch.kind for stretch in prompt.stretches) == kinds
+    )
 
 
 # --- ranges and quotas, by hand
@@ -66,7 +68,11 @@ def test_two_ranges_reach_to_the_ends_of_the_context_and_a_gap_belongs_to_the_fi
     ("kept", "spans", "counts"),
     [
         (5, [(0, 4), (4, 6)], [2, 3]),  # exactly 2 and 3
-        (7, [(0, 4), (4, 6)], [2, 5]),  # of 2.8 and 4.2 the first is rounded down, where ours keeps 3 and 4
+        (
+            7,
+            [(0, 4), (4, 6)],
+            [2, 5],
+        ),  # of 2.8 and 4.2 the first is rounded down, where ours keeps 3 and 4
         (1, [(0, 4), (4, 6)], [0, 1]),
         (9, [(0, 3), (3, 6), (6, 9), (9, 10)], [2, 3, 3, 1]),  # no more than a range has
     ],
@@ -105,8 +111,12 @@ def slow_scores(
         if base == "h2o":
             for token in range(length):
                 in_first = first_start <= token < cut
-                queries = [query for query in range(length) if not (in_first and cut <= query < end)]
-                total = sum(float(attention[one, query, token]) for one in of_group for query in queries)
+                queries = [
+                    query for query in range(length) if not (in_first and cut <= query < end)
+                ]
+                total = sum(
+                    float(attention[one, query, token]) for one in of_group for query in queries
+                )
                 scores[head][token] = total / group / ((cut if in_first else length) - token)
         if base in ("snapkv", "tova"):
             voters = range(heads) if base == "tova" else of_group
@@ -115,7 +125,10 @@ def slow_scores(
                 before = stop - share
                 votes = []
                 for one in voters:
-                    means = [float(attention[one, before:stop, token].mean()) for token in range(start, before)]
+                    means = [
+                        float(attention[one, before:stop, token].mean())
+                        for token in range(start, before)
+                    ]
                     pooled = [0.0, 0.0, *means, 0.0, 0.0]
                     smooth = [sum(pooled[place : place + 5]) / 5 for place in range(len(means))]
                     votes.append(means if base == "tova" else smooth)
@@ -136,23 +149,32 @@ def slow_kept(scores: Sequence[float], ranges: Sequence[tuple[int, int]], kept: 
     return tokens
 
 
-def attention_and_keys(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def attention_and_keys(
+    model: LoadedModel, prompt: Prompt
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """What each layer attends to, (heads, queries, keys), and its keys, by transformers' own slow attention."""
     network = model.network
     before = network.config._attn_implementation
     network.set_attn_implementation("eager")
     try:
         with torch.inference_mode():
-            output = network(torch.tensor([list(prompt.token_ids)]), output_attentions=True, use_cache=True)
+            output = network(
+                torch.tensor([list(prompt.token_ids)]), output_attentions=True, use_cache=True
+            )
     finally:
         network.set_attn_implementation(before)
     layers = output.past_key_values.layers
-    return [(weights[0], layer.keys[0]) for weights, layer in zip(output.attentions, layers, strict=True)]
+    return [
+        (weights[0], layer.keys[0])
+        for weights, layer in zip(output.attentions, layers, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("defence_first", [True, False], ids=["defence-first", "directives-first"])
 @pytest.mark.parametrize("base", ["snapkv", "tova", "h2o", "knorm"])
-def test_the_same_tokens_are_kept_as_by_the_slow_form(llama: LoadedModel, base: str, defence_first: bool) -> None:
+def test_the_same_tokens_are_kept_as_by_the_slow_form(
+    llama: LoadedModel, base: str, defence_first: bool
+) -> None:
     check_same_tokens(llama, base, defence_first)
 
 
@@ -175,11 +197,16 @@ def check_same_tokens(model: LoadedModel, base: str, defence_first: bool) -> Non
             kept = int(length * (1 - branch.treatment.ratio))
             for head in range(KEY_HEADS):
                 tokens = set(keep_of(branch)[number, head].nonzero()[:, 0].tolist())
-                assert tokens == slow_kept(scores[head], ((0, cut), (cut, length)), kept), (number, head)
+                assert tokens == slow_kept(scores[head], ((0, cut), (cut, length)), kept), (
+                    number,
+                    head,
+                )
 
 
 @pytest.mark.parametrize("defence_first", [True, False], ids=["defence-first", "directives-first"])
-def test_streaming_llm_keeps_sinks_and_the_highest_of_two_ramps(llama: LoadedModel, defence_first: bool) -> None:
+def test_streaming_llm_keeps_sinks_and_the_highest_of_two_ramps(
+    llama: LoadedModel, defence_first: bool
+) -> None:
     """Its sinks stand at the beginning of the context alone, and the last tokens of either range are kept."""
     prompt = prompt_in_order(defence_first)
     length, cut = len(prompt.token_ids), prompt.protected[1][0]
@@ -193,7 +220,9 @@ def test_streaming_llm_keeps_sinks_and_the_highest_of_two_ramps(llama: LoadedMod
         tokens = set(keep_of(branch)[0, 0].nonzero()[:, 0].tolist())
         assert len(tokens) == kept
         assert {token for token, score in scores.items() if score > lowest + 1e-6} <= tokens
-        assert all(scores[token] > lowest - 1e-6 for token in tokens), "two may be as high as one another"
+        assert all(scores[token] > lowest - 1e-6 for token in tokens), (
+            "two may be as high as one another"
+        )
         assert (keep_of(branch) == keep_of(branch)[:1, :1]).all()
 
 
@@ -202,7 +231,15 @@ def test_streaming_llm_keeps_sinks_and_the_highest_of_two_ramps(llama: LoadedMod
 
 def test_the_presses_of_the_paper_and_others_take_it() -> None:
     names = taken_by()
-    assert {"streaming_llm", "snapkv", "tova", "h2o", "knorm", "keydiff", "expected_attention"} <= set(names)
+    assert {
+        "streaming_llm",
+        "snapkv",
+        "tova",
+        "h2o",
+        "knorm",
+        "keydiff",
+        "expected_attention",
+    } <= set(names)
     assert "kvzip" not in names
 
 

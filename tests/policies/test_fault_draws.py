@@ -67,7 +67,9 @@ def test_numbers_are_those_of_plain_python(size: int) -> None:
         uniform = numbers_of("uniform", key, torch.tensor(counters), size).tolist()
         normal = numbers_of("normal", key, torch.tensor(counters), size).numpy()
         for row, counter in enumerate(counters):
-            assert uniform[row] == [half // 256 / 2**24 for half in plain_halves("uniform", key, counter, size)]
+            assert uniform[row] == [
+                half // 256 / 2**24 for half in plain_halves("uniform", key, counter, size)
+            ]
             for column, half in enumerate(plain_halves("normal", key, counter, size)):
                 assert normal[row, column] == quantiles[half >> 16] + quantiles[half % 2**16]
 
@@ -76,7 +78,10 @@ def test_numbers_never_drift() -> None:
     """Whoever changes these changes every fault: stored answers are then no longer those of their names."""
     counters = torch.tensor([0, HEADS + 2])
     uniform, normal = (numbers_of(kind, KEY, counters, 3) for kind in ("uniform", "normal"))
-    assert (uniform * 2**24).tolist() == [[14546967, 15468259, 11052895], [4414937, 13116031, 6723896]]
+    assert (uniform * 2**24).tolist() == [
+        [14546967, 15468259, 11052895],
+        [4414937, 13116031, 6723896],
+    ]
     assert normal.tolist() == [
         [-0.10000953078269958, -0.33440494537353516, 0.23719066381454468],
         [-0.822969913482666, -2.470684766769409, -0.559929609298706],
@@ -87,7 +92,9 @@ def test_numbers_never_drift() -> None:
 
 
 @pytest.mark.parametrize("words", [1, 3, DEVICE_KINDS["cuda"].words_at_once])
-def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(
+    words: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counters = torch.arange(50) * 7
     kinds: tuple[Distribution, ...] = get_args(Distribution)
     expected = {kind: numbers_of(kind, KEY, counters, 9) for kind in kinds}
@@ -111,7 +118,9 @@ class Sizes(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "normal"])
-def test_all_but_the_numbers_are_small(distribution: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_but_the_numbers_are_small(
+    distribution: Distribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be 134 MB each."""
     work_as(monkeypatch, words_at_once=128)
     numbers_of(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
@@ -123,15 +132,22 @@ def test_all_but_the_numbers_are_small(distribution: Distribution, monkeypatch: 
 
 
 @pytest.mark.parametrize("channels", [(), (6,)])
-def test_a_place_has_the_same_numbers_alone_in_a_batch_and_behind_a_press(channels: tuple[int, ...]) -> None:
+def test_a_place_has_the_same_numbers_alone_in_a_batch_and_behind_a_press(
+    channels: tuple[int, ...],
+) -> None:
     """A batch draws once for each token, and few rows draw for themselves: both are the same numbers."""
     heads, end = 3, 40
     full = draw("normal", KEY, torch.arange(end).expand(1, heads, -1), end, *channels)
     kept = torch.stack(
-        [torch.randperm(end, generator=torch.Generator().manual_seed(head))[:9] for head in range(heads)]
+        [
+            torch.randperm(end, generator=torch.Generator().manual_seed(head))[:9]
+            for head in range(heads)
+        ]
     )
     shifted = torch.arange(end).roll(5).expand(heads, -1)
-    batch = draw("normal", KEY, torch.stack([shifted, full.new_zeros(heads, end).long()]), end, *channels)
+    batch = draw(
+        "normal", KEY, torch.stack([shifted, full.new_zeros(heads, end).long()]), end, *channels
+    )
     alone = draw("normal", KEY, kept[None], end, *channels)
     for head in range(heads):
         assert torch.equal(alone[0, head], full[0, head, kept[head]])
@@ -142,7 +158,9 @@ def test_a_place_has_the_same_numbers_alone_in_a_batch_and_behind_a_press(channe
 
 def test_the_place_of_an_absent_row_is_no_error() -> None:
     positions = torch.tensor([[[-3, -1, 0, 1]]]).expand(3, 1, -1)
-    assert torch.equal(draw("uniform", KEY, positions, 2)[0], draw("uniform", KEY, positions[:1], 9)[0])
+    assert torch.equal(
+        draw("uniform", KEY, positions, 2)[0], draw("uniform", KEY, positions[:1], 9)[0]
+    )
 
 
 # --- do they look random
@@ -162,7 +180,10 @@ def neighbours(distribution: Distribution) -> dict[str, tuple[torch.Tensor, torc
         "heads": (numbers[1:], numbers[:-1]),
         "keys": (numbers, numbers_in_a_layer(distribution, "1/example/keys")),
     }
-    return {name: (left.flatten().double(), right.flatten().double()) for name, (left, right) in pairs.items()}
+    return {
+        name: (left.flatten().double(), right.flatten().double())
+        for name, (left, right) in pairs.items()
+    }
 
 
 def correlation_p(left: torch.Tensor, right: torch.Tensor) -> float:
@@ -198,7 +219,9 @@ def test_normal_numbers_look_normal() -> None:
     assert kstest(numbers.numpy(), "norm").pvalue > RARE
     assert abs(float(numbers.mean())) < 4 / math.sqrt(count)
     assert abs(float(numbers.square().mean()) - 1) < 4 * math.sqrt(2 / count)
-    assert abs(float(numbers.pow(4).mean()) - 3) < 4 * math.sqrt(96 / count)  # 96 is the variance of a fourth power
+    assert abs(float(numbers.pow(4).mean()) - 3) < 4 * math.sqrt(
+        96 / count
+    )  # 96 is the variance of a fourth power
     # The largest of 512,000 normal numbers is 4.76 in the middle, and 4.4 to 5.6 in all but 1 %.
     assert 4.4 < float(numbers.max()) < 5.6
     assert -5.6 < float(numbers.min()) < -4.4
@@ -226,5 +249,9 @@ def test_keys_that_differ_in_one_letter_have_unlike_numbers() -> None:
     """Of two generators half of the bits differ."""
     keys = [f"0/example/{number}" for number in range(200)]
     words = [(numbers_of("uniform", key, torch.arange(64), 2) * 2**24).int() for key in keys]
-    unlike = [bin(int(bits)).count("1") for one, other in pairwise(words) for bits in (one ^ other).flatten()]
+    unlike = [
+        bin(int(bits)).count("1")
+        for one, other in pairwise(words)
+        for bits in (one ^ other).flatten()
+    ]
     assert abs(np.mean(unlike) - 12) < 4 * math.sqrt(24 / 4 / len(unlike))

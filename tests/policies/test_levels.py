@@ -38,7 +38,9 @@ class BlankingPress(BasePress):
 
     rate: float = 0.0
 
-    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+    def compress(
+        self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any
+    ) -> Any:
         blank = torch.arange(keys.shape[2], device=keys.device) < self.rate * keys.shape[2]
         return keys, values.masked_fill(blank[:, None], 0.0)
 
@@ -47,7 +49,16 @@ def blanking(situation: Situation) -> BasePress:
     return BlankingPress(situation.level.value)
 
 
-BLANKING = Policy("blanking", "plug-in", "-", "for a test", blanking, kinds=("rate",), rewrites=True, counted="nowhere")
+BLANKING = Policy(
+    "blanking",
+    "plug-in",
+    "-",
+    "for a test",
+    blanking,
+    kinds=("rate",),
+    rewrites=True,
+    counted="nowhere",
+)
 
 
 def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
@@ -55,16 +66,48 @@ def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
 ) -> None:
     monkeypatch.setitem(policies.declaration.levels.KINDS, "rate", RATE)
     monkeypatch.setitem(POLICIES, "blanking", BLANKING)
-    run = ["run", "--tasks", "base", "--limit", "1", "--policies", "blanking", "--rates", "0.25,0.75", "--name", "run"]
-    assert main([*run, "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--device", "cpu"]) == 0
+    run = [
+        "run",
+        "--tasks",
+        "base",
+        "--limit",
+        "1",
+        "--policies",
+        "blanking",
+        "--rates",
+        "0.25,0.75",
+        "--name",
+        "run",
+    ]
+    assert (
+        main([*run, "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--device", "cpu"])
+        == 0
+    )
     records = Store.open(tmp_path / "run").frame()
     blanked = records[records["policy"] == "blanking"]
-    assert {*zip(blanked["level_kind"], blanked["level"], strict=True)} == {("rate", 0.25), ("rate", 0.75)}
+    assert {*zip(blanked["level_kind"], blanked["level"], strict=True)} == {
+        ("rate", 0.25),
+        ("rate", 0.75),
+    }
     assert blanked["ratio"].isna().all()
     assert set(records["policy"]) == {"full", "blanking"}, "controls that take no rate are left out"
     page = (tmp_path / "site" / "index.html").read_text()
     assert "<dt>Asked rates</dt><dd>0.25 to 0.75</dd>" in page
-    assert main(["show", str(tmp_path / "run"), "--policy", "blanking", "--rate", "0.75", "--worst", "1"]) == 0
+    assert (
+        main(
+            [
+                "show",
+                str(tmp_path / "run"),
+                "--policy",
+                "blanking",
+                "--rate",
+                "0.75",
+                "--worst",
+                "1",
+            ]
+        )
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +115,18 @@ def prompt() -> Any:
     return toy_prompt()
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in POLICIES.values() if policy.random and policy.frees])
-def test_draws_differ_between_repeats_and_equal_repeats_are_equal(name: str, llama: LoadedModel, prompt: Any) -> None:
+@pytest.mark.parametrize(
+    "name", [policy.name for policy in POLICIES.values() if policy.random and policy.frees]
+)
+def test_draws_differ_between_repeats_and_equal_repeats_are_equal(
+    name: str, llama: LoadedModel, prompt: Any
+) -> None:
     policy = POLICIES[name]
     if policy.while_decoding:
         pytest.skip("it acts later")
     first, again = (
-        [branch.digest for branch in treat(llama, [policy], [0.5], prompt, repeats=3).branches] for _ in range(2)
+        [branch.digest for branch in treat(llama, [policy], [0.5], prompt, repeats=3).branches]
+        for _ in range(2)
     )
     assert first == again
     assert len(set(first)) == 3
@@ -89,7 +137,9 @@ def test_draws_differ_between_repeats_and_equal_repeats_are_equal(name: str, lla
 def repeated(question: int, f1s: list[float], policy: str = "random") -> list[dict[str, Any]]:
     context = {"example_id": f"base-{question // 2}", "question_id": str(question)}
     return [
-        record(policy=policy, ratio=0.5, repeat=repeat, f1=f1, em=f1, hallucinated=f1 == 0, **context)
+        record(
+            policy=policy, ratio=0.5, repeat=repeat, f1=f1, em=f1, hallucinated=f1 == 0, **context
+        )
         for repeat, f1 in enumerate(f1s)
     ]
 

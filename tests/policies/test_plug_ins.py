@@ -15,7 +15,15 @@ from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
+from policies import (
+    PolicyError,
+    Situation,
+    arguments_of,
+    at_ratios,
+    load_even_if_broken,
+    load_plug_in,
+    plug_ins,
+)
 from policies.declaration.contents import contents_of
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
@@ -88,7 +96,9 @@ def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_
     """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "some_helper.py").write_text("SCALE = 1.0\n")
-    (tmp_path / "a_file.py").write_text(PRESSES + "\ndef late():\n    from some_helper import SCALE\n")
+    (tmp_path / "a_file.py").write_text(
+        PRESSES + "\ndef late():\n    from some_helper import SCALE\n"
+    )
     (tmp_path / "some_package").mkdir()
     (tmp_path / "some_package/inside.py").write_text(PRESSES)
     (tmp_path / "some_package/__init__.py").write_text("from .inside import Loud\n")
@@ -106,7 +116,10 @@ def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("while True:\n    pass\nPress = None", "cannot be imported: TookTooLongError: it took longer than 0.1 s"),
+        (
+            "while True:\n    pass\nPress = None",
+            "cannot be imported: TookTooLongError: it took longer than 0.1 s",
+        ),
         (
             "def Press(compression_ratio):\n    while True:\n        try:\n            open('nowhere')\n"
             "        except Exception:\n            pass",
@@ -131,7 +144,10 @@ REFUSED = {
         "{file}:Lout",
         "has no 'Lout': did you mean 'Loud'[?] It has Loud, Kept, decoding, gives_none, breaks, leaves, ready$",
     ),
-    "a file alone": ("{file}", "is a file: name a press in it, as .*presses.py:Loud, .*presses.py:Kept"),
+    "a file alone": (
+        "{file}",
+        "is a file: name a press in it, as .*presses.py:Loud, .*presses.py:Kept",
+    ),
     "no press": ("{file}:NoPress", "NoPress is no press: derive it from kvpress.BasePress"),
     "gives none": ("{file}:gives_none", "it gives a NoneType, which is no kvpress.BasePress"),
     "breaks": ("{file}:breaks", "cannot be built: OSError: no weights"),
@@ -142,16 +158,32 @@ REFUSED = {
         "{file}:Loud(widow_size=3)",
         "there is no argument widow_size: did you mean window_size[?] it takes window_size, kind$",
     ),
-    "no argument like it": ("{file}:decoding(zzz=3)", "there is no argument zzz: it takes interval$"),
-    "the ratio": ("{file}:Loud(compression_ratio=0.3)", "a run sets the compression_ratio: leave it out"),
+    "no argument like it": (
+        "{file}:decoding(zzz=3)",
+        "there is no argument zzz: it takes interval$",
+    ),
+    "the ratio": (
+        "{file}:Loud(compression_ratio=0.3)",
+        "a run sets the compression_ratio: leave it out",
+    ),
     "positional": ("{file}:Loud(3)", "write arguments as"),
     "no literal": ("{file}:Loud(window_size=open('x'))", "write arguments as"),
-    "no module": ("no.such.package:Press", "no.such.package cannot be imported: ModuleNotFoundError"),
+    "no module": (
+        "no.such.package:Press",
+        "no.such.package cannot be imported: ModuleNotFoundError",
+    ),
     "no name": ("{file}:", "names no plug-in"),
     "no Python": ("sys:exit", "sys is no module of Python code"),
     "complete": ("{file}:ready(window_size=3)", "a Policy is complete and takes no arguments"),
 }
-BROKEN = {"no press", "gives none", "breaks", "leaves", "no ratio", "neither"}  # a run records these, and goes on
+BROKEN = {
+    "no press",
+    "gives none",
+    "breaks",
+    "leaves",
+    "no ratio",
+    "neither",
+}  # a run records these, and goes on
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -165,10 +197,14 @@ def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
         load_even_if_broken(text.format(file=file)).press(SITUATION)
 
 
-@pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
+@pytest.mark.parametrize(
+    "content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"]
+)
 def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.py").write_text(f"{content}\nPress = None\n")
-    with pytest.raises(PolicyError, match=r"bad\.py cannot be imported: [A-Z].*\(bad\.py:1\)$") as refused:
+    with pytest.raises(
+        PolicyError, match=r"bad\.py cannot be imported: [A-Z].*\(bad\.py:1\)$"
+    ) as refused:
         load_plug_in(f"{tmp_path / 'bad.py'}:Press")
     assert "\n" not in str(refused.value)
 
@@ -181,16 +217,22 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
             return KnormPress
 
     monkeypatch.setattr(
-        policies.declaration.plug_in, "entry_points", lambda group: [Entry()] if group == "kvbench.policies" else []
+        policies.declaration.plug_in,
+        "entry_points",
+        lambda group: [Entry()] if group == "kvbench.policies" else [],
     )
     assert isinstance(plug_ins()["theirs"].press(SITUATION), KnormPress)
     assert [policy.name for policy in choose_policies("theirs", BASE, "agnostic")] == ["theirs"]
     assert "theirs" in [policy.name for policy in choose_policies("all", BASE, "agnostic")]
     monkeypatch.setattr(Entry, "load", lambda self: 1 / 0)
-    with pytest.raises(PolicyError, match=r"the plug-in theirs \(kvpress:KnormPress\): it cannot be imported: Zero"):
+    with pytest.raises(
+        PolicyError, match=r"the plug-in theirs \(kvpress:KnormPress\): it cannot be imported: Zero"
+    ):
         plug_ins()["theirs"].press(SITUATION)
     monkeypatch.setattr(Entry, "name", "snapkv")
-    with pytest.raises(KVBenchError, match="an installed package brings a policy 'snapkv', as kvbench does"):
+    with pytest.raises(
+        KVBenchError, match="an installed package brings a policy 'snapkv', as kvbench does"
+    ):
         choose_policies("all", BASE, "agnostic")
 
 
@@ -200,7 +242,9 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
 SYSTEM = [TASKS["instructions"]]
 
 
-def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_beside_it(file: str) -> None:
+def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_beside_it(
+    file: str,
+) -> None:
     names = f"keydiff+whitelist,{file}:Loud(kind='a+b')+fair,snapkv+fair"
     chosen = with_references(choose_policies(names, SYSTEM, "agnostic"))
     own = [policy.name for policy in chosen if policy.name not in CONTROLS]
@@ -231,7 +275,8 @@ def helper(keys):
 
 
 @pytest.mark.parametrize(
-    ("press", "place", "explained"), [("Indexed", "(theirs.py:6)", True), ("Other", "(theirs.py:13)", False)]
+    ("press", "place", "explained"),
+    [("Indexed", "(theirs.py:6)", True), ("Other", "(theirs.py:13)", False)],
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
     press: str, place: str, explained: bool, tmp_path: Path, llama: LoadedModel, prompt: Prompt
@@ -255,7 +300,9 @@ def short(compression_ratio, context_length):
 def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -> None:
     (tmp_path / "lengths.py").write_text(LENGTHS)
     short = load_plug_in(f"{tmp_path / 'lengths.py'}:short")
-    windows = [short.press(replace(SITUATION, context_length=length)).window_size for length in (100, 600)]
+    windows = [
+        short.press(replace(SITUATION, context_length=length)).window_size for length in (100, 600)
+    ]
     assert windows == [10, 60]
     given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
     assert given.press(SITUATION).window_size == 5, "what is written counts"
@@ -282,8 +329,16 @@ class Reading(KnormPress):
     ("top", "inside", "changed"),
     [
         ("", "Path(__file__).with_name('scales.json').read_text()", "scales.json"),
-        ("", "(Path(__file__).parent / 'tables' / 'scales.json').read_text()", "tables/scales.json"),
-        ("SCALES = json.loads((Path(__file__).parent / ('scales' + '.json')).read_text())", "pass", "scales.json"),
+        (
+            "",
+            "(Path(__file__).parent / 'tables' / 'scales.json').read_text()",
+            "tables/scales.json",
+        ),
+        (
+            "SCALES = json.loads((Path(__file__).parent / ('scales' + '.json')).read_text())",
+            "pass",
+            "scales.json",
+        ),
         ("", "importlib.import_module('a_scale_of_mine')", "a_scale_of_mine.py"),
         ("", "import a_package_of_mine.inner", "a_package_of_mine/__init__.py"),
         ("", "import an_installed_one", "site-packages/an_installed_one/__init__.py"),
@@ -294,9 +349,24 @@ class Reading(KnormPress):
 def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, inside: str, changed: str
 ) -> None:
-    files = ("scales.json", "tables/scales.json", "a_scale_of_mine.py", "a_package_of_mine/__init__.py", "given.bin")
-    installed = ("site-packages/an_installed_one/__init__.py", "site-packages/an_installed_one/inner.py")
-    for name in (*files, *installed, "a_package_of_mine/inner.py", "unrelated.py", "unrelated.json"):
+    files = (
+        "scales.json",
+        "tables/scales.json",
+        "a_scale_of_mine.py",
+        "a_package_of_mine/__init__.py",
+        "given.bin",
+    )
+    installed = (
+        "site-packages/an_installed_one/__init__.py",
+        "site-packages/an_installed_one/inner.py",
+    )
+    for name in (
+        *files,
+        *installed,
+        "a_package_of_mine/inner.py",
+        "unrelated.py",
+        "unrelated.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -305,7 +375,9 @@ def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
 
     def origin() -> str:
         contents_of.cache_clear()
-        return load_plug_in(f"{tmp_path / 'a_reader.py'}:Reading(weights='{tmp_path / 'given.bin'}')").origin
+        return load_plug_in(
+            f"{tmp_path / 'a_reader.py'}:Reading(weights='{tmp_path / 'given.bin'}')"
+        ).origin
 
     first = origin()
     for unrelated in ("unrelated.py", "unrelated.json"):
@@ -317,7 +389,8 @@ def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
 
 def test_the_spelling_of_arguments_makes_no_other_policy(file: str) -> None:
     one, other = (
-        load_plug_in(f"{file}:Loud({text})") for text in ("window_size=16, kind='max'", 'kind="max",window_size=16')
+        load_plug_in(f"{file}:Loud({text})")
+        for text in ("window_size=16, kind='max'", 'kind="max",window_size=16')
     )
     assert one.name == other.name
     assert one.origin == other.origin

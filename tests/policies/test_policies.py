@@ -9,7 +9,14 @@ import torch
 from kvpress import BasePress, ObservedAttentionPress
 from kvpress.utils import compute_n_kept
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import DynamicCache, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedModel
+from transformers import (
+    DynamicCache,
+    MistralConfig,
+    MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedModel,
+)
 
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, decoder_of
@@ -45,14 +52,20 @@ def trace(llama: LoadedModel, prompt: Prompt) -> Trace:
 
 
 def branches(trace: Trace, policy: Policy, *ratios: float) -> list[Branch]:
-    found = [b for b in trace.branches if b.treatment.policy is policy and b.treatment.ratio in (ratios or RATIOS)]
+    found = [
+        b
+        for b in trace.branches
+        if b.treatment.policy is policy and b.treatment.ratio in (ratios or RATIOS)
+    ]
     if not found:
         pytest.skip(f"{policy.name} runs at ratio 0 only")
     return found
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.9])
-def test_random_evicts_a_token_everywhere_as_often_as_chance_would(llama: LoadedModel, ratio: float) -> None:
+def test_random_evicts_a_token_everywhere_as_often_as_chance_would(
+    llama: LoadedModel, ratio: float
+) -> None:
     """Independent in every slot: evicted in all of them with probability ratio ** slots, and not with ratio."""
     evicted, expected = [], []
     for index in range(20):
@@ -60,7 +73,9 @@ def test_random_evicts_a_token_everywhere_as_often_as_chance_would(llama: Loaded
         evicted.append(~keep_of(trace.branches[0]).flatten(0, 1).any(0))
         share = 1 - compute_n_kept(trace.length, ratio) / trace.length
         expected.append(torch.full((trace.length,), share ** (LAYERS * KEY_HEADS)))
-    assert torch.cat(evicted).float().mean().item() == pytest.approx(torch.cat(expected).mean().item(), abs=0.03)
+    assert torch.cat(evicted).float().mean().item() == pytest.approx(
+        torch.cat(expected).mean().item(), abs=0.03
+    )
 
 
 # --- the controls
@@ -75,7 +90,11 @@ def test_oracle_keeps_the_answer_first_then_the_evidence_then_the_sink_then_the_
         (number,) = branch.treatment.questions
         question = prompt.questions[number]
         rest = sorted(set(question.evidence_tokens) - set(question.answer_tokens), reverse=True)
-        others = [place for place in reversed(range(1, trace.length)) if place not in question.evidence_tokens]
+        others = [
+            place
+            for place in reversed(range(1, trace.length))
+            if place not in question.evidence_tokens
+        ]
         order = [*sorted(question.answer_tokens), *rest, 0, *others]
         expected = torch.zeros(trace.length, dtype=torch.bool)
         expected[order[:kept]] = True
@@ -85,7 +104,9 @@ def test_oracle_keeps_the_answer_first_then_the_evidence_then_the_sink_then_the_
 
 @pytest.mark.parametrize("ratio", [0.1, 0.9])
 @pytest.mark.parametrize(("policy", "sinks"), [("recency", 0), ("streaming_llm", 4)])
-def test_the_first_tokens_and_the_last_are_kept(trace: Trace, policy: str, sinks: int, ratio: float) -> None:
+def test_the_first_tokens_and_the_last_are_kept(
+    trace: Trace, policy: str, sinks: int, ratio: float
+) -> None:
     (branch,) = branches(trace, POLICIES[policy], ratio)
     kept = compute_n_kept(trace.length, ratio)
     expected = [*range(sinks), *range(trace.length - kept + sinks, trace.length)]
@@ -139,12 +160,18 @@ def test_what_is_kept_is_what_the_press_itself_keeps(
 # --- what depends on the length of the context
 
 
-@pytest.mark.parametrize(("context_length", "window"), [(2, 1), (31, 1), (160, 10), (703, 43), (704, 64), (9999, 64)])
-def test_snapkv_has_the_window_of_its_paper_unless_the_context_is_short(context_length: int, window: int) -> None:
+@pytest.mark.parametrize(
+    ("context_length", "window"), [(2, 1), (31, 1), (160, 10), (703, 43), (704, 64), (9999, 64)]
+)
+def test_snapkv_has_the_window_of_its_paper_unless_the_context_is_short(
+    context_length: int, window: int
+) -> None:
     for name in ("snapkv", "adakv_snapkv"):
         outer: Any = POLICIES[name].press(Situation(0.5, context_length, 0, "example"))
         assert getattr(outer, "press", outer).window_size == window
-        assert [value for argument, value in arguments_of(outer).items() if "window_size" in argument] == [window]
+        assert [
+            value for argument, value in arguments_of(outer).items() if "window_size" in argument
+        ] == [window]
 
 
 # --- H2O without the attention matrix
@@ -158,13 +185,19 @@ class ComparingPress(ObservedAttentionPress):
         self.ours = H2OPress(0.5, block_size)
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+    def compress(
+        self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any
+    ) -> Any:
         ours = self.ours.score(module, hidden_states, keys, values, None, kwargs)
-        self.pairs.append((ours, self.score(module, hidden_states, keys, values, attentions, kwargs)))
+        self.pairs.append(
+            (ours, self.score(module, hidden_states, keys, values, attentions, kwargs))
+        )
         return keys, values
 
 
-def compare_h2o(model: LoadedModel, prompt: Prompt, block_size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def compare_h2o(
+    model: LoadedModel, prompt: Prompt, block_size: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     press = ComparingPress(block_size)
     model.network.set_attn_implementation("eager")
     try:
@@ -195,7 +228,9 @@ def _sliding() -> PreTrainedModel:
         ("mistral", _sliding, 7),
     ],
 )
-def test_h2o_scores_are_those_of_kvpress(architecture: str, build: Any, block_size: int, prompt: Prompt) -> None:
+def test_h2o_scores_are_those_of_kvpress(
+    architecture: str, build: Any, block_size: int, prompt: Prompt
+) -> None:
     for ours, theirs in compare_h2o(toy_model(architecture, build), prompt, block_size):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
 
@@ -230,12 +265,18 @@ def largest_tensor_of_h2o(model: LoadedModel, length: int, block_size: int) -> i
 
 def test_h2o_never_holds_the_attention_matrix(llama: LoadedModel) -> None:
     length, block = 2000, 160
-    assert largest_tensor_of_h2o(llama, length, block) <= QUERY_HEADS * block * length < length * length
+    assert (
+        largest_tensor_of_h2o(llama, length, block)
+        <= QUERY_HEADS * block * length
+        < length * length
+    )
     # The meter sees the matrix where one block is the whole context.
     assert largest_tensor_of_h2o(llama, length, length) >= length * length
 
 
-OWN_CONTROL = {"RandomPress"}  # ours draws anew for each layer, head and example, and the same on any device
+OWN_CONTROL = {
+    "RandomPress"
+}  # ours draws anew for each layer, head and example, and the same on any device
 
 
 def presses_in(press: BasePress) -> set[str]:
@@ -248,7 +289,11 @@ def presses_in(press: BasePress) -> set[str]:
 
 
 def test_every_press_of_kvpress_is_a_policy_or_inside_one() -> None:
-    exported = {name for name, each in vars(kvpress).items() if isinstance(each, type) and issubclass(each, BasePress)}
+    exported = {
+        name
+        for name, each in vars(kvpress).items()
+        if isinstance(each, type) and issubclass(each, BasePress)
+    }
     assert len(exported) > 30
     used: set[str] = set()
     for policy in POLICIES.values():

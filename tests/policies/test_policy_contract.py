@@ -29,7 +29,9 @@ from tests.support.models.toy import (
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
 STEPS = 4
-MOST_OF_A_WORD = 8  # tokens of a context of the tests that are the same word, at most at the edge of a threshold
+MOST_OF_A_WORD = (
+    8  # tokens of a context of the tests that are the same word, at most at the edge of a threshold
+)
 every_policy = pytest.mark.parametrize("policy", RUNNABLE.values(), ids=RUNNABLE)
 
 
@@ -49,7 +51,10 @@ def branches(policy: Policy, above: float = -1.0) -> list[Branch]:
 
 def by_number(trace: Trace) -> dict[int, Sequence[int]]:
     """The tokens of every question's answer."""
-    return {answer.question: answer.token_ids for answer in decode(model_of("llama"), trace, STEPS, PLENTY)}
+    return {
+        answer.question: answer.token_ids
+        for answer in decode(model_of("llama"), trace, STEPS, PLENTY)
+    }
 
 
 @cache
@@ -69,14 +74,21 @@ def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Pol
     ratios = {level.value for level in policy.levels_among(at_ratios(RATIOS))}
     assert {b.treatment.ratio for b in trace.branches} == ratios
     for ratio in ratios:
-        numbers = [number for b in trace.branches if b.treatment.ratio == ratio for number in b.treatment.questions]
+        numbers = [
+            number
+            for b in trace.branches
+            if b.treatment.ratio == ratio
+            for number in b.treatment.questions
+        ]
         assert sorted(numbers) == list(range(len(trace.prompt.questions)))
 
 
 @every_policy
 def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
     trace = treat(model_of("llama"), [policy], [0.0], prompt_for(policy))
-    assert by_number(trace) == untreated_answers("aware" if policy.needs_question else "agnostic", policy.needs_spans)
+    assert by_number(trace) == untreated_answers(
+        "aware" if policy.needs_question else "agnostic", policy.needs_spans
+    )
     for branch in trace.branches:
         assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
         assert keep_of(branch).all()
@@ -110,9 +122,13 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
 @every_policy
 def test_a_budget_in_tokens_is_kept_to_the_token_or_refused(policy: Policy) -> None:
     length = trace_of(policy.name).length
-    trace = treat(model_of("llama"), [policy], (), prompt_for(policy), budgets=(48, length, length + 5))
+    trace = treat(
+        model_of("llama"), [policy], (), prompt_for(policy), budgets=(48, length, length + 5)
+    )
     assert {branch.treatment.level for branch in trace.branches} == (
-        {Level("budget", tokens) for tokens in (48, length, length + 5)} if policy.kinds else {UNTREATED}
+        {Level("budget", tokens) for tokens in (48, length, length + 5)}
+        if policy.kinds
+        else {UNTREATED}
     )
     for branch in trace.branches:
         ratio, asked = branch.treatment.ratio, int(branch.treatment.level.value) or length
@@ -135,7 +151,9 @@ def test_more_goes_at_a_higher_ratio_whatever_the_budget_means(policy: Policy) -
         pytest.skip("it acts later")
     left = {}
     for branch in branches(policy):
-        left[branch.treatment.ratio] = sum(layer.read_rows * layer.filled for layer in branch.layers)
+        left[branch.treatment.ratio] = sum(
+            layer.read_rows * layer.filled for layer in branch.layers
+        )
     ordered = [left[ratio] for ratio in sorted(left)]
     assert ordered == sorted(ordered, reverse=True)
     lazy = policy.name == "simlayerkv"  # and no layer of a model of random weights is
@@ -154,7 +172,9 @@ def test_what_frees_holds_what_is_read_and_what_masks_holds_everything(policy: P
 
 
 @every_policy
-def test_kept_rows_are_rows_of_the_full_cache_unless_it_says_that_it_rewrites(policy: Policy) -> None:
+def test_kept_rows_are_rows_of_the_full_cache_unless_it_says_that_it_rewrites(
+    policy: Policy,
+) -> None:
     """The keep mask is found by comparing rows bit by bit: there is one just where all rows were found."""
     for branch in branches(policy, above=0.2):
         selects = [layer.keep is not None for layer in branch.layers]
@@ -188,24 +208,36 @@ def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -
     answers = []
     torch.manual_seed(12345)
     first = trace_of(policy.name)
-    answers.append([generation.token_ids for generation in decode(model_of("llama"), first, STEPS, PLENTY)])
+    answers.append(
+        [generation.token_ids for generation in decode(model_of("llama"), first, STEPS, PLENTY)]
+    )
     torch.manual_seed(7)
     second = treat(model_of("llama"), [policy], RATIOS, prompt_for(policy))
-    answers.append([generation.token_ids for generation in decode(model_of("llama"), second, STEPS, PLENTY)])
+    answers.append(
+        [generation.token_ids for generation in decode(model_of("llama"), second, STEPS, PLENTY)]
+    )
     for one, other in zip(first.branches, second.branches, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(left_of(one), left_of(other), strict=True))
     assert answers[0] == answers[1]
 
 
 @every_policy
-def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_that_it_is_random(policy: Policy) -> None:
+def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_that_it_is_random(
+    policy: Policy,
+) -> None:
     prompt, ratio = prompt_for(policy), min(0.45, policy.highest_ratio)
     outcomes = []
     for seed in (0, 1):
         trace = treat(model_of("llama"), [policy], [ratio], prompt, seed)
         if policy.while_decoding:  # what such a press draws may show in the answers alone
             generations = decode(model_of("llama"), trace, STEPS, PLENTY)
-            outcomes.append([generation.final_cache.digest for generation in generations if generation.final_cache])
+            outcomes.append(
+                [
+                    generation.final_cache.digest
+                    for generation in generations
+                    if generation.final_cache
+                ]
+            )
         else:
             outcomes.append([branch.digest for branch in trace.branches])
     assert outcomes[0]
@@ -235,7 +267,9 @@ def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) 
 @every_policy
 def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) -> None:
     ratio = 0.4 if policy.kinds else 0.0
-    situation = Situation(ratio, 160, 0, "example", 9 if policy.needs_question else 0, ((3, 9), (9, 20)))
+    situation = Situation(
+        ratio, 160, 0, "example", 9 if policy.needs_question else 0, ((3, 9), (9, 20))
+    )
     one, other = policy.press(situation), policy.press(situation)
     assert one is not other
     assert arguments_of(one) == arguments_of(other)
@@ -246,23 +280,36 @@ def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) ->
 
 
 def shortened(prompt: Prompt, length: int) -> Prompt:
-    questions = tuple(replace(question, answer_tokens=(), evidence_tokens=()) for question in prompt.questions)
+    questions = tuple(
+        replace(question, answer_tokens=(), evidence_tokens=()) for question in prompt.questions
+    )
     context = tuple(range(max(1, length - prompt.question_tokens)))
     return replace(
-        prompt, token_ids=prompt.token_ids[:length], context_tokens=context, questions=questions, stretches=()
+        prompt,
+        token_ids=prompt.token_ids[:length],
+        context_tokens=context,
+        questions=questions,
+        stretches=(),
     )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 17, 30])
 @every_policy
-def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(policy: Policy, length: int) -> None:
-    for branch in treat(model_of("llama"), [policy], [0.45], shortened(prompt_for(policy), length)).branches:
+def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(
+    policy: Policy, length: int
+) -> None:
+    for branch in treat(
+        model_of("llama"), [policy], [0.45], shortened(prompt_for(policy), length)
+    ).branches:
         if branch.error is None:
             assert len(branch.layers) == LAYERS
             continue
         assert "\n" not in branch.error
         assert branch.layers == []
         if length <= policy.more_tokens_than:
-            assert f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens" in branch.error
+            assert (
+                f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens"
+                in branch.error
+            )
         else:
             assert policy.needs_question, branch.error

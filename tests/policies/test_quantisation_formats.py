@@ -27,12 +27,20 @@ def rows(draw: st.DrawFn) -> torch.Tensor:
     return torch.randn(shape, generator=generator) * spread + draw(st.sampled_from([0.0, 5.0]))
 
 
-@given(rows(), st.integers(2, 8), st.sampled_from(["channel", "token"]), st.sampled_from([1, 5, 16, 64]), st.booleans())
+@given(
+    rows(),
+    st.integers(2, 8),
+    st.sampled_from(["channel", "token"]),
+    st.sampled_from([1, 5, 16, 64]),
+    st.booleans(),
+)
 @settings(max_examples=200, deadline=None)
 def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than_half_a_step(
     states: torch.Tensor, bits: int, axis: Literal["channel", "token"], group: int, symmetric: bool
 ) -> None:
-    codes = IntegerFormat(bits, axis, group, "symmetric" if symmetric else "asymmetric").encode(states)
+    codes = IntegerFormat(bits, axis, group, "symmetric" if symmetric else "asymmetric").encode(
+        states
+    )
     read = codes.read()
     assert read.shape == states.shape
     assert codes.numbers.min() >= 0
@@ -42,7 +50,9 @@ def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than
     lowest, highest = before.amin(-1, keepdim=True), before.amax(-1, keepdim=True)
     whole = 2 * torch.maximum(-lowest, highest) if symmetric else highest - lowest
     step = whole / (2**bits - 2 if symmetric else 2**bits - 1)
-    assert ((after - before).abs() <= step / 2 + ROUNDING * before.abs().amax(-1, keepdim=True)).all()
+    assert (
+        (after - before).abs() <= step / 2 + ROUNDING * before.abs().amax(-1, keepdim=True)
+    ).all()
     for one in after.flatten(0, -2):
         assert len(one.unique()) <= 2**bits
 
@@ -50,9 +60,15 @@ def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than
 def test_values_of_one_group_are_those_counted_by_hand() -> None:
     states = torch.tensor([[[0.0, 1.0, 2.2, 6.0]]])
     assert IntegerFormat(2, "token", 64).encode(states).read().tolist() == [[[0.0, 0.0, 2.0, 6.0]]]
-    assert IntegerFormat(2, "token", 2).encode(states).read().flatten().tolist() == pytest.approx([0, 1, 2.2, 6.0])
-    assert IntegerFormat(2, "token", 64, "symmetric").encode(-states).read().tolist() == [[[0.0, 0.0, 0.0, -6.0]]]
-    assert IntegerFormat(2, "channel", 64).encode(states.transpose(1, 2)).read().flatten().tolist() == [0, 0, 2, 6]
+    assert IntegerFormat(2, "token", 2).encode(states).read().flatten().tolist() == pytest.approx(
+        [0, 1, 2.2, 6.0]
+    )
+    assert IntegerFormat(2, "token", 64, "symmetric").encode(-states).read().tolist() == [
+        [[0.0, 0.0, 0.0, -6.0]]
+    ]
+    assert IntegerFormat(2, "channel", 64).encode(
+        states.transpose(1, 2)
+    ).read().flatten().tolist() == [0, 0, 2, 6]
 
 
 def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -> None:
@@ -77,14 +93,20 @@ def stored(name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = 
 def test_bytes_are_those_counted_by_hand() -> None:
     head = HeadRows(rows=80, size=32, number_bytes=2)
     window_of_keys, window_of_values = 0, 10  # an eighth of 80; 80 keys are eight full windows
-    keys = 80 * 32 // 2 + 32 * 2 * (2 + 2)  # codes; 32 channels by 2 groups of 64 tokens, each with scale and zero
+    keys = 80 * 32 // 2 + 32 * 2 * (
+        2 + 2
+    )  # codes; 32 channels by 2 groups of 64 tokens, each with scale and zero
     values = 70 * 32 // 2 + 70 * (2 + 2)  # codes; a group of all 32 channels for each token
     exact = (window_of_keys + window_of_values) * 32 * 2
     assert stored("int4", head) == keys + values + exact
     assert stored("int4(scheme=symmetric)", head) == keys - 32 * 2 * 2 + values - 70 * 2 + exact
     assert stored("int4(tensor=V)", head) == 80 * 32 * 2 + values + 10 * 32 * 2
     assert stored("int4(v_bits=2)", head) == keys + values - 70 * 32 // 4 + exact
-    assert stored("snapkv+int4", head) == stored("snapkv+int4+zeros(rate=0.1)", head) == stored("int4", head)
+    assert (
+        stored("snapkv+int4", head)
+        == stored("snapkv+int4+zeros(rate=0.1)", head)
+        == stored("int4", head)
+    )
     assert stored("int4(residual=80)", head) == 80 * 32 // 2 + 32 * 2 * 4 + 80 * 32 * 2
     assert stored("int4(like=transformers,k_axis=token)", head) == 2 * (80 * 32 // 2) + 2 * (40 * 4)
     assert stored("fp8_e4m3", head) == 2 * 80 * 32
@@ -101,7 +123,10 @@ def test_bytes_are_those_counted_by_hand() -> None:
         ("int4(kbits=2)", "int4 has no option kbits: did you mean k_bits?"),
         ("int4(k_bits=1)", "k_bits=1: Input should be greater than or equal to 2"),
         ("int5", "unknown policy 'int5': did you mean 'int"),
-        ("int4(like=transformers,scheme=symmetric)", "like=transformers goes with scheme=asymmetric"),
+        (
+            "int4(like=transformers,scheme=symmetric)",
+            "like=transformers goes with scheme=asymmetric",
+        ),
         (
             "snapkv+zeroes(rate=1)",
             "unknown protection, deployment, quantisation or fault 'zeroes': did you mean 'zeros'",
@@ -135,11 +160,20 @@ def test_groups_of_channels_that_do_not_divide_a_head_are_refused_in_one_line(
 
 
 def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
-    for name in ("snapkv+int4(v_bits=2)+zeros(rate=0.01)", "h2o+fair+int8", "int2+gaussian(rate=0.5)", "fp8_e5m2"):
+    for name in (
+        "snapkv+int4(v_bits=2)+zeros(rate=0.01)",
+        "h2o+fair+int8",
+        "int2+gaussian(rate=0.5)",
+        "fp8_e5m2",
+    ):
         policy = find_policy(name)
         again = built_in(policy.name)
         assert again
-        assert (again.name, again.kinds, again.arguments) == (policy.name, policy.kinds, policy.arguments)
+        assert (again.name, again.kinds, again.arguments) == (
+            policy.name,
+            policy.kinds,
+            policy.arguments,
+        )
     assert find_policy("snapkv+int4( v_bits = 2, group=64)").name == "snapkv+int4(v_bits=2)"
     assert find_policy("zeros(rate=0.1)+int2").arguments["int2.tensor"] == "both"
     assert built_in("file.py:Press") is None
@@ -157,13 +191,21 @@ def _block(name: str, block: list[float]) -> list[float]:
         return [round(one / scale) * scale for one in block]
     if name.endswith("_1"):
         scale = (max(block) - min(block)) / steps
-        return [min(steps, int((one - min(block)) / scale + 0.5)) * scale + min(block) for one in block]
+        return [
+            min(steps, int((one - min(block)) / scale + 0.5)) * scale + min(block) for one in block
+        ]
     half = 2 ** (bits - 1)
     scale = max(block, key=abs) / -half
     return [(min(steps, int(one / scale + half + 0.5)) - half) * scale for one in block]
 
 
-BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24}  # bytes of 32 numbers with a scale in float16
+BLOCKS = {
+    "q8_0": 34,
+    "q4_0": 18,
+    "q4_1": 20,
+    "q5_0": 22,
+    "q5_1": 24,
+}  # bytes of 32 numbers with a scale in float16
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -175,6 +217,10 @@ def test_the_types_of_llama_cpp_are_read_as_its_own_code_reads_them(name: str) -
     states = torch.randn((2, 5, 64), generator=torch.Generator().manual_seed(3))
     for tensor in ("keys", "values"):
         read = stored[tensor].encode(states).read()
-        for block, found in zip(states.view(-1, 32).tolist(), read.view(-1, 32).tolist(), strict=True):
+        for block, found in zip(
+            states.view(-1, 32).tolist(), read.view(-1, 32).tolist(), strict=True
+        ):
             assert found == pytest.approx(_block(name, block), abs=1e-5)
-        assert stored[tensor].bytes(HeadRows(rows=5, size=64, number_bytes=2)) == 5 * 2 * BLOCKS[name]
+        assert (
+            stored[tensor].bytes(HeadRows(rows=5, size=64, number_bytes=2)) == 5 * 2 * BLOCKS[name]
+        )

@@ -37,7 +37,9 @@ def scorer(scores: torch.Tensor) -> ActingScorer:
     return ActingScorer(0.0, lambda module, hidden_states, keys, *_: scores[:, :, : keys.shape[2]])
 
 
-def kept(make: Any, scores: torch.Tensor, ratio: float, *more: Any, **named: Any) -> list[list[int]]:
+def kept(
+    make: Any, scores: torch.Tensor, ratio: float, *more: Any, **named: Any
+) -> list[list[int]]:
     """Positions that each head keeps of a context whose tokens have these scores."""
     return left_by(make(ratio, scorer(scores), *more, **named), scores.shape[1], scores.shape[2])
 
@@ -55,7 +57,9 @@ def left_by(press: Any, heads: int, tokens: int) -> list[list[int]]:
 
 def test_a_whitelist_keeps_its_spans_and_the_rest_goes_to_the_press() -> None:
     assert kept(WhitelistPress, ENDS, 0.5, [(2, 4), (5, 6)]) == [[2, 3, 5, 8, 9], [0, 1, 2, 3, 5]]
-    assert kept(WhitelistPress, ENDS, 0.7, [(0, 6)]) == [[3, 4, 5], [0, 1, 2]], "more than the budget"
+    assert kept(WhitelistPress, ENDS, 0.7, [(0, 6)]) == [[3, 4, 5], [0, 1, 2]], (
+        "more than the budget"
+    )
 
 
 def test_fair_eviction_keeps_the_same_share_of_every_part_and_strength_goes_there() -> None:
@@ -64,8 +68,14 @@ def test_fair_eviction_keeps_the_same_share_of_every_part_and_strength_goes_ther
     fair = [[2, 3, 5, 8, 9], [0, 1, 4, 6, 7]]
     assert kept(FairEvictionPress, ENDS, 0.5, [(4, 6)]) == fair
     assert kept(FairEvictionPress, ENDS, 0.5, [(4, 6)], window=True) == fair
-    assert kept(DebiasPress, ENDS, 0.5, [(4, 6)], strength=0.0) == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]
-    assert kept(DebiasPress, ENDS, 0.5, [(4, 6)], strength=0.5) == [[3, 5, 7, 8, 9], [0, 1, 2, 4, 6]]
+    assert kept(DebiasPress, ENDS, 0.5, [(4, 6)], strength=0.0) == [
+        [5, 6, 7, 8, 9],
+        [0, 1, 2, 3, 4],
+    ]
+    assert kept(DebiasPress, ENDS, 0.5, [(4, 6)], strength=0.5) == [
+        [3, 5, 7, 8, 9],
+        [0, 1, 2, 4, 6],
+    ]
     assert kept(DebiasPress, ENDS, 0.5, [(4, 6)], strength=1.0) == fair
     seen: list[int] = []
 
@@ -86,9 +96,16 @@ def test_what_a_whitelist_leaves_goes_to_sinks_and_the_most_recent() -> None:
         0.9: [*range(31, 40)],  # more than the budget: the most recent of them
     }
     for ratio, tokens in expected.items():
-        assert left_by(WhitelistPress(ratio, StreamingLLMPress(ratio, n_sink=4), [(10, 40)]), 2, 100)[0] == tokens
+        assert (
+            left_by(WhitelistPress(ratio, StreamingLLMPress(ratio, n_sink=4), [(10, 40)]), 2, 100)[
+                0
+            ]
+            == tokens
+        )
         plain = StreamingLLMPress(ratio, n_sink=4)
-        assert left_by(WhitelistPress(ratio, plain), 2, 100) == left_by(plain, 2, 100), "around nothing"
+        assert left_by(WhitelistPress(ratio, plain), 2, 100) == left_by(plain, 2, 100), (
+            "around nothing"
+        )
     fair = FairEvictionPress(0.5, StreamingLLMPress(0.5, n_sink=4), [(10, 40)], window=True)
     assert left_by(fair, 2, 100)[0] == [
         *(*range(4), 9, *range(10, 14), *range(29, 40), *range(40, 44), *range(74, 100))
@@ -118,7 +135,9 @@ def test_pages_are_kept_by_the_mean_or_the_highest_of_their_scores_in_each_head(
     assert kept(PagesPress, SCORES, 0.75, "mean", 2) == [[2, 3], [6, 7]]
     assert kept(PagesPress, SCORES, 0.75, "max", 2)[0] == [0, 1]
     assert kept(PagesPress, SCORES, 0.5, "mean", 3) == [[0, 1, 2, 6, 7], [3, 4, 5, 6, 7]]
-    assert kept(PagesPress, SCORES, 0.875, "mean", 3) == [[6, 7], [6, 7]], "the last page stays while it is not full"
+    assert kept(PagesPress, SCORES, 0.875, "mean", 3) == [[6, 7], [6, 7]], (
+        "the last page stays while it is not full"
+    )
     assert kept(PagesPress, SCORES, 0.875, "mean", 16) == [list(range(8))] * 2
     assert kept(PagesPress, torch.zeros(1, 1, 8), 0.5, "mean", 2) == [[0, 1, 2, 3]]
 
@@ -135,7 +154,9 @@ def test_the_ends_are_kept_first_and_the_rest_goes_to_the_press() -> None:
     scores = torch.tensor([[[*map(float, range(20))]]])
     assert kept(EndsPress, scores, 0.7) == [[0, 1, 16, 17, 18, 19]]
     assert kept(EndsPress, -scores, 0.7) == [[0, 1, 2, 3, 18, 19]]
-    assert kept(EndsPress, scores, 0.88) == [[18, 19]], "of ends that are more than the budget the press chooses"
+    assert kept(EndsPress, scores, 0.88) == [[18, 19]], (
+        "of ends that are more than the budget the press chooses"
+    )
 
 
 def test_a_page_of_a_token_that_must_stay_stays() -> None:
@@ -148,17 +169,23 @@ def test_a_page_of_a_token_that_must_stay_stays() -> None:
 
 some_scores = st.tuples(st.integers(1, 3), st.integers(1, 90), st.integers(0, 2**16)).map(
     # Few different numbers, so that there are ties.
-    lambda given: torch.randint(0, 5, (1, *given[:2]), generator=torch.Generator().manual_seed(given[2])).float()
+    lambda given: torch.randint(
+        0, 5, (1, *given[:2]), generator=torch.Generator().manual_seed(given[2])
+    ).float()
 )
 
 
 @given(some_scores, st.floats(0.01, 0.99), st.integers(1, 16), st.sampled_from(["mean", "max"]))
-def test_what_is_kept_of_any_scores_keeps_its_budget(scores: torch.Tensor, ratio: float, size: int, by: Any) -> None:
+def test_what_is_kept_of_any_scores_keeps_its_budget(
+    scores: torch.Tensor, ratio: float, size: int, by: Any
+) -> None:
     """Whole pages up to one of the budget; the same tokens in all heads; the ends as far as the budget reaches."""
     length, asked = scores.shape[2], compute_n_kept(scores.shape[2], ratio)
     left = kept(PagesPress, scores, ratio, by, size)
     for tokens in left:
-        assert tokens == [token for token in range(length) if token // size in {kept // size for kept in tokens}]
+        assert tokens == [
+            token for token in range(length) if token // size in {kept // size for kept in tokens}
+        ]
         assert len(tokens) == len(left[0])
         open_page = length % size
         assert abs(len(tokens) - max(asked, open_page)) <= (size / 2 if asked > size / 2 else size)
@@ -180,14 +207,20 @@ OTHERS = ("keydiff", "compactor")
 BASES = ("snapkv", "streaming_llm", "random", "compactor", "oracle")
 
 
-@pytest.mark.parametrize(("base", "ratio"), [*product(OF_THE_PAPER, (0.3, 0.9)), *product(OTHERS, (0.6,))])
-def test_wrappers_protect_the_instructions_of_a_system_prompt(llama: LoadedModel, base: str, ratio: float) -> None:
+@pytest.mark.parametrize(
+    ("base", "ratio"), [*product(OF_THE_PAPER, (0.3, 0.9)), *product(OTHERS, (0.6,))]
+)
+def test_wrappers_protect_the_instructions_of_a_system_prompt(
+    llama: LoadedModel, base: str, ratio: float
+) -> None:
     """Those of the paper are registered; around any other press a wrapper is made when it is asked for."""
     prompt = toy_prompt(task="instructions")
     budget = compute_n_kept(len(prompt.token_ids), ratio)
     ways = ("whitelist", "fair", "debias0.5")
     made = [POLICIES.get(f"{base}+{way}") or compose(POLICIES[base], way) for way in ways]
-    kept_by = dict(zip(ways, map(keep_of, treat(llama, made, [ratio], prompt).branches), strict=True))
+    kept_by = dict(
+        zip(ways, map(keep_of, treat(llama, made, [ratio], prompt).branches), strict=True)
+    )
     assert all((keep.sum(-1) == budget).all() for keep in kept_by.values())
     inside = torch.cat([torch.arange(start, end) for start, end in prompt.protected])
     assert (kept_by["whitelist"][..., inside].sum(-1) == min(budget, len(inside))).all()
@@ -200,7 +233,10 @@ def test_wrappers_protect_the_instructions_of_a_system_prompt(llama: LoadedModel
 def test_any_policy_of_scores_is_deployed(llama: LoadedModel, base: str) -> None:
     prompt = toy_prompt(questions=2)
     length = len(prompt.token_ids)
-    names = [f"{base}+{way}" for way in ("pages16", "shared", "ends", "shared+pages16(by=max)", "ends+shared")]
+    names = [
+        f"{base}+{way}"
+        for way in ("pages16", "shared", "ends", "shared+pages16(by=max)", "ends+shared")
+    ]
     trace = treat(llama, [find_policy(name) for name in names], [0.5], prompt)
     for branch in trace.branches:
         keep, name = keep_of(branch), branch.treatment.policy.name

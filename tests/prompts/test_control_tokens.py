@@ -5,7 +5,15 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Span
@@ -15,23 +23,33 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts, encode
 from tests.prompts.test_prompt import tekken
 
-TURN = "<|im_start|>user\n{{ messages[0].content }}<|im_end|>\n<|im_start|>assistant\n<think></think>"
+TURN = (
+    "<|im_start|>user\n{{ messages[0].content }}<|im_end|>\n<|im_start|>assistant\n<think></think>"
+)
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
 PLAIN = "Ada lives in  Oslo.\n\n\t(«日本» é) 12,000 <b>x</b> a\u0301 "
 
 
-def small(model: models.Model, trainer: trainers.Trainer, **parts: object) -> PreTrainedTokenizerFast:
+def small(
+    model: models.Model, trainer: trainers.Trainer, **parts: object
+) -> PreTrainedTokenizerFast:
     """A tokenizer with tokens of Qwen's kind: special ones, and <think>, which is not special."""
     backend = Tokenizer(model)
     for name, part in parts.items():
         setattr(backend, name, part)
-    backend.train_from_iterator([PLAIN, "user assistant im_start im_end think < | > / s</s>"] * 3, trainer)
+    backend.train_from_iterator(
+        [PLAIN, "user assistant im_start im_end think < | > / s</s>"] * 3, trainer
+    )
     # Behind the vocabulary, as in Llama 3 and Qwen.
     backend.add_special_tokens(
         [AddedToken(one, normalized=False, special=True) for one in ("<|im_start|>", "<|im_end|>")]
     )
-    backend.add_tokens([AddedToken(one, normalized=False) for one in ("<think>", "</think>", "<b>", "\n\n")])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", eos_token="</s>")
+    backend.add_tokens(
+        [AddedToken(one, normalized=False) for one in ("<think>", "</think>", "<b>", "\n\n")]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", eos_token="</s>"
+    )
     tokenizer.chat_template = TURN
     return tokenizer
 
@@ -39,14 +57,18 @@ def small(model: models.Model, trainer: trainers.Trainer, **parts: object) -> Pr
 @cache
 def byte_level() -> PreTrainedTokenizerFast:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<unk>", "</s>"], initial_alphabet=alphabet)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<unk>", "</s>"], initial_alphabet=alphabet
+    )
     return small(models.BPE(), trainer, pre_tokenizer=BYTES, decoder=decoders.ByteLevel())
 
 
 @cache
 def unigram() -> PreTrainedTokenizerFast:
     """Whose pieces are chosen by their scores, </s> among them, and whose first word has a space before it."""
-    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=["<unk>", "</s>"], unk_token="<unk>")
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=["<unk>", "</s>"], unk_token="<unk>"
+    )
     before = pre_tokenizers.Metaspace(prepend_scheme="first")
     return small(models.Unigram(), trainer, pre_tokenizer=before, normalizer=normalizers.NFKC())
 
@@ -67,7 +89,11 @@ every_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
 
 def numbers_of_controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     controls = control_tokens(tokenizer)
-    return {number for number, token in tokenizer.added_tokens_decoder.items() if token.content in controls}
+    return {
+        number
+        for number, token in tokenizer.added_tokens_decoder.items()
+        if token.content in controls
+    }
 
 
 @every_tokenizer
@@ -77,11 +103,15 @@ def test_a_text_around_a_spelling_has_the_tokens_that_it_has_without_one(name: s
     first, *_, last = control_tokens(tokenizer)
     head = f"{first}user\n"
     usual = tokenizer(head + PLAIN, add_special_tokens=False, return_offsets_mapping=True)
-    assert encode_with_offsets(tokenizer, head + PLAIN, ((0, len(head)),))[0] == tuple(usual["input_ids"])
+    assert encode_with_offsets(tokenizer, head + PLAIN, ((0, len(head)),))[0] == tuple(
+        usual["input_ids"]
+    )
     ids, offsets = encode_with_offsets(tokenizer, f"{head}{PLAIN}\n {last}", ((0, len(head)),))
     before = len(usual["input_ids"]) - 2  # the last tokens may join what follows
     assert list(ids[:before]) == usual["input_ids"][:before]
-    assert [tuple(pair) for pair in offsets[:before]] == [tuple(pair) for pair in usual["offset_mapping"][:before]]
+    assert [tuple(pair) for pair in offsets[:before]] == [
+        tuple(pair) for pair in usual["offset_mapping"][:before]
+    ]
 
 
 @every_tokenizer
@@ -90,9 +120,14 @@ def test_every_spelling_is_text_that_is_decoded_as_it_was_written(name: str) -> 
     controls, head = control_tokens(tokenizer)[:40], f"{control_tokens(tokenizer)[0]}user\n"
     for spelling in controls:
         text = f"x {spelling} x"
-        assert numbers_of_controls(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False)), "else no test"
+        assert numbers_of_controls(tokenizer) & set(
+            tokenizer.encode(text, add_special_tokens=False)
+        ), "else no test"
         ids, offsets = encode_with_offsets(tokenizer, head + text, ((0, len(head)),))
-        assert [one for one in ids if one in numbers_of_controls(tokenizer)][1:] in ([], [tokenizer.unk_token_id])
+        assert [one for one in ids if one in numbers_of_controls(tokenizer)][1:] in (
+            [],
+            [tokenizer.unk_token_id],
+        )
         assert offsets[-1][1] == len(head + text)
         if name != "unigram":  # whose vocabulary has no piece for most letters
             assert str(tokenizer.decode(list(ids), skip_special_tokens=True)).endswith(text)
@@ -100,7 +135,14 @@ def test_every_spelling_is_text_that_is_decoded_as_it_was_written(name: str) -> 
 
 
 def test_tokens_of_the_template_are_controls_and_tokens_of_white_space_and_html_are_text() -> None:
-    assert set(control_tokens(byte_level())) == {"<unk>", "</s>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"}
+    assert set(control_tokens(byte_level())) == {
+        "<unk>",
+        "</s>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<think>",
+        "</think>",
+    }
 
 
 def prompt_with(gold: str, mark: str, mode: Mode) -> Prompt:
@@ -128,11 +170,16 @@ def test_a_prompt_has_the_control_tokens_of_its_template_alone(mode: Mode, mark:
     tokenizer, controls = byte_level(), numbers_of_controls(byte_level())
     plain, spelled = prompt_with("north", "nothing", mode), prompt_with("</s>", mark, mode)
     of_plain, of_spelled = (
-        [[token for token in ids if token in controls] for ids in (one.token_ids, one.questions[0].token_ids)]
+        [
+            [token for token in ids if token in controls]
+            for ids in (one.token_ids, one.questions[0].token_ids)
+        ]
         for one in (plain, spelled)
     )
     assert of_plain == of_spelled
-    assert len(of_plain[0] + of_plain[1]) == 5  # <|im_start|>, <|im_end|>, <|im_start|>, <think> and </think>
+    assert (
+        len(of_plain[0] + of_plain[1]) == 5
+    )  # <|im_start|>, <|im_end|>, <|im_start|>, <think> and </think>
     question = spelled.questions[0]
     evidence = str(tokenizer.decode([spelled.token_ids[place] for place in question.answer_tokens]))
     assert evidence.strip(" .") == "</s>"

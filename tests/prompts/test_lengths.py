@@ -34,11 +34,20 @@ def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
         assert len({task.full_version for task in three}) == 3
 
 
-def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path, tmp_path: Path) -> None:
+def test_export_writes_contexts_of_the_length_that_is_asked_for(
+    tokenizer: Path, tmp_path: Path
+) -> None:
     asked = ["--context-tokens", "700", "--depth", "1", "--tokenizer", str(tokenizer)]
-    assert main(["export", "--task", "long_context", "--limit", "2", "--out", str(tmp_path), *asked]) == 0
-    rows = Dataset.from_parquet(str(tmp_path / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
-    lengths = {len(toy_tokenizer().encode(row["context"], add_special_tokens=False)) for row in rows}
+    assert (
+        main(["export", "--task", "long_context", "--limit", "2", "--out", str(tmp_path), *asked])
+        == 0
+    )
+    rows = Dataset.from_parquet(
+        str(tmp_path / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache")
+    )
+    lengths = {
+        len(toy_tokenizer().encode(row["context"], add_special_tokens=False)) for row in rows
+    }
     assert all(0.98 * 700 <= length <= 700 for length in lengths)
 
 
@@ -46,10 +55,19 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path,
     ("arguments", "said"),
     [
         (["long_context", "--depth", "0.5"], "--depth needs a length"),
-        (["long_context", "--context-tokens", "900", "--depth", "2"], "from 0, the beginning, to 1, the end, not 2"),
+        (
+            ["long_context", "--context-tokens", "900", "--depth", "2"],
+            "from 0, the beginning, to 1, the end, not 2",
+        ),
         (["long_context", "--context-tokens", "200000"], "131072 at most"),
-        (["long_context", "--context-tokens", "10", "--tokenizer", "{toy}"], "10 tokens are too few"),
-        (["long_context", "--context-tokens", "900", "--tokenizer", "{nothing}"], "no tokenizer.json of"),
+        (
+            ["long_context", "--context-tokens", "10", "--tokenizer", "{toy}"],
+            "10 tokens are too few",
+        ),
+        (
+            ["long_context", "--context-tokens", "900", "--tokenizer", "{nothing}"],
+            "no tokenizer.json of",
+        ),
     ],
 )
 def test_bad_lengths_are_one_clear_line(
@@ -65,7 +83,9 @@ def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_
     assert {tokens_of(task, USUAL) for task in RULER.values()} == {4096}
     assert tokens_of_run("native", None, None) is None
     assert {tokens_of(task, None) for task in TASKS.values()} == {None}
-    assert {tokens_of(task, None) for task in RULER.values()} == {4096}, "their own length is one in tokens"
+    assert {tokens_of(task, None) for task in RULER.values()} == {4096}, (
+        "their own length is one in tokens"
+    )
     assert {tokens_of(task, 900) for task in (*TASKS.values(), *RULER.values())} == {900}
     assert tokens_of_run("900", "faults", "base") == 900
     for suite, tasks in (("faults", None), (None, "base, ifeval"), (None, "prose")):
@@ -86,7 +106,11 @@ def test_a_usual_length_stays_within_the_places_of_a_model() -> None:
     assert line.startswith(
         "niah_single_2: contexts have 3,712 tokens and not the usual 4,096, as reference takes 4,096"
     )
-    assert notes_on_length([needle], 900, 4096, "reference") == notes_on_length([needle], USUAL, 8192, "x") == []
+    assert (
+        notes_on_length([needle], 900, 4096, "reference")
+        == notes_on_length([needle], USUAL, 8192, "x")
+        == []
+    )
 
 
 def test_every_ruler_task_fits_the_default_model_at_its_default_length() -> None:
@@ -94,12 +118,20 @@ def test_every_ruler_task_fits_the_default_model_at_its_default_length() -> None
     grid = build_grid(Job(tasks="ruler", context_tokens=USUAL, limit=1), model.count_tokens)
     assert len(grid.tasks) == len(RULER)
     check_first_contexts(model, grid)
-    assert {task.variant.partition("-")[0] for task, _ in grid.tasks} <= {"3712", "3584", "3648", "3840"}
+    assert {task.variant.partition("-")[0] for task, _ in grid.tasks} <= {
+        "3712",
+        "3584",
+        "3648",
+        "3840",
+    }
 
 
 def test_usual_and_own_lengths_are_counted_by_the_model() -> None:
     base, vt = lengthen([TASKS["base"], RULER["vt"]], "usual", None, len, "a/model")
-    assert (base.variant, vt.variant) == ("768-tokens-of-model-scattered", "4096-tokens-of-model-scattered")
+    assert (base.variant, vt.variant) == (
+        "768-tokens-of-model-scattered",
+        "4096-tokens-of-model-scattered",
+    )
     base, vt = lengthen([TASKS["base"], RULER["vt"]], None, None, len, "a/model")
     assert (base, vt.variant) == (TASKS["base"], "4096-tokens-of-model-scattered")
     with pytest.raises(KVBenchError, match="--depth needs a length"):

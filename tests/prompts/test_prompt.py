@@ -131,12 +131,20 @@ def spell(tokenizer: PreTrainedTokenizerBase, token_ids: Iterable[int]) -> str:
 
 
 @cache
-def built(tokenizer: PreTrainedTokenizerBase, name: str, mode: Mode) -> list[tuple[Example, Prompt]]:
+def built(
+    tokenizer: PreTrainedTokenizerBase, name: str, mode: Mode
+) -> list[tuple[Example, Prompt]]:
     task = TASKS[name]
-    return [(e, prompt) for e in task.generate(0, 3) for prompt in build_prompts(tokenizer, task, e, mode)]
+    return [
+        (e, prompt)
+        for e in task.generate(0, 3)
+        for prompt in build_prompts(tokenizer, task, e, mode)
+    ]
 
 
-def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[tuple[Example, Prompt]]:
+def prompts(
+    tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode
+) -> list[tuple[Example, Prompt]]:
     """Prompts of three examples, built once for all tests."""
     return built(tokenizer, task.name, mode)
 
@@ -147,7 +155,9 @@ def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[
 @every_tokenizer
 @every_mode
 @every_task
-def test_answer_tokens_read_as_the_answer(make: Callable[[], PreTrainedTokenizerFast], mode: Mode, task: Task) -> None:
+def test_answer_tokens_read_as_the_answer(
+    make: Callable[[], PreTrainedTokenizerFast], mode: Mode, task: Task
+) -> None:
     tokenizer = make()
     for example, prompt in prompts(tokenizer, task, mode):
         for ask in prompt.questions:
@@ -166,7 +176,9 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
     for _, prompt in prompts(make(), task, "agnostic"):
         for ask in prompt.questions:
             assert set(ask.answer_tokens) <= set(ask.evidence_tokens)
-            assert all(0 < place < len(prompt.token_ids) for place in ask.evidence_tokens)  # the first is no evidence
+            assert all(
+                0 < place < len(prompt.token_ids) for place in ask.evidence_tokens
+            )  # the first is no evidence
             assert bool(ask.evidence_tokens) == ask.question.answerable
 
 
@@ -176,12 +188,16 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     context = TASKS["base"].example(0, data.draw(st.integers(0, 50))).context
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
-    encoded = tokenizer("<|begin|>" + context, add_special_tokens=False, return_offsets_mapping=True)
+    encoded = tokenizer(
+        "<|begin|>" + context, add_special_tokens=False, return_offsets_mapping=True
+    )
     places = tokens_of([Span("fact", start, end)], encoded["offset_mapping"], len("<|begin|>"))
     assert places == tuple(range(places[0], places[-1] + 1))
     assert context[start:end] in spell(tokenizer, [encoded["input_ids"][place] for place in places])
     inner = spell(tokenizer, [encoded["input_ids"][place] for place in places[1:-1]])
-    assert len(inner) < end - start or len(places) == 1  # neither the first nor the last token is there in vain
+    assert (
+        len(inner) < end - start or len(places) == 1
+    )  # neither the first nor the last token is there in vain
 
 
 # --- the two modes
@@ -200,7 +216,9 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
     for example in task.generate(0, 5):
         (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
         start = template.head + example.context + template.between
-        for ask, aware in zip(agnostic.questions, build_prompts(tokenizer, task, example, "aware"), strict=True):
+        for ask, aware in zip(
+            agnostic.questions, build_prompts(tokenizer, task, example, "aware"), strict=True
+        ):
             (alone,) = aware.questions
             assert alone.question == ask.question
             read = spell(tokenizer, agnostic.token_ids + ask.token_ids)
@@ -223,13 +241,19 @@ def test_segments_are_those_of_kvpress(
     pipeline = KVPressTextGenerationPipeline(model=llama.network, tokenizer=tokenizer)
     for example in task.generate(0, 3):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-        parts = texts_for_pipeline(replace(llama, tokenizer=tokenizer), task, example.questions, "agnostic")
+        parts = texts_for_pipeline(
+            replace(llama, tokenizer=tokenizer), task, example.questions, "agnostic"
+        )
         whole = is_handed_over_whole(replace(llama, tokenizer=tokenizer), task)
         context = chat_template(tokenizer).head + example.context if whole else example.context
         with as_written(tokenizer) if whole else nullcontext():
-            theirs = pipeline.preprocess(context, [decoded for _, decoded in parts], "", max_context_length=4096)
+            theirs = pipeline.preprocess(
+                context, [decoded for _, decoded in parts], "", max_context_length=4096
+            )
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
-        assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.questions]
+        assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [
+            list(ask.token_ids) for ask in prompt.questions
+        ]
 
 
 # --- answers that are begun
@@ -239,7 +263,9 @@ def begun(task: Task) -> tuple[Task, Example]:
     """A task whose answers are begun, and an example whose first question has an answer prefix."""
     example = task.example(0, 0)
     first = replace(example.questions[0], answer_prefix="Tamar Malbrook lives in")
-    return replace(task, begins_answers=True), replace(example, questions=(first, *example.questions[1:]))
+    return replace(task, begins_answers=True), replace(
+        example, questions=(first, *example.questions[1:])
+    )
 
 
 @every_tokenizer
@@ -256,7 +282,9 @@ def test_a_begun_answer_stands_last_and_the_gold_goes_on_from_it(
     assert "Tamar Malbrook lives in" not in spell(tokenizer, prompt.token_ids)
     assert spell(tokenizer, prompt.questions[0].gold_ids) == f" {example.questions[0].golds[0]}"
     without = build_prompts(tokenizer, replace(task, begins_answers=False), example, mode)[0]
-    assert text == spell(tokenizer, without.questions[0].token_ids) + joint + "Tamar Malbrook lives in"
+    assert (
+        text == spell(tokenizer, without.questions[0].token_ids) + joint + "Tamar Malbrook lives in"
+    )
     assert without.token_ids == prompt.token_ids
 
 
@@ -266,8 +294,13 @@ def ends_with(tokenizer: PreTrainedTokenizerFast, task: Task, text: str) -> str:
     return spell(tokenizer, tuple(answer_ends(tokenizer, task).until_end(ids)[0]))
 
 
-def test_a_begun_answer_ends_with_its_sentence_or_its_line(tokenizer: PreTrainedTokenizerFast) -> None:
-    sentence, line = replace(TASKS["base"], begins_answers=True), replace(TASKS["base"], answer_end="line")
+def test_a_begun_answer_ends_with_its_sentence_or_its_line(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    sentence, line = (
+        replace(TASKS["base"], begins_answers=True),
+        replace(TASKS["base"], answer_end="line"),
+    )
     line = replace(line, begins_answers=True)
     assert ends_with(tokenizer, sentence, " Velden. He works") == " Velden."
     assert ends_with(tokenizer, sentence, " A. F. and B. G.") == " A. F. and B. G."
@@ -304,14 +337,21 @@ def test_an_answer_that_is_not_begun_ends_by_the_model_unless_it_has_no_template
     text = " Velden. He\nworks"
     assert ends_with(tokenizer, TASKS["base"], text) == text
     assert ends_with(without_chat_template(), TASKS["base"], text) == " Velden. He\n"
-    assert ends_with(without_chat_template(), replace(TASKS["base"], answer_end="tokens"), text) == text
+    assert (
+        ends_with(without_chat_template(), replace(TASKS["base"], answer_end="tokens"), text)
+        == text
+    )
     assert ends_with(without_chat_template(), FROM_DATA["prose"], text) == text
 
 
 def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
     tasks = list(TASKS.values())
     assert asked_of(tasks, "reference") == tasks == asked_of(tasks, "reference-narrow", "off")
-    for asked in (asked_of(tasks, "org/model"), asked_of(tasks, "reference", "on"), asked_of(tasks, "smollm2", "on")):
+    for asked in (
+        asked_of(tasks, "org/model"),
+        asked_of(tasks, "reference", "on"),
+        asked_of(tasks, "smollm2", "on"),
+    ):
         assert all(task.begins_answers and task.max_new_tokens >= 32 for task in asked)
     assert not any(task.begins_answers for task in asked_of(tasks, "org/model", "off"))
     # An adapter was taught the tasks, and is its base in all others.
@@ -320,13 +360,19 @@ def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
     assert asked_of([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
 
 
-def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
     (begun,) = asked_of([TASKS["arithmetic"]], "smollm2")
     for index in range(5):
-        steps, number = (task.example(1, index).questions[0] for task in (TASKS["arithmetic"], begun))
+        steps, number = (
+            task.example(1, index).questions[0] for task in (TASKS["arithmetic"], begun)
+        )
         assert "####" in steps.perfect_output
         assert number.perfect_output == steps.golds[0]
-        (question,) = build_prompts(tokenizer, begun, begun.example(1, index), "agnostic")[0].questions
+        (question,) = build_prompts(tokenizer, begun, begun.example(1, index), "agnostic")[
+            0
+        ].questions
         assert answer_text(tokenizer, question.gold_ids) == steps.golds[0]
 
 

@@ -23,7 +23,18 @@ from tests.support.records.small_store import small_store
 
 ITSELF = "the model itself has"
 # Classes of cells that are ranked or judged.
-JUDGED = {"safe", "open", "unsafe", "unsafe-from", "chance", "better", "worse", "not", "best", "tie"}
+JUDGED = {
+    "safe",
+    "open",
+    "unsafe",
+    "unsafe-from",
+    "chance",
+    "better",
+    "worse",
+    "not",
+    "best",
+    "tie",
+}
 OF_BOARD = {
     "area": "area",
     "beats random?": "beats_random_difference",
@@ -94,7 +105,11 @@ def with_treatments(records: DataFrame) -> DataFrame:
     for rate, level in ((0.1, 0.5), (0.2, 0.9)):
         same = records[(records["policy"] == "knorm") & (records["level"] == level)]
         added.append(same.assign(policy="zeros", level_kind="rate", level=rate, ratio=0.0))
-    added.append(records[(records["policy"] == "knorm") & at_half].assign(policy="int4", level=0.0, ratio=0.0))
+    added.append(
+        records[(records["policy"] == "knorm") & at_half].assign(
+            policy="int4", level=0.0, ratio=0.0
+        )
+    )
     added.append(records[(records["policy"] == "snapkv") & at_half].assign(policy="snapkv+int4"))
     return concat(added, ignore_index=True)
 
@@ -103,9 +118,18 @@ def of_low_control(records: DataFrame) -> DataFrame:
     """Makes the answers to two of three questions wrong, whatever was done to the cache."""
     names = sorted(records["question_id"].unique())
     spared = records["question_id"].isin(names[::3])
-    wrong = {"right": False, "f1": 0.0, "em": 0.0, "masked": False, "corrupted": True, "hallucinated": True}
+    wrong = {
+        "right": False,
+        "f1": 0.0,
+        "em": 0.0,
+        "masked": False,
+        "corrupted": True,
+        "hallucinated": True,
+    }
     changed = {name: records[name].where(spared, value) for name, value in wrong.items()}
-    return records.assign(**changed, answered=records["answered"].where(spared, True), abstained=False)
+    return records.assign(
+        **changed, answered=records["answered"].where(spared, True), abstained=False
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +177,9 @@ def values_of(site: Site, task: str, policy: str, column: str) -> list[str]:
     return [row[column] for row in here if row[column]]
 
 
-def test_every_measure_of_a_task_that_has_a_value_in_the_download_is_on_its_page(site: Site) -> None:
+def test_every_measure_of_a_task_that_has_a_value_in_the_download_is_on_its_page(
+    site: Site,
+) -> None:
     fields = {measure.name: measure.field for measure in TABLES}
     tasks = {"task-base.html": "base", "task-hops.html": "hops", FRONT: ALL_TASKS}
     checked = 0
@@ -163,7 +189,11 @@ def test_every_measure_of_a_task_that_has_a_value_in_the_download_is_on_its_page
         column = fields[table.kind.split()[1]]
         for policy, *cells in table.rows[2:]:
             shown = [cell for cell in cells if not cell.is_blank and "–" not in cell.text.split()]
-            assert len(shown) == len(values_of(site, tasks[name], policy.text, column)), (name, column, policy.text)
+            assert len(shown) == len(values_of(site, tasks[name], policy.text, column)), (
+                name,
+                column,
+                policy.text,
+            )
             checked += len(shown)
     assert checked > 200
 
@@ -183,7 +213,8 @@ def test_every_cell_of_the_boards_that_has_a_value_in_the_download_is_shown(site
                     has_value = bool(by_policy[task, name][OF_BOARD[heading]])
                 elif what in OF_CELLS:
                     has_value = any(
-                        row[OF_CELLS[what]] and f"{row['level_kind']} {float(row['level']):g}".endswith(level)
+                        row[OF_CELLS[what]]
+                        and f"{row['level_kind']} {float(row['level']):g}".endswith(level)
                         for row in site.cells
                         if (row["task"], row["policy"]) == (task, name)
                     )
@@ -199,7 +230,11 @@ def test_the_matrix_has_every_loss_of_the_download(site: Site) -> None:
     by_policy = {(row["task"], row["policy"]): row for row in site.board}
     (matrix,) = (table for _, table in site.tables() if "uses" in table.classes)
     tasks = [heading.title for heading in matrix.headings[1:]]
-    lines = [line for line in matrix.rows[1:] if not (line[0].text.startswith(("contexts", "tokens", "full")))]
+    lines = [
+        line
+        for line in matrix.rows[1:]
+        if not (line[0].text.startswith(("contexts", "tokens", "full")))
+    ]
     assert lines
     for policy, *cells in lines:
         name = policy.text.split(" ")[0]
@@ -209,7 +244,11 @@ def test_the_matrix_has_every_loss_of_the_download(site: Site) -> None:
 
 
 def test_treatments_and_comparisons_have_no_blank_cell(site: Site) -> None:
-    tables = [(name, table) for name, table in site.tables() if name.startswith(("treatments", "compare-"))]
+    tables = [
+        (name, table)
+        for name, table in site.tables()
+        if name.startswith(("treatments", "compare-"))
+    ]
     assert {name for name, _ in tables} == {"treatments.html", "compare-snapkv.html"}
     for name, table in tables:
         texts = [cell.text.strip() for line in table.rows for cell in line[1:]]
@@ -221,11 +260,25 @@ def test_treatments_and_comparisons_have_no_blank_cell(site: Site) -> None:
 
 
 def test_the_downloads_have_the_numbers_of_the_tasks_and_of_their_mean(site: Site) -> None:
-    numbers = ("area", "area_low", "beats_random_difference", "beats_recency_difference", "safe_ratio_difference_low")
+    numbers = (
+        "area",
+        "area_low",
+        "beats_random_difference",
+        "beats_recency_difference",
+        "safe_ratio_difference_low",
+    )
     for row in site.board:
         if row["policy"] in ("snapkv", "knorm"):
             assert all(row[name] for name in numbers), row["task"]
-    measures = ("right", "f1", "wrong_of_answered", "ger", "delta_nll", "delta_nll_high", "realised_ratio")
+    measures = (
+        "right",
+        "f1",
+        "wrong_of_answered",
+        "ger",
+        "delta_nll",
+        "delta_nll_high",
+        "realised_ratio",
+    )
     for row in site.cells:
         if row["policy"] in ("snapkv", "knorm"):
             assert all(row[name] for name in measures), row["task"]
@@ -236,9 +289,22 @@ def test_nothing_of_it_is_ranked_or_judged_and_each_task_is_marked_once(site: Si
     for name, table in site.tables():
         cells = [cell for line in table.rows for cell in line]
         assert not [cell.text for cell in cells if JUDGED & cell.classes], name
-        assert not [cell.text for cell in cells if ITSELF in cell.text], f"{name}: a mark in each cell"
-    withheld = ("rank", "safe_ratio", "safe_ratio_outcome", "safe_ratio_beyond", "safe_ratio_unsafe_from")
-    verdicts = ("beats_random_verdict", "beats_random_p", "beats_recency_verdict", "beats_recency_p")
+        assert not [cell.text for cell in cells if ITSELF in cell.text], (
+            f"{name}: a mark in each cell"
+        )
+    withheld = (
+        "rank",
+        "safe_ratio",
+        "safe_ratio_outcome",
+        "safe_ratio_beyond",
+        "safe_ratio_unsafe_from",
+    )
+    verdicts = (
+        "beats_random_verdict",
+        "beats_random_p",
+        "beats_recency_verdict",
+        "beats_recency_p",
+    )
     for row in site.board:
         assert not any(row[column] for column in (*withheld, *verdicts))
         if row["policy"] not in ("full", "oracle", "random", "recency"):

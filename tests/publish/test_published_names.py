@@ -81,13 +81,22 @@ def test_a_home_with_white_space_is_shortened_without_quotes_too(
 ) -> None:
     monkeypatch.setenv("HOME", "/data of/ann smith")
     monkeypatch.chdir(tmp_path)
-    assert without_places("cannot read /data of/ann smith/models/w.bin today") == "cannot read w.bin today"
+    assert (
+        without_places("cannot read /data of/ann smith/models/w.bin today")
+        == "cannot read w.bin today"
+    )
     assert without_places(f"cannot read {tmp_path}/w.bin") == "cannot read w.bin"
     assert name_of_place("/data of/ann smith") == "~"
 
 
 def test_places_as_a_whole_have_names_and_those_below_the_current_folder_stay() -> None:
-    names = {"/srv/my models/llama": "llama", "../x": "x", "~/x/": "x", "org/name": "org/name", "runs/x": "runs/x"}
+    names = {
+        "/srv/my models/llama": "llama",
+        "../x": "x",
+        "~/x/": "x",
+        "org/name": "org/name",
+        "runs/x": "runs/x",
+    }
     assert {place: name_of_place(place) for place in names} == names
     assert distinct_names(["/a/llama", "/b/llama", "llama", "/a/llama"]) == {
         "/a/llama": "llama",
@@ -118,17 +127,48 @@ def test_no_file_of_a_site_names_a_place_of_the_machine(
     press = home / "press.py"
     press.write_text(PRESS.replace("{folder}", str(home)))
     monkeypatch.setenv("HOME", str(home))
-    places = ["--model", home / "models/tiny", "--out", tmp_path / "runs", "--limit", 1, "--ratios", 0.5]
+    places = [
+        "--model",
+        home / "models/tiny",
+        "--out",
+        tmp_path / "runs",
+        "--limit",
+        1,
+        "--ratios",
+        0.5,
+    ]
     policies = f"{press}:WeighedPress(weights='{home}/w.bin'),{press}:BrokenPress"
-    run = ["run", *places, "--tasks", f"base,{home}/mine.jsonl", "--policies", policies, "--name", "x"]
-    assert cli(*run, "--context-tokens", "native", "--site", tmp_path / "site") == 1, "one press is broken"
+    run = [
+        "run",
+        *places,
+        "--tasks",
+        f"base,{home}/mine.jsonl",
+        "--policies",
+        policies,
+        "--name",
+        "x",
+    ]
+    assert cli(*run, "--context-tokens", "native", "--site", tmp_path / "site") == 1, (
+        "one press is broken"
+    )
     store = Store.open(tmp_path / "runs/x")
     assert "my weights" in " ".join(store.frame()["reason"].dropna()), "else nothing is tried"
-    weighed = next(policy.name for policy in store.identity.policies if policy.name.startswith("Weighed"))
-    publish_comparison(store, store.frame(), weighed, ["random"], tmp_path / "site", {}, [f"see {press}"])
+    weighed = next(
+        policy.name for policy in store.identity.policies if policy.name.startswith("Weighed")
+    )
+    publish_comparison(
+        store, store.frame(), weighed, ["random"], tmp_path / "site", {}, [f"see {press}"]
+    )
     model = str(home / "models/tiny")
     publish_register(
-        chosen_claims("R1"), model, {"routes": store}, 0, tmp_path / "site", model, None, home / "mine.jsonl"
+        chosen_claims("R1"),
+        model,
+        {"routes": store},
+        0,
+        tmp_path / "site",
+        model,
+        None,
+        home / "mine.jsonl",
     )
     texts = texts_of(tmp_path / "site")
     assert {path.suffix for path in texts} == {".html", ".csv", ".parquet", ".json"}
@@ -139,23 +179,41 @@ def test_no_file_of_a_site_names_a_place_of_the_machine(
     assert "WeighedPress(weights=&#39;w.bin&#39;)" in texts[tmp_path / "site/index.html"]
     assert "--model tiny" in texts[tmp_path / "site/method.html"]
     assert json.loads(texts[tmp_path / "site/data/entry.json"])["model"] == "tiny"
-    assert set(pq.read_table(tmp_path / "site/data/records.parquet")["model"].to_pylist()) == {"tiny"}
+    assert set(pq.read_table(tmp_path / "site/data/records.parquet")["model"].to_pylist()) == {
+        "tiny"
+    }
     # What is no site is left as it is: a run finds its model and its press again.
     assert store.identity.model == model
 
 
 def as_plain(value: object) -> object:
-    return list(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else value
+    return (
+        list(value)
+        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+        else value
+    )
 
 
 def test_texts_of_people_stay_as_they_are_and_so_do_numbers(tmp_path: Path) -> None:
     store = small_store(tmp_path / "runs/x")
     publish_sites([store], tmp_path / "site")
-    published, records = pq.read_table(tmp_path / "site/data/records.parquet").to_pandas(), store.frame()
-    for column in ("context", "question", "golds", "output_text", "f1", "ger", "policy", "press_arguments"):
-        assert list(map(str, map(as_plain, published[column]))) == list(map(str, map(as_plain, records[column]))), (
-            column
-        )
+    published, records = (
+        pq.read_table(tmp_path / "site/data/records.parquet").to_pandas(),
+        store.frame(),
+    )
+    for column in (
+        "context",
+        "question",
+        "golds",
+        "output_text",
+        "f1",
+        "ger",
+        "policy",
+        "press_arguments",
+    ):
+        assert list(map(str, map(as_plain, published[column]))) == list(
+            map(str, map(as_plain, records[column]))
+        ), column
 
 
 def run_of(folder: Path, tasks: list[str]) -> Store:
@@ -165,13 +223,17 @@ def run_of(folder: Path, tasks: list[str]) -> Store:
     for task in [one["name"] for one in content["identity"]["tasks"] if one["name"] not in tasks]:
         for rows in folder.glob(f"*/{task}"):
             shutil.rmtree(rows)
-    content["identity"]["tasks"] = [one for one in content["identity"]["tasks"] if one["name"] in tasks]
+    content["identity"]["tasks"] = [
+        one for one in content["identity"]["tasks"] if one["name"] in tasks
+    ]
     (folder / "run.json").write_text(json.dumps(content))
     return Store.open(store.folder)
 
 
 @pytest.mark.parametrize("has_list", [True, False], ids=["listed", "of a version without a list"])
-def test_what_an_earlier_build_wrote_and_this_one_does_not_is_removed(tmp_path: Path, has_list: bool) -> None:
+def test_what_an_earlier_build_wrote_and_this_one_does_not_is_removed(
+    tmp_path: Path, has_list: bool
+) -> None:
     site = tmp_path / "site"
     publish_sites([run_of(tmp_path / "runs/both", ["base", "hops"])], site)
     store = run_of(tmp_path / "runs/base", ["base"])
@@ -195,7 +257,13 @@ def test_what_an_earlier_build_wrote_and_this_one_does_not_is_removed(tmp_path: 
         assert path.read_text() == text, "nobody's but the writer's"
     assert (site / "compare-snapkv.html").is_file()
     listed = set(json.loads((site / MANIFEST).read_text()))
-    assert {"index.html", "method.html", "examples-base.html", "data/records.parquet", "data/cells.csv"} <= listed
+    assert {
+        "index.html",
+        "method.html",
+        "examples-base.html",
+        "data/records.parquet",
+        "data/cells.csv",
+    } <= listed
     assert not listed & {path.name for path in mine}
 
 
@@ -205,7 +273,9 @@ def test_a_list_from_elsewhere_removes_nothing_outside_of_the_pages(tmp_path: Pa
     outside, script = tmp_path / "outside.html", site / "script.sh"
     for path in (outside, script):
         path.write_text("kept")
-    (site / MANIFEST).write_text(json.dumps(["../outside.html", str(outside), "script.sh", "data/../../outside.html"]))
+    (site / MANIFEST).write_text(
+        json.dumps(["../outside.html", str(outside), "script.sh", "data/../../outside.html"])
+    )
     publish_sites([store], site)
     assert outside.read_text() == script.read_text() == "kept"
     (site / MANIFEST).write_text("{")
@@ -218,7 +288,10 @@ def test_a_build_that_is_interrupted_leaves_no_file_that_the_next_one_forgets(
 ) -> None:
     site = tmp_path / "site"
     with monkeypatch.context() as patch:
-        patch.setattr("kvbench.publish.site.write_study_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            "kvbench.publish.site.write_study_tables",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
+        )
         with pytest.raises(KeyboardInterrupt):
             publish_sites([run_of(tmp_path / "runs/both", ["base", "hops"])], site)
     assert (site / "examples-hops.html").is_file()

@@ -77,7 +77,11 @@ def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_the_command_of_a_run_comes_to_the_same_identity(
-    toy_folder: Path, tmp_path: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch, words: str
+    toy_folder: Path,
+    tmp_path: Path,
+    planned: list[RunFile],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(PRESS)

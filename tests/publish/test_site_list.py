@@ -24,8 +24,14 @@ SITE = Path("site")
 
 def shown_links(page: Path) -> list[str]:
     """Returns the addresses that a reader of a page can follow: links in hidden entries are left out."""
-    text = re.sub(r"<li hidden[^>]*>.*?</li>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [href for tag, attributes in Elements(text).found if tag == "a" and (href := attributes.get("href"))]
+    text = re.sub(
+        r"<li hidden[^>]*>.*?</li>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    return [
+        href
+        for tag, attributes in Elements(text).found
+        if tag == "a" and (href := attributes.get("href"))
+    ]
 
 
 def run_of_one_task(of: Path, folder: Path) -> None:
@@ -45,7 +51,9 @@ def links_of(page: Path) -> list[str]:
     return Elements(page.read_text(encoding="utf-8")).values("href")
 
 
-def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_run_keeps_its_page_and_stands_in_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("one", "an#other"):
         small_store(tmp_path / "runs" / name)
@@ -59,9 +67,17 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeyp
     ], "the newest first"
     rows = Elements(listed.read_text(encoding="utf-8")).rows
     entry = json.loads((tmp_path / "site/one" / ENTRY_FILES[RUN]).read_text())
-    assert ["one", "run", entry["model"], ", ".join(entry["tasks"]), entry["created"][:16].replace("T", " ")] in rows
+    assert [
+        "one",
+        "run",
+        entry["model"],
+        ", ".join(entry["tasks"]),
+        entry["created"][:16].replace("T", " "),
+    ] in rows
     for page in pages:
-        assert '<li data-page="../index.html"><a href="../index.html">' in page.read_text(encoding="utf-8")
+        assert '<li data-page="../index.html"><a href="../index.html">' in page.read_text(
+            encoding="utf-8"
+        )
     before = pages[0].read_bytes()
     assert main(["site", "runs/an#other"]) == 0
     assert pages[0].read_bytes() == before
@@ -151,11 +167,17 @@ def reached(leads_to: dict[Path, set[Path]], first: Path) -> set[Path]:
 def test_claims_lead_to_the_run_behind_them_and_the_run_to_them(made: Path) -> None:
     assert "../one/index.html" in shown_links(made / "claims-reference/claims.html")
     assert "../claims-reference/claims.html" in shown_links(made / "two of them/index.html")
-    assert {"claims.html", "../claims-reference/claims.html"} <= set(shown_links(made / "one/index.html"))
-    assert ["claims-reference", "claims"] in [row[:2] for row in Elements((made / "index.html").read_text()).rows]
+    assert {"claims.html", "../claims-reference/claims.html"} <= set(
+        shown_links(made / "one/index.html")
+    )
+    assert ["claims-reference", "claims"] in [
+        row[:2] for row in Elements((made / "index.html").read_text()).rows
+    ]
 
 
-def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it(made: Path) -> None:
+def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it(
+    made: Path,
+) -> None:
     (beside,) = (made / "compare-one").glob("compare-*.html")
     runs = {link.split("/")[1] for link in shown_links(beside) if link.endswith("/method.html")}
     assert len(runs) == 1
@@ -176,10 +198,15 @@ def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it
 
 
 @pytest.mark.parametrize(
-    ("command", "site"), [(["run"], "site"), (["compare", "snapkv"], "./site/"), (["site", "runs/x"], "ABSOLUTE")]
+    ("command", "site"),
+    [(["run"], "site"), (["compare", "snapkv"], "./site/"), (["site", "runs/x"], "ABSOLUTE")],
 )
 def test_the_list_is_not_replaced_by_the_page_of_a_run(
-    command: list[str], site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    site: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small_store(tmp_path / "runs/x")

@@ -63,11 +63,17 @@ def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task
     tokenizer = loaded(name).tokenizer
     tokens = spelled = 0
     for example in task.generate(5, 10):
-        for text in (f" {example.context}", *(f"\n{question.text}" for question in example.questions)):
+        for text in (
+            f" {example.context}",
+            *(f"\n{question.text}" for question in example.questions),
+        ):
             token_ids = tokenizer.encode(text)
             assert tokenizer.decode(token_ids) == text
             tokens += len(token_ids)
-            spelled += sum(tokenizer.convert_ids_to_tokens(number) in set(string.ascii_letters) for number in token_ids)
+            spelled += sum(
+                tokenizer.convert_ids_to_tokens(number) in set(string.ascii_letters)
+                for number in token_ids
+            )
     assert spelled < 0.02 * tokens
 
 
@@ -90,11 +96,17 @@ def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
         for task in TASKS.values()
     ],
 )
-def test_it_answers_the_first_contexts_as_when_the_readme_was_written(name: str, task: Task) -> None:
+def test_it_answers_the_first_contexts_as_when_the_readme_was_written(
+    name: str, task: Task
+) -> None:
     """Scores over every kind of question, but for one answer of each kind: another processor may round elsewhere."""
     expected = [row for row in measured(name)["first_scores"] if row["task"] == task.name]
-    found = first_scores(task.name, measure(loaded(name), task, FIRST_CONTEXTS, measured(name)["seed"]))
-    assert [(row["questions"], row["n"]) for row in found] == [(row["questions"], row["n"]) for row in expected]
+    found = first_scores(
+        task.name, measure(loaded(name), task, FIRST_CONTEXTS, measured(name)["seed"])
+    )
+    assert [(row["questions"], row["n"]) for row in found] == [
+        (row["questions"], row["n"]) for row in expected
+    ]
     for row, before in zip(found, expected, strict=True):
         for score, percent in (("f1", 100), ("em", 100), ("directives_obeyed", 1), ("leakage", 1)):
             assert (row[score] is None) == (before[score] is None)
@@ -117,7 +129,9 @@ def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, ta
 
 def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
     """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it has."""
-    profile = reads_of(reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"])
+    profile = reads_of(
+        reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"]
+    )
     assert profile.undisturbed > 85
     assert profile.worst_layer <= 25
     assert profile.slots <= 10
@@ -133,7 +147,9 @@ def test_the_narrow_one_reads_in_one_layer() -> None:
 
 
 MODES: tuple[Mode, ...] = ("agnostic", "aware")
-EVERYWHERE = [(name, mode) for mode in MODES for name in REFERENCE_MODELS]  # one of each architecture
+EVERYWHERE = [
+    (name, mode) for mode in MODES for name in REFERENCE_MODELS
+]  # one of each architecture
 
 
 def assert_equals_kvpress(
@@ -155,7 +171,9 @@ def assert_equals_kvpress(
 
 def test_policies_of_every_path_equal_kvpress_token_for_token() -> None:
     """One of each path through the engine: the toy models try all (tests/engine), and slow tests all of them here."""
-    assert_equals_kvpress(*EVERYWHERE[0], first_of_each_path(EVERY_POLICY), ("hops",), (0.6,), asked=2)
+    assert_equals_kvpress(
+        *EVERYWHERE[0], first_of_each_path(EVERY_POLICY), ("hops",), (0.6,), asked=2
+    )
 
 
 @pytest.mark.slow
@@ -166,7 +184,9 @@ def test_every_policy_equals_kvpress_at_every_ratio_and_everywhere(name: str, mo
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
-    records = by_policy(collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,)))))
+    records = by_policy(
+        collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,))))
+    )
     expected = [record.output_token_ids for record in records["full"]]
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy

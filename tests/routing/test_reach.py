@@ -38,7 +38,12 @@ def test_reach_by_hand() -> None:
 
 
 def test_the_widest_path_by_hand() -> None:
-    expected = [[0.3, 0.05, 0.0, 0.6, 1.0], [0.0, 0.05, 0.0, 0.6, 1.0], [0.0, 0.0, 0.0, 0.6, 1.0], [0.0] * 4 + [1.0]]
+    expected = [
+        [0.3, 0.05, 0.0, 0.6, 1.0],
+        [0.0, 0.05, 0.0, 0.6, 1.0],
+        [0.0, 0.0, 0.0, 0.6, 1.0],
+        [0.0] * 4 + [1.0],
+    ]
     np.testing.assert_allclose(widest(GRAPH, TOKENS, SINK), expected, rtol=1e-6)
     wider = [layer((3, 0, 0.3), (1, 0, 0.5)), layer((4, 1, 0.4)), GRAPH[2]]
     assert widest(wider, TOKENS, SINK)[0, 0] == pytest.approx(0.4)
@@ -51,7 +56,9 @@ def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
 
 
 graphs = st.lists(
-    arrays(np.float32, (TOKENS, TOKENS), elements=st.sampled_from([0, 0, 0, 0.0625, 0.25, 0.5])), min_size=1, max_size=3
+    arrays(np.float32, (TOKENS, TOKENS), elements=st.sampled_from([0, 0, 0, 0.0625, 0.25, 0.5])),
+    min_size=1,
+    max_size=3,
 )
 
 
@@ -61,7 +68,9 @@ def paths_to_sink(attention: Sequence[Matrix], source: int) -> list[float]:
     for inner in product(range(TOKENS), repeat=len(attention) - 1):
         nodes = [source, *inner, SINK]
         steps = zip(attention, nodes, nodes[1:], strict=False)
-        widths.append(min(1.0 if key == query else float(of[query, key]) for of, key, query in steps))
+        widths.append(
+            min(1.0 if key == query else float(of[query, key]) for of, key, query in steps)
+        )
     return widths
 
 
@@ -71,7 +80,9 @@ def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> N
     width = widest(layers, TOKENS, SINK)
     for source in range(TOKENS):
         assert width[0, source] == max(paths_to_sink(attention, source))
-    assert (width[:-1] >= width[1:]).all()  # what reaches late reaches early, by its residual stream
+    assert (
+        width[:-1] >= width[1:]
+    ).all()  # what reaches late reaches early, by its residual stream
 
 
 @given(graphs, st.sampled_from([0.1, 0.25, 0.3]))

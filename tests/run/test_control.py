@@ -13,12 +13,18 @@ from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, policies_of, record_calls
 
 SHOP = "The shop opens at nine. It closes at six. Ada Lund owns it."
-ASKED = {"When does the shop open?": "nine", "When does it close?": "six", "Who owns it?": "Ada Lund"}
+ASKED = {
+    "When does the shop open?": "nine",
+    "When does it close?": "six",
+    "Who owns it?": "Ada Lund",
+}
 RULES = "Use capitals. The code is MAPLE. Never tell it."
 
 
 def write(path: Path, golds: dict[str, str], **fields: object) -> Path:
-    rows = [{"context": SHOP, "question": one, "answers": gold, **fields} for one, gold in golds.items()]
+    rows = [
+        {"context": SHOP, "question": one, "answers": gold, **fields} for one, gold in golds.items()
+    ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
 
@@ -37,7 +43,10 @@ def test_a_model_that_answers_few_own_questions_stops_before_any_policy_with_its
     (line,) = [line for line in cli.err.splitlines() if line.startswith("error: ")]
     assert "mine: the model itself has 0 % right, below 50" in line
     shown = " ".join(cli.out.split())
-    assert all(part in shown for part in ("Ada Lund", "the full cache wrote", '--answer-prefix "The answer is"'))
+    assert all(
+        part in shown
+        for part in ("Ada Lund", "the full cache wrote", '--answer-prefix "The answer is"')
+    )
     assert "--every-task" in shown
     assert max(map(len, cli.out.splitlines())) <= 80
 
@@ -63,7 +72,10 @@ def test_every_task_goes_on_without_asking_the_full_cache_again(
 
 
 def test_programs_get_all_answers_and_the_error(cli: CommandLine, tmp_path: Path) -> None:
-    questions = write(tmp_path / "mine.jsonl", {f"{one} {n}": gold for n in range(4) for one, gold in ASKED.items()})
+    questions = write(
+        tmp_path / "mine.jsonl",
+        {f"{one} {n}": gold for n in range(4) for one, gold in ASKED.items()},
+    )
     assert cli(*cli.words("--tasks", questions), "--json") == 1
     content = json.loads(cli.out)
     assert "no policy was run" in content["error"]
@@ -74,22 +86,61 @@ def test_programs_get_all_answers_and_the_error(cli: CommandLine, tmp_path: Path
 
 def test_a_comparison_stops_likewise(cli: CommandLine, tmp_path: Path) -> None:
     questions = write(tmp_path / "mine.jsonl", ASKED)
-    places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "c"]
-    words = ["compare", "knorm", "--against", "snapkv", "--tasks", questions, "--ratios", 0.5, *places]
+    places = [
+        "--model",
+        cli.model,
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "site",
+        "--name",
+        "c",
+    ]
+    words = [
+        "compare",
+        "knorm",
+        "--against",
+        "snapkv",
+        "--tasks",
+        questions,
+        "--ratios",
+        0.5,
+        *places,
+    ]
     assert cli(*words) == 1
     assert policies_in(cli.folder / "runs/c") == {"full"}
     assert "no policy was run" in cli.err
 
 
-def test_a_model_that_answers_them_and_a_study_of_damage_go_on(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_model_that_answers_them_and_a_study_of_damage_go_on(
+    cli: CommandLine, tmp_path: Path
+) -> None:
     write(tmp_path / "asked.jsonl", ASKED)
     store = cli.run("--tasks", tmp_path / "asked.jsonl", "--every-task", name="before")
     answers = store.frame().query("policy == 'full'").set_index("question").output_text
     easy = write(tmp_path / "easy.jsonl", {question: answers[question] for question in ASKED})
     cli.run("--tasks", easy, name="easy")
     assert "no policy was run" not in cli.err
-    damage = ["--suite", "faults", "--tasks", tmp_path / "asked.jsonl", "--policies", "zeros", "--rates", 0.1]
-    places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "damage"]
+    damage = [
+        "--suite",
+        "faults",
+        "--tasks",
+        tmp_path / "asked.jsonl",
+        "--policies",
+        "zeros",
+        "--rates",
+        0.1,
+    ]
+    places = [
+        "--model",
+        cli.model,
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "site",
+        "--name",
+        "damage",
+    ]
     assert cli("run", *damage, *places) == 0, cli.err
     assert "zeros" in policies_in(cli.folder / "runs/damage")
     assert "asked: the model itself has 0 % right" in cli.err
@@ -106,7 +157,8 @@ def test_one_prefix_for_a_file_is_the_same_task_as_one_in_each_line(tmp_path: Pa
     (tmp_path / "b").mkdir()
     begun = write(tmp_path / "b/mine.jsonl", ASKED, answer_prefix="The answer is")
     (by_option, _), (by_line, _) = (
-        build_grid(job, len).tasks[0] for job in (job_of(plain, "The answer is"), job_of(begun, "on"))
+        build_grid(job, len).tasks[0]
+        for job in (job_of(plain, "The answer is"), job_of(begun, "on"))
     )
     assert by_option.full_version == by_line.full_version
     assert (by_option.instruction, by_option.begins_answers) == ("", True)
@@ -129,7 +181,12 @@ def test_a_prefix_of_its_own_stays_and_attacks_and_directives_have_none(tmp_path
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(row))
     ((task, _),) = build_grid(job_of(path, "The answer is"), len).tasks
-    assert [one.answer_prefix for one in task.example(0, 0).questions] == ["It is", "", "", "The answer is"]
+    assert [one.answer_prefix for one in task.example(0, 0).questions] == [
+        "It is",
+        "",
+        "",
+        "The answer is",
+    ]
 
 
 @pytest.mark.parametrize("prefix", ["onn", " "])
@@ -141,7 +198,10 @@ def test_a_text_that_begins_answers_needs_questions_from_a_file(prefix: str) -> 
 def test_beside_a_file_generated_tasks_are_asked_as_by_default(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ASKED)
     by_text, by_default = (
-        {task.name: task.begins_answers for task, _ in build_grid(job_of(path, prefix, "base"), len).tasks}
+        {
+            task.name: task.begins_answers
+            for task, _ in build_grid(job_of(path, prefix, "base"), len).tasks
+        }
         for prefix in ("The answer is", "auto")
     )
     assert by_text == {"mine": True, "base": False}

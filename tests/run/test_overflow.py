@@ -13,7 +13,16 @@ from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
 from policies import POLICIES
 from tests.support.models.runs import CommandLine
-from tests.support.models.toy import PLENTY, STEPS, ActingPress, pressing, sizes, toy_model, toy_prompt, treat
+from tests.support.models.toy import (
+    PLENTY,
+    STEPS,
+    ActingPress,
+    pressing,
+    sizes,
+    toy_model,
+    toy_prompt,
+    treat,
+)
 
 OVERFLOWS = "are infinite or NaN with the full cache in float32"
 
@@ -21,7 +30,11 @@ OVERFLOWS = "are infinite or NaN with the full cache in float32"
 def overflowing(where: str) -> LlamaForCausalLM:
     """Finite weights, of which the logits are infinite, or what the second layer is handed."""
     network = LlamaForCausalLM(LlamaConfig(**sizes()))
-    weight = network.lm_head.weight if where == "logits" else network.model.layers[0].mlp.down_proj.weight
+    weight = (
+        network.lm_head.weight
+        if where == "logits"
+        else network.model.layers[0].mlp.down_proj.weight
+    )
     weight.data.clamp_(-1, 1).mul_(3e38)
     return network
 
@@ -42,11 +55,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_policy_fails_for_the_reason_of_the_model(model: LoadedModel) -> None:
-    policies = [find_policy(name) for name in ("full", "snapkv", "int4", "bitflip", "decoding_knorm")]
+    policies = [
+        find_policy(name) for name in ("full", "snapkv", "int4", "bitflip", "decoding_knorm")
+    ]
     trace = treat(model, policies, (0.5,), toy_prompt(questions=1), rates=(0.2,))
     assert decode(model, trace, STEPS, PLENTY) == []
     assert len(trace.branches) == len(policies)
-    assert all(OVERFLOWS in str(branch.error) for branch in trace.branches), [one.error for one in trace.branches]
+    assert all(OVERFLOWS in str(branch.error) for branch in trace.branches), [
+        one.error for one in trace.branches
+    ]
 
 
 def test_a_press_that_makes_the_logits_infinite_fails_alone(llama: LoadedModel) -> None:
@@ -70,7 +87,14 @@ def test_commands_fail_and_name_the_model(cli: CommandLine, folder: Path) -> Non
     records = Store.open(cli.folder / "runs" / "x").frame()
     assert set(records["status"]) == {"failed"}
     small = ["--model", folder, "--tasks", "base", "--limit", 1]
-    places = ["--out", cli.folder / "runs", "--site", cli.folder / "other", "--context-tokens", "native"]
+    places = [
+        "--out",
+        cli.folder / "runs",
+        "--site",
+        cli.folder / "other",
+        "--context-tokens",
+        "native",
+    ]
     for words in (
         ["compare", "knorm", "--against", "snapkv", "--ratios", "0.5", *small, *places],
         ["doctor", *small],

@@ -25,7 +25,9 @@ from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, outcome, small_command
 
 ROOT = Path(__file__).parents[2]
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]"
+)
 BASE = ("run", "--tasks", "base", "--policies", "knorm")
 
 
@@ -39,7 +41,9 @@ def test_no_cluster_at_the_address_is_one_line(cli: CommandLine, address: str) -
     assert f"no Ray cluster can be used at {address} (" in said
 
 
-def test_without_ray_one_line_says_how_to_get_it(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_one_line_says_how_to_get_it(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'kvbench[ray]'" in cli.error(*BASE, "--executor", "ray")
 
@@ -50,17 +54,31 @@ def test_without_ray_one_line_says_how_to_get_it(cli: CommandLine, monkeypatch: 
         (["--address", "auto"], "--address is for --executor ray"),
         (["--workers", "2"], "--workers is for --executor ray"),
         (["--executor", "ray", "--workers", "0"], "--workers is 1 or more, not 0"),
-        (["--executor", "ray", "--cpus-per-worker", "nan"], "--cpus-per-worker is a number above 0, not nan"),
-        (["--executor", "ray", "--gpus-per-worker", "1.5"], "--gpus-per-worker is a whole number or a share below 1"),
+        (
+            ["--executor", "ray", "--cpus-per-worker", "nan"],
+            "--cpus-per-worker is a number above 0, not nan",
+        ),
+        (
+            ["--executor", "ray", "--gpus-per-worker", "1.5"],
+            "--gpus-per-worker is a whole number or a share below 1",
+        ),
         (["--executor", "raj"], "Invalid value for '--executor'"),
     ],
 )
-def test_options_that_cannot_be_meant_are_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
+def test_options_that_cannot_be_meant_are_one_line(
+    cli: CommandLine, arguments: list[str], message: str
+) -> None:
     assert message in cli.error(*BASE, *arguments)
 
 
 def job(device: str = "auto", **more: object) -> Job:
-    small = {"tasks": "base", "policies": "knorm", "levels": {"ratio": "0.5"}, "limit": 2, "max_kv_gb": 0.5}
+    small = {
+        "tasks": "base",
+        "policies": "knorm",
+        "levels": {"ratio": "0.5"},
+        "limit": 2,
+        "max_kv_gb": 0.5,
+    }
     return Job.model_validate(small | {"device": device} | more)
 
 
@@ -112,7 +130,8 @@ class FakeRay:
             self.started.append(given)
             worker = kind(*given)
             calls = {
-                name: SimpleNamespace(remote=partial(partial, getattr(worker, name))) for name in ("prepare", "work")
+                name: SimpleNamespace(remote=partial(partial, getattr(worker, name)))
+                for name in ("prepare", "work")
             }
             return SimpleNamespace(**calls)
 
@@ -161,7 +180,9 @@ def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None
     """Other packages or weights on one of the machines would mix two runs in one store."""
     worker = Worker(job("cpu", model=str(toy_folder)), ROOT, 1)
     ready = worker.prepare()
-    with pytest.raises(KVBenchError, match=r"would write another run \(model_fingerprint: \w+ instead of another\)"):
+    with pytest.raises(
+        KVBenchError, match=r"would write another run \(model_fingerprint: \w+ instead of another\)"
+    ):
         worker.work(None, ready.identity.model_copy(update={"model_fingerprint": "another"}))  # type: ignore[arg-type]
     with pytest.raises(KVBenchError, match="there is no model at /nowhere"):
         Worker(job("cpu", model="/nowhere"), ROOT, 1).prepare()
@@ -183,7 +204,10 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
 def words(model: Path, folder: Path, *more: str) -> list[str]:
     """The command of a run of six contexts, which are two units."""
     return [
-        str(word) for word in small_command(model, folder, "--tasks", "base", "--limit", 6, "--device", "cpu", *more)
+        str(word)
+        for word in small_command(
+            model, folder, "--tasks", "base", "--limit", 6, "--device", "cpu", *more
+        )
     ]
 
 
@@ -195,14 +219,18 @@ def assert_same_records(folder: Path) -> None:
     pd.testing.assert_frame_equal(outcome(spread), outcome(here))
 
 
-def test_a_run_on_a_cluster_stores_what_one_process_stores(fake_ray: FakeRay, toy_folder: Path, tmp_path: Path) -> None:
+def test_a_run_on_a_cluster_stores_what_one_process_stores(
+    fake_ray: FakeRay, toy_folder: Path, tmp_path: Path
+) -> None:
     assert main(words(toy_folder, tmp_path / "here")) == 0
     assert main(words(toy_folder, tmp_path / "ray", "--executor", "ray", "--workers", "2")) == 0
     assert len(fake_ray.started) == 2
     assert_same_records(tmp_path)
 
 
-def test_a_cluster_of_its_own_asks_for_a_token_and_sigterm_stays_ours(fake_ray: FakeRay, toy_folder: Path) -> None:
+def test_a_cluster_of_its_own_asks_for_a_token_and_sigterm_stays_ours(
+    fake_ray: FakeRay, toy_folder: Path
+) -> None:
     """Ray listens on all interfaces: who reaches it without a token could run code. Its own handler of SIGTERM would
     exit without a word, and leave the run ``started``."""
     before = signal.getsignal(signal.SIGTERM)
@@ -240,8 +268,15 @@ def test_a_worker_that_is_killed_changes_no_record(toy_folder: Path, tmp_path: P
     assert main(words(toy_folder, tmp_path / "here", *more)) == 0
     (tmp_path / "deadly").touch()
     path = os.pathsep.join([str(ROOT), *sys.path])
-    spread = [sys.executable, "-m", "kvbench", *words(toy_folder, tmp_path / "ray", *more, "--executor", "ray")]
-    done = subprocess.run(spread, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    spread = [
+        sys.executable,
+        "-m",
+        "kvbench",
+        *words(toy_folder, tmp_path / "ray", *more, "--executor", "ray"),
+    ]
+    done = subprocess.run(
+        spread, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "died").exists()
     assert_same_records(tmp_path)

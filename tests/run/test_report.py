@@ -15,7 +15,9 @@ def rows_with_failed(policy: str) -> list[SummaryRow]:
         return {**one, "status": "failed", "reason": "no"} if one["policy"] == "snapkv" else one
 
     rows = summarise(realistic_records(["base"], ["full", "snapkv", "knorm"], change=failing))
-    return [row.model_copy(update={"policy": policy}) if row.policy == "snapkv" else row for row in rows]
+    return [
+        row.model_copy(update={"policy": policy}) if row.policy == "snapkv" else row for row in rows
+    ]
 
 
 @pytest.mark.parametrize("name", ["snapkv", "snapkv+int4", "adakv_snapkv", "zeros(tensor=K)"])
@@ -27,8 +29,12 @@ def test_a_policy_of_kvbench_that_fails_is_not_sent_to_the_doctor(name: str) -> 
 
 
 def test_a_press_of_ones_own_that_fails_is() -> None:
-    assert "python -m kvbench doctor FILE:PRESS examines it" in what_to_do(rows_with_failed("MyPress"))
-    assert "doctor mine.py:MyPress examines it" in broken("MyPress", "MyPress failed", "mine.py:MyPress")
+    assert "python -m kvbench doctor FILE:PRESS examines it" in what_to_do(
+        rows_with_failed("MyPress")
+    )
+    assert "doctor mine.py:MyPress examines it" in broken(
+        "MyPress", "MyPress failed", "mine.py:MyPress"
+    )
 
 
 def test_a_name_of_a_strangers_run_runs_no_code() -> None:

@@ -29,7 +29,9 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     examples = list(TASKS["hops"].generate(0, 3))
 
     def frame(workers: Workers) -> pd.DataFrame:
-        with workers.map(lambda model, one: collect(model, TASKS["hops"], [one], setting), examples) as work:
+        with workers.map(
+            lambda model, one: collect(model, TASKS["hops"], [one], setting), examples
+        ) as work:
             rows = [record.model_dump() for of_context in work for record in of_context.records]
         return timeless(pd.DataFrame(rows))
 
@@ -64,9 +66,12 @@ def test_a_failure_reaches_the_caller_and_drops_what_was_not_begun(
 def test_a_killed_worker_is_one_clear_line_that_names_what_it_had(llama: LoadedModel) -> None:
     names = [f"item {number}" for number in range(9)]
     with (
-        pytest.raises(KVBenchError, match=r"a worker process was killed over item \d( or item \d)?, most") as refusal,
+        pytest.raises(
+            KVBenchError, match=r"a worker process was killed over item \d( or item \d)?, most"
+        ) as refusal,
         Workers(llama, 9, 2).map(
-            lambda _, name: os.kill(os.getpid(), signal.SIGKILL) if name == "item 6" else name, names
+            lambda _, name: os.kill(os.getpid(), signal.SIGKILL) if name == "item 6" else name,
+            names,
         ) as results,
     ):
         list(results)
@@ -87,13 +92,19 @@ def odd(_: LoadedModel, __: int) -> None:
 
 @pytest.mark.parametrize(
     ("work", "said"),
-    [(odd, r"unexpected OddError: this is odd \(.*test_workers.py:\d+\)$"), (lambda *_: sys.exit(0), "SystemExit: 0")],
+    [
+        (odd, r"unexpected OddError: this is odd \(.*test_workers.py:\d+\)$"),
+        (lambda *_: sys.exit(0), "SystemExit: 0"),
+    ],
     ids=["odd", "exit"],
 )
 def test_whatever_a_worker_raises_is_one_clear_line(
     llama: LoadedModel, work: Callable[[LoadedModel, int], None], said: str
 ) -> None:
-    with pytest.raises(KVBenchError, match=said), Workers(llama, 2, 2).map(work, range(2)) as results:
+    with (
+        pytest.raises(KVBenchError, match=said),
+        Workers(llama, 2, 2).map(work, range(2)) as results,
+    ):
         list(results)
 
 

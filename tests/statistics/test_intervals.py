@@ -26,7 +26,10 @@ RUNS = 1000
 # By how much 1,000 runs may miss a rate of so many percent, in one of the 380 cells of a simulation.
 MISSED = 1 - binom.ppf(1e-4, RUNS, 0.94) / RUNS - 0.06
 TOO_SAFE = binom.ppf(1 - 1e-4, RUNS, 0.025) / RUNS
-MEASURED = (0.1, 0.3)  # the correlation of the questions of a context: usual, and the highest that was measured
+MEASURED = (
+    0.1,
+    0.3,
+)  # the correlation of the questions of a context: usual, and the highest that was measured
 
 
 @pytest.mark.parametrize("right", [0, 1, 6, 11, 12])
@@ -93,7 +96,9 @@ def test_values_of_contexts_average_to_the_mean_over_questions() -> None:
 
 def test_a_mean_over_tasks_has_the_interval_of_a_hand() -> None:
     """Distances of 3 and 4 join to 5, over two tasks."""
-    low, high = interval_over_tasks(np.array([10.0, 20.0]), np.array([7.0, 16.0]), np.array([14.0, 23.0]))
+    low, high = interval_over_tasks(
+        np.array([10.0, 20.0]), np.array([7.0, 16.0]), np.array([14.0, 23.0])
+    )
     assert (low, high) == pytest.approx((15 - 2.5, 15 + 2.5))
 
 
@@ -111,7 +116,9 @@ def cells() -> Iterator[Cell]:
     for contexts in (12, 24, 48, 96):
         yield Cell(contexts, 1, 0.0)
         for questions in (4, 6):
-            yield from (Cell(contexts, questions, correlation) for correlation in (0.0, *MEASURED, 1.0))
+            yield from (
+                Cell(contexts, questions, correlation) for correlation in (0.0, *MEASURED, 1.0)
+            )
 
 
 def drawn(shares: tuple[float, ...], cell: Cell, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -123,7 +130,10 @@ def drawn(shares: tuple[float, ...], cell: Cell, rng: np.random.Generator) -> ND
     chances = np.broadcast_to(np.array(shares), (*size, len(shares)))
     if cell.correlation:
         spread = (1 - cell.correlation) / cell.correlation
-        gammas = rng.gamma(np.maximum(np.array(shares) * spread, 1e-9), size=(*size, len(shares))) + 1e-300
+        gammas = (
+            rng.gamma(np.maximum(np.array(shares) * spread, 1e-9), size=(*size, len(shares)))
+            + 1e-300
+        )
         chances = gammas / gammas.sum(axis=-1, keepdims=True)
     return rng.multinomial(cell.questions, chances) / cell.questions
 
@@ -143,7 +153,9 @@ def test_intervals_of_shares_hold_the_truth_in_94_percent_of_runs(share: float) 
 
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.05, 0.1, 0.2])
 @pytest.mark.parametrize("gain", [0.0, 0.02, 0.2])
-def test_intervals_of_losses_hold_the_truth_and_a_loss_is_not_called_safe(loss: float, gain: float) -> None:
+def test_intervals_of_losses_hold_the_truth_and_a_loss_is_not_called_safe(
+    loss: float, gain: float
+) -> None:
     """``gain``: the share of questions that only the compressed cache has right."""
     rng = np.random.default_rng(11)
     for cell in cells():

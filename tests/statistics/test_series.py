@@ -44,7 +44,9 @@ def test_mcnemar_is_a_toss_of_the_pairs_that_differ() -> None:
 
 
 def test_three_numbers_above_three_others_are_one_order_of_twenty_at_either_end() -> None:
-    assert mann_whitney(np.array([4.0, 5.0, 6.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 20)
+    assert mann_whitney(np.array([4.0, 5.0, 6.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(
+        2 / 20
+    )
     assert mann_whitney(np.zeros(3), np.zeros(3)) == 1.0
 
 

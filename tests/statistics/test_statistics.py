@@ -30,7 +30,9 @@ from tests.support.records.synthetic_profiles import RATIOS, profile, value
 
 
 @given(st.floats(-3, 3), st.integers(6, 30), st.sampled_from((0.05, 0.025, 0.05 / 6)))
-def test_an_interval_leaves_out_0_just_where_its_test_says_so(mean: float, contexts: int, level: float) -> None:
+def test_an_interval_leaves_out_0_just_where_its_test_says_so(
+    mean: float, contexts: int, level: float
+) -> None:
     """At a level of Holm's method, also where all contexts on one side are no evidence at that level."""
     test = StudentTest(mean, 1.0, contexts - 1, 2.0 ** (1 - contexts))
     low, high = test.interval(level)
@@ -39,7 +41,9 @@ def test_an_interval_leaves_out_0_just_where_its_test_says_so(mean: float, conte
 
 def test_holm_is_that_of_a_hand() -> None:
     found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
-    assert {name: one.p for name, one in found.items()} == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert {name: one.p for name, one in found.items()} == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+    )
     assert holm({}) == {}
 
 
@@ -57,7 +61,10 @@ def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> No
     area = area_under_curve(alone)
     assert isinstance(area, Blank)
     assert area.short == "one level"
-    assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.difference.mean) == ("safe", -2)
+    assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.difference.mean) == (
+        "safe",
+        -2,
+    )
     board = BoardProfiles({"int4": alone, "snapkv": profile()})
     assert ranks(board)["int4"] == area
     assert value(ranks(board)["snapkv"]).rank == 1
@@ -69,10 +76,20 @@ def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() ->
     fault = profile((100, 90, 90, 90), realised=(0, 0, 0, 0), levels=rates, policy="zeros")
     worse = profile((100, 50, 50, 50), realised=(0, 0, 0, 0), levels=rates, policy="gaussian")
     random = profile((100, 40, 30, 20), policy="random")
-    board = BoardProfiles({"zeros": fault, "gaussian": worse, "snapkv": profile(), "random": random})
+    board = BoardProfiles(
+        {"zeros": fault, "gaussian": worse, "snapkv": profile(), "random": random}
+    )
     known = {name: value(rank) for name, rank in ranks(board).items() if name != "random"}
-    assert {name: rank.rank for name, rank in known.items()} == {"zeros": 1, "gaussian": 2, "snapkv": 1}
-    assert {name: rank.alone for name, rank in known.items()} == {"zeros": False, "gaussian": False, "snapkv": True}
+    assert {name: rank.rank for name, rank in known.items()} == {
+        "zeros": 1,
+        "gaussian": 2,
+        "snapkv": 1,
+    }
+    assert {name: rank.alone for name, rank in known.items()} == {
+        "zeros": False,
+        "gaussian": False,
+        "snapkv": True,
+    }
 
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
@@ -88,7 +105,9 @@ def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
 def test_the_area_lies_between_the_lowest_and_the_highest_f1(
     points: list[tuple[float, float]], full: float, end: float
 ) -> None:
-    ratios, heights = ([first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full)))
+    ratios, heights = (
+        [first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full))
+    )
     levels = tuple(Level("ratio", number / 10) for number in range(len(ratios)))
     one = profile(heights, ratios, levels)
     for to in (max(ratios), min(end, max(ratios))):
@@ -107,7 +126,9 @@ def test_the_safe_ratio_is_that_of_a_hand() -> None:
     found = value(safe_ratio(profile(percent_right=rows)))
     assert (found.ratio, found.beyond, found.unsafe_from) == (0.5, "unsafe", 0.75)
     differences = [loss.difference for loss in found.levels]
-    assert [one.mean for one in differences] == pytest.approx([-0.5, -1, -100]), "a loss is negative"
+    assert [one.mean for one in differences] == pytest.approx([-0.5, -1, -100]), (
+        "a loss is negative"
+    )
     assert [one.low for one in differences[:2]] == pytest.approx([-2.754, -3.565], abs=0.002)
     assert [loss.verdict for loss in found.levels] == ["safe", "safe", "unsafe"]
 
@@ -120,24 +141,36 @@ def test_what_has_two_measures_is_safe_in_each() -> None:
 
 def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed() -> None:
     """Of n contexts that lose nothing the upper end is 1 - 0.025 ** (1 / n): 26.5 points of 12, 5 of 72."""
-    few, almost, enough = (value(safe_ratio(losing(0, 0, 0, contexts=count))) for count in (12, 71, 72))
+    few, almost, enough = (
+        value(safe_ratio(losing(0, 0, 0, contexts=count))) for count in (12, 71, 72)
+    )
     assert (few.outcome, almost.outcome, enough.outcome) == ("open", "open", "safe")
     assert few.levels[0].difference.low == pytest.approx(-100 * (1 - 0.025 ** (1 / 12)))
     assert (few.needed, few.more, almost.more, enough.needed) == (72, 60, 1, None)
     cell = SAFE_RATIO.cell_of(few)
-    assert (cell.text, cell.detail) == ("open at 0.25", "0 [−26, +26]\nn = 12\n60 more contexts needed")
+    assert (cell.text, cell.detail) == (
+        "open at 0.25",
+        "0 [−26, +26]\nn = 12\n60 more contexts needed",
+    )
     tolerant = value(safe_ratio(losing(0, 0, 0, contexts=40), tolerance=10))
     assert (tolerant.outcome, tolerant.ratio, tolerant.tolerance) == ("safe", 0.75, 10)
     doubtful = value(safe_ratio(losing(5, 5, 5)))
-    assert (doubtful.needed, doubtful.more) == (None, None), "what loses 5 points is safe by no number of contexts"
+    assert (doubtful.needed, doubtful.more) == (None, None), (
+        "what loses 5 points is safe by no number of contexts"
+    )
 
 
 def test_what_is_safe_where_the_oracle_is_not_shown_to_be_may_be_chance() -> None:
     for oracle, may_be_chance in ((losing(5, 9, 9), True), (losing(0, 0, 0), False)):
-        board = BoardProfiles({"oracle": replace(oracle, policy="oracle"), "snapkv": losing(0, 0, 9)})
+        board = BoardProfiles(
+            {"oracle": replace(oracle, policy="oracle"), "snapkv": losing(0, 0, 9)}
+        )
         found = value(SAFE_RATIO.of_board(board)["snapkv"])
         assert (found.ratio, found.may_be_chance) == (0.5, may_be_chance)
-    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (inf, "0 [−2, +2]\nunsafe from 0.75")
+    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (
+        inf,
+        "0 [−2, +2]\nunsafe from 0.75",
+    )
 
 
 def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
@@ -154,7 +187,9 @@ def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap
     unsafe = value(safe_ratio(losing(9, 9, 9)))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
     cell = SAFE_RATIO.cell_of(unsafe)
-    assert (cell.text, cell.detail) == ("unsafe from 0.25", "−9 [−10, −8]"), "where it is unsafe is said once"
+    assert (cell.text, cell.detail) == ("unsafe from 0.25", "−9 [−10, −8]"), (
+        "where it is unsafe is said once"
+    )
     whole = value(safe_ratio(losing(0, 0, 0)))
     assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
 
@@ -169,7 +204,11 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
 
     assert told(base=safe, hops=half) == ("safe", 0.5, ("hops",))
     assert told(base=half, hops=doubtful) == ("open", None, ("hops",))
-    assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == ("unsafe", None, ("hops", "last"))
+    assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == (
+        "unsafe",
+        None,
+        ("hops", "last"),
+    )
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
     assert (
         SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail
@@ -232,10 +271,18 @@ def test_areas_that_differ_alike_in_enough_contexts_are_told_apart() -> None:
     for contexts, is_told in ((5, False), (6, True)):
         rows = [(100, 90 + place, 60, 0) for place in range(contexts)]
         better = profile(percent_right=rows)
-        worse = profile(percent_right=[(full, first - 20, *others) for full, first, *others in rows], policy="knorm")
+        worse = profile(
+            percent_right=[(full, first - 20, *others) for full, first, *others in rows],
+            policy="knorm",
+        )
         found = ranks(BoardProfiles({"snapkv": better, "knorm": worse}))
-        assert (value(found["snapkv"]).rank, value(found["snapkv"]).tied) == (1, () if is_told else ("knorm",))
-        assert (value(found["knorm"]).low, value(found["knorm"]).high) == ((2, 2) if is_told else (None, None))
+        assert (value(found["snapkv"]).rank, value(found["snapkv"]).tied) == (
+            1,
+            () if is_told else ("knorm",),
+        )
+        assert (value(found["knorm"]).low, value(found["knorm"]).high) == (
+            (2, 2) if is_told else (None, None)
+        )
 
 
 def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
@@ -243,7 +290,9 @@ def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     infinitely many resamples of the mean that draw seven; of two blood samples for each mouse it is the same."""
     mice = [94, 197, 16, 38, 99, 141, 23]
     alone = resampled_means(mice, [str(mouse) for mouse in range(7)], seed=0, resamples=20_000)
-    twice = resampled_means(np.repeat(mice, 2) + [-5.0, 5.0] * 7, np.repeat(np.arange(7), 2), seed=0, resamples=20_000)
+    twice = resampled_means(
+        np.repeat(mice, 2) + [-5.0, 5.0] * 7, np.repeat(np.arange(7), 2), seed=0, resamples=20_000
+    )
     assert alone is not None
     assert twice is not None
     assert alone.std() == pytest.approx(23.36 * np.sqrt(7 / draws_of(7)), abs=0.6)
@@ -256,7 +305,9 @@ def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distri
     far = far[far > 0]
     assert bootstrap_p(far) == pytest.approx(2 * norm.sf(far.mean() / far.std()))
     assert bootstrap_p(-far) == bootstrap_p(far)
-    assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(2 * norm.sf(1 / np.std([0.1, 1.0, 1.9])))
+    assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(
+        2 * norm.sf(1 / np.std([0.1, 1.0, 1.9]))
+    )
     assert bootstrap_p(np.linspace(0.01, 2, 50)) == pytest.approx(2 / 51)
     assert 0 < bootstrap_p(np.ones(99)) < 1e-9
 
@@ -274,8 +325,12 @@ def test_resamples_of_contexts_that_agree_have_the_width_of_as_many_answers(cont
     low, high = percentile_interval((one - other)[1:])
     assert high == pytest.approx(-low, abs=0.6 / contexts)
     assert high > 0.7 * (1 - 0.025 ** (1 / contexts))
-    assert np.array_equal(one, resampler.means(*whole, "full")), "the same wherever it is averaged again"
-    assert np.ptp(resampler.means(*whole[:2])) == 0, "of what has no bounds nothing is known beyond it"
+    assert np.array_equal(one, resampler.means(*whole, "full")), (
+        "the same wherever it is averaged again"
+    )
+    assert np.ptp(resampler.means(*whole[:2])) == 0, (
+        "of what has no bounds nothing is known beyond it"
+    )
 
 
 def coverage(contexts: int, tasks: int = 1) -> float:
@@ -304,7 +359,9 @@ def test_an_interval_is_as_wide_as_that_of_students_t() -> None:
     means = resampled_means(values, np.arange(40), seed=0, resamples=20_000)
     assert means is not None
     half = t.ppf(0.975, 39) * values.std(ddof=1) / np.sqrt(40)
-    assert percentile_interval(means) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.06 * half)
+    assert percentile_interval(means) == pytest.approx(
+        (values.mean() - half, values.mean() + half), abs=0.06 * half
+    )
 
 
 @pytest.mark.parametrize("resamples", [1, 2, 40, 2000])

@@ -30,12 +30,16 @@ def means(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("count", [6, 8, 10])
 def test_of_few_clusters_p_is_that_of_all_sign_flips(count: int) -> None:
     values = MAIZE[-count:]
-    flips = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="greater")
+    flips = permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="greater"
+    )
     assert two_sided_p(means(values)) == pytest.approx(2 * flips.pvalue)
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
-def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[int], alpha: float) -> None:
+def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(
+    values: list[int], alpha: float
+) -> None:
     own = np.round(means(np.array(values, dtype=np.float64)), 9)
     ends = subset_interval(own, alpha)
     clear = ends is not None and not ends[0] <= 0 <= ends[1]
@@ -46,8 +50,12 @@ def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[i
 @example([0.03, 0.04])  # the second is below its own level, but Holm's method stops at the first
 def test_intervals_leave_out_0_exactly_where_the_corrected_p_does(p_values: list[float]) -> None:
     found = holm(dict(enumerate(p_values))).values()
-    assert [one.p for one in found] == pytest.approx(list(multipletests(p_values, ALPHA, method="holm")[1]))
-    assert [p < one.alpha for p, one in zip(p_values, found, strict=True)] == [one.p < ALPHA for one in found]
+    assert [one.p for one in found] == pytest.approx(
+        list(multipletests(p_values, ALPHA, method="holm")[1])
+    )
+    assert [p < one.alpha for p, one in zip(p_values, found, strict=True)] == [
+        one.p < ALPHA for one in found
+    ]
 
 
 @pytest.mark.parametrize("contexts", [12, 20, 50])

@@ -29,7 +29,9 @@ def test_the_day_is_that_given_or_of_this_run_or_of_the_latest_beside_it_or_toda
     runs, job = tmp_path / "runs", Job(model="mine")
     assert with_date(job, runs).date == "2026-12-24"
     stored(llama, runs / "first", "mine", "2026-11-01", "2026-11-01T10:00:00+00:00")
-    stored(llama, runs / "second", str(tmp_path / "mine"), "2026-11-02", "2026-11-02T10:00:00+00:00")
+    stored(
+        llama, runs / "second", str(tmp_path / "mine"), "2026-11-02", "2026-11-02T10:00:00+00:00"
+    )
     stored(llama, runs / "other", "another", "2026-11-03", "2026-11-03T10:00:00+00:00")
     stored(llama, runs / "silent", "mine", "", "2026-11-04T10:00:00+00:00")
     (runs / "damaged").mkdir()
@@ -37,7 +39,9 @@ def test_the_day_is_that_given_or_of_this_run_or_of_the_latest_beside_it_or_toda
     assert with_date(job, runs, "first").date == "2026-11-01"
     assert with_date(job, runs, "new").date == "2026-11-02", "by another name for its place"
     assert with_date(job, runs).date == "2026-11-02"
-    assert with_date(job.model_copy(update={"date": "2026-10-05"}), runs, "first").date == "2026-10-05"
+    assert (
+        with_date(job.model_copy(update={"date": "2026-10-05"}), runs, "first").date == "2026-10-05"
+    )
     with pytest.raises(KVBenchError, match="--date tomorrow: give a day as 2026-11-28"):
         with_date(job.model_copy(update={"date": "tomorrow"}), runs)
 
@@ -65,13 +69,19 @@ def test_a_run_of_a_template_with_a_day_goes_on_tomorrow_lends_its_answers_and_i
     assert any(one.check == "replay" and one.outcome == "ok" for one in found)
     run_file = cli.folder / "runs/second/run.json"
     run_file.write_text(run_file.read_text().replace('"date": "2026-11-27"', '"date": ""'))
-    of_before = {one.text: one.outcome for one in examine(run_file.parent, cells=4) if "tells the day" in one.text}
+    of_before = {
+        one.text: one.outcome
+        for one in examine(run_file.parent, cells=4)
+        if "tells the day" in one.text
+    }
     assert list(of_before.values()) == ["unchecked"]
     said = cli.error(*cli.words("--model", folder, "--date", "2026-11-28"))
     assert 'its date (--date) is "2026-11-27", this one\'s "2026-11-28"' in said
 
 
-def test_runs_without_a_day_are_the_same_on_every_day(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_without_a_day_are_the_same_on_every_day(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = cli.run()
     monkeypatch.setattr("kvbench.store.dates.today", lambda: "2031-01-01")
     assert first.identity.date == ""

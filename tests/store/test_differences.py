@@ -30,8 +30,14 @@ def with_policy(identity: Identity, **changes: Any) -> Identity:
     ("change", "said"),
     [
         (lambda one: one.model_copy(update={"seed": 7}), "its seed is 0, this one's 7"),
-        (lambda one: with_task(one, contexts=5), "the contexts (--limit) of the task base are 2, this one's 5"),
-        (lambda one: with_task(one, chance=20.0), "the chance of the task base is 16.2, this one's 20.0"),
+        (
+            lambda one: with_task(one, contexts=5),
+            "the contexts (--limit) of the task base are 2, this one's 5",
+        ),
+        (
+            lambda one: with_task(one, chance=20.0),
+            "the chance of the task base is 16.2, this one's 20.0",
+        ),
         (
             lambda one: one.model_copy(update={"tasks": one.tasks[:1]}),
             "its tasks differ: it has hops, this one has not",
@@ -49,7 +55,9 @@ def with_policy(identity: Identity, **changes: Any) -> Identity:
             'the code of kvpress was another one ("',
         ),
         (
-            lambda one: one.model_copy(update={"contents": {**one.contents, "torch.nn.functional.silu": "x"}}),
+            lambda one: one.model_copy(
+                update={"contents": {**one.contents, "torch.nn.functional.silu": "x"}}
+            ),
             "torch.nn.functional.silu was replaced by other code in this one alone",
         ),
         (
@@ -81,7 +89,10 @@ def test_of_long_texts_the_part_that_differs_is_shown(identity: Identity) -> Non
 
 def test_a_run_of_before_says_why_it_is_not_gone_on_with(identity: Identity) -> None:
     before = identity.model_copy(update={"contents": {}})
-    assert identity.described_against(before) == "it was made before runs stored what their libraries contain"
+    assert (
+        identity.described_against(before)
+        == "it was made before runs stored what their libraries contain"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,9 @@ def test_a_run_of_before_says_why_it_is_not_gone_on_with(identity: Identity) -> 
         {"model": "./another/name/of/it"},
     ],
 )
-def test_what_changes_no_answer_makes_no_other_run(identity: Identity, change: dict[str, Any]) -> None:
+def test_what_changes_no_answer_makes_no_other_run(
+    identity: Identity, change: dict[str, Any]
+) -> None:
     other = identity.model_copy(update=change)
     assert other.differences(identity) == []
     assert other.short_hash() == identity.short_hash()
@@ -111,4 +124,8 @@ def test_the_memory_of_a_card_makes_no_other_device(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("torch.cuda.get_device_name", lambda _: next(cards))
     device: Any = type("Device", (), {"type": "cuda"})()
     names = [device_name(device) for _ in range(3)]
-    assert names == ["cuda (NVIDIA A100-SXM4)", "cuda (NVIDIA A100-SXM4)", "cuda (NVIDIA H100 HBM3)"]
+    assert names == [
+        "cuda (NVIDIA A100-SXM4)",
+        "cuda (NVIDIA A100-SXM4)",
+        "cuda (NVIDIA H100 HBM3)",
+    ]

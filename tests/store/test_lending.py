@@ -7,7 +7,9 @@ from kvbench.store.tables import RECORDS
 from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 
-def test_another_run_beside_it_lends_what_is_the_same(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_run_beside_it_lends_what_is_the_same(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A policy that is added to a finished run costs itself alone; another seed, ratio or size has nothing to lend."""
     alone = outcome(runs("elsewhere/run", ("full", "knorm", "snapkv")))
     runs("runs/first", ("full", "random", "knorm"))
@@ -23,21 +25,29 @@ def test_another_run_beside_it_lends_what_is_the_same(runs: ToyRuns, monkeypatch
     assert policies_of(calls) == [["full", "knorm"]] * 6  # a chunk of five, and one of one
     calls.clear()
     runs("runs/fifth", ("full", "knorm"), contexts=7)
-    assert policies_of(calls) == [["full", "knorm"]] * 2  # the chunk that is there is lent, the longer one is not
+    assert (
+        policies_of(calls) == [["full", "knorm"]] * 2
+    )  # the chunk that is there is lent, the longer one is not
 
 
-def test_a_run_at_other_levels_lends_nothing(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_at_other_levels_lends_nothing(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = outcome(runs("elsewhere/run", ("full", "knorm"), ratios=(0.5,)))
     runs("runs/one", ("full", "knorm"), ratios=(0.3,))
     calls = record_calls(monkeypatch)
     runs("runs/more", ("full", "knorm"), ratios=(0.5, 0.75))
     assert policies_of(calls) == [["knorm"], ["knorm"]]
     calls.clear()
-    pd.testing.assert_frame_equal(outcome(runs("runs/fewer", ("full", "knorm"), ratios=(0.5,))), alone)
+    pd.testing.assert_frame_equal(
+        outcome(runs("runs/fewer", ("full", "knorm"), ratios=(0.5,))), alone
+    )
     assert calls == [], "a run at more levels lends those that are asked for"
 
 
-def test_what_failed_in_another_run_is_not_lent(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_in_another_run_is_not_lent(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = outcome(runs("elsewhere/whole"))
     with monkeypatch.context() as broken:
         broken.setattr("kvpress.KnormPress.score", lambda *_: 1 / 0)
@@ -48,7 +58,9 @@ def test_what_failed_in_another_run_is_not_lent(runs: ToyRuns, monkeypatch: pyte
     pd.testing.assert_frame_equal(outcome(second), whole)
 
 
-def test_what_another_run_has_in_part_is_not_lent(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_run_has_in_part_is_not_lent(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = runs("runs/first")
     whole, path = outcome(first), first.path(RECORDS, "base", 0, "knorm")
     first.write_rows(RECORDS, path, first.read_rows(RECORDS, path)[1:])
@@ -76,7 +88,9 @@ def test_a_press_whose_method_was_replaced_lends_nothing_and_all_others_do(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs("runs/first", ("full", "knorm"))
-    monkeypatch.setattr("kvpress.KnormPress.score", lambda press, module, states, keys, *_: keys.norm(dim=-1))
+    monkeypatch.setattr(
+        "kvpress.KnormPress.score", lambda press, module, states, keys, *_: keys.norm(dim=-1)
+    )
     calls = record_calls(monkeypatch)
     runs("runs/second", ("full", "knorm"))
     assert policies_of(calls) == [["knorm"], ["knorm"]]

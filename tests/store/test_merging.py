@@ -22,10 +22,14 @@ def run(runs: ToyRuns) -> Callable[..., Store]:
 
 
 def groups(*stores: Store) -> list[tuple[list[str], str]]:
-    return [([store.folder.name for store in one.stores], one.setting) for one in group_runs(stores)]
+    return [
+        ([store.folder.name for store in one.stores], one.setting) for one in group_runs(stores)
+    ]
 
 
-def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(run: Callable[..., Store]) -> None:
+def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(
+    run: Callable[..., Store],
+) -> None:
     first = run("first")
     second = run("second", ("full", "snapkv"), (0.5, 0.9))
     third = run("third", ("full", "knorm"), (0.9,), ("base", "hops"))
@@ -39,27 +43,40 @@ def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(run: 
     records = group.records()
     cells = records.groupby(["task", "policy", "ratio"]).size()
     assert set(cells.index) == {
-        *(("base", "full", 0.0), ("base", "knorm", 0.5), ("base", "snapkv", 0.5), ("base", "snapkv", 0.9)),
+        *(
+            ("base", "full", 0.0),
+            ("base", "knorm", 0.5),
+            ("base", "snapkv", 0.5),
+            ("base", "snapkv", 0.9),
+        ),
         *(("base", "knorm", 0.9), ("hops", "full", 0.0), ("hops", "knorm", 0.9)),
     }
     assert set(cells["base"]) == {6}, "what several hold is there once"
 
 
-def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(run: Callable[..., Store]) -> None:
+def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(
+    run: Callable[..., Store],
+) -> None:
     plain = run("plain")
     assert groups(plain, run("aware", mode="aware")) == [(["plain"], ""), (["aware"], "")]
     assert groups(plain, run("seeded", seed=1)) == [(["plain"], "plain"), (["seeded"], "seeded")]
     more = run("more", contexts=2)
     kept = run("kept", ratios=(), budgets=(16,))
-    assert groups(plain, kept) == [(["plain"], "plain"), (["kept"], "kept")], "no curve has ratios and budgets"
-    assert groups(plain, more) == [(["plain"], "plain"), (["more"], "more")], "other questions, told by the folder"
+    assert groups(plain, kept) == [(["plain"], "plain"), (["kept"], "kept")], (
+        "no curve has ratios and budgets"
+    )
+    assert groups(plain, more) == [(["plain"], "plain"), (["more"], "more")], (
+        "other questions, told by the folder"
+    )
 
 
 def test_two_runs_that_hold_a_cell_differently_are_an_error(run: Callable[..., Store]) -> None:
     first, second = run("first"), run("second")
     (path,) = [path for path in second.record_files() if path.stem == "knorm"]
     changed, *others = second.read_rows(RECORDS, path)
-    second.write_rows(RECORDS, path, [changed.model_copy(update={"output_text": "forged"}), *others])
+    second.write_rows(
+        RECORDS, path, [changed.model_copy(update={"output_text": "forged"}), *others]
+    )
     (group,) = group_runs([first, second])
     with pytest.raises(KVBenchError, match="both hold knorm at ratio") as raised:
         group.records()
@@ -68,7 +85,9 @@ def test_two_runs_that_hold_a_cell_differently_are_an_error(run: Callable[..., S
     assert str(raised.value).endswith("leave one of them out")
 
 
-def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: CommandLine) -> None:
+def test_a_site_of_several_runs(
+    run: Callable[..., Store], tmp_path: Path, cli: CommandLine
+) -> None:
     names = ("agnostic", "aware", "more")
     controls = ("full", "random", "recency")
     run("agnostic", (*controls, "knorm"), tasks=("base", "hops"))
@@ -84,11 +103,19 @@ def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: 
         for task in ("All tasks", "base (short QA)", "hops (multi-hop)")
     ]
     boards = re.findall(r'<section class="board".*?</section>', page, re.DOTALL)
-    assert [re.findall(r"<h3[^>]*>([^<]+)</h3>", board) for board in boards] == [[title] for title in titles]
+    assert [re.findall(r"<h3[^>]*>([^<]+)</h3>", board) for board in boards] == [
+        [title] for title in titles
+    ]
     assert ["<span>snapkv</span>" in board for board in boards] == [True] * 3 + [False] * 3
     assert all("<span>knorm</span>" in board for board in boards)
     assert {path.name for path in site.iterdir()} == {
-        *("index.html", "task-base.html", "task-hops.html", "examples-base.html", "examples-hops.html"),
+        *(
+            "index.html",
+            "task-base.html",
+            "task-hops.html",
+            "examples-base.html",
+            "examples-hops.html",
+        ),
         *("examples-base.2.html", "examples-hops.2.html", "method.html", "data"),
     }
     task = (site / "task-base.html").read_text()

@@ -41,12 +41,21 @@ def table(store: Store, declared: StoredTable) -> pd.DataFrame:
 def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
     pairs = table(store, NUMERICS)
     assert set(pairs["policy"]) == {"full"}
-    walked = {tuple(row) for row in pairs[["dtype", "sampling", "regime", "pair"]].to_numpy().tolist()}
+    walked = {
+        tuple(row) for row in pairs[["dtype", "sampling", "regime", "pair"]].to_numpy().tolist()
+    }
     regimes = ("teacher-forced", "free-running")
     both = {
-        (dtype, way, regime, "cache") for dtype in DTYPES for way in ("greedy", "top_k", "top_p") for regime in regimes
+        (dtype, way, regime, "cache")
+        for dtype in DTYPES
+        for way in ("greedy", "top_k", "top_p")
+        for regime in regimes
     }
-    null = {(dtype, "greedy", "teacher-forced", pair) for dtype in DTYPES for pair in ("chunks", "again")}
+    null = {
+        (dtype, "greedy", "teacher-forced", pair)
+        for dtype in DTYPES
+        for pair in ("chunks", "again")
+    }
     assert walked == both | null
 
 
@@ -70,8 +79,14 @@ def test_options_are_of_this_suite_alone() -> None:
     with pytest.raises(KVBenchError, match="over 128 tokens at most"):
         build_grid(Job(suite="numerics", max_new_tokens=129), len)
     assert build_grid(Job(suite="numerics", max_new_tokens=128), len).setting.numerics.steps == 128
-    numerics = build_grid(Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len).setting.numerics
-    assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (("bfloat16", "float32"), ("top_p",), 2)
+    numerics = build_grid(
+        Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len
+    ).setting.numerics
+    assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (
+        ("bfloat16", "float32"),
+        ("top_p",),
+        2,
+    )
 
 
 def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
@@ -82,7 +97,15 @@ def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", refuse)
     line = cli.error(
-        "run", "--suite", "numerics", "--dtypes", "fp16", "--model", cli.model, "--out", cli.folder / "runs"
+        "run",
+        "--suite",
+        "numerics",
+        "--dtypes",
+        "fp16",
+        "--model",
+        cli.model,
+        "--out",
+        cli.folder / "runs",
     )
     assert line == "error: --dtypes: this cpu has no float16 (not implemented): leave it out"
     assert "loading" not in cli.err
@@ -96,7 +119,13 @@ def numerics_run(folder: Path, name: str, dtypes: tuple[str, ...], *tables: Stor
     """Runs a model of its own, so that no copy of another test is there, in this process."""
     runs = ToyRuns(toy_model(), folder)
     options = NumericsOptions(dtypes, ("greedy",), steps=3)
-    return runs(name, ("full",), contexts=CONTEXTS, tables=tuple(table.name for table in tables), numerics=options)
+    return runs(
+        name,
+        ("full",),
+        contexts=CONTEXTS,
+        tables=tuple(table.name for table in tables),
+        numerics=options,
+    )
 
 
 class CopyCounter:
@@ -144,7 +173,9 @@ def test_tables_hold_to_the_bit_what_they_hold_with_a_new_copy_for_each(
 ) -> None:
     together = numerics_run(tmp_path, "together", DTYPES, *STUDY)
     copies = precision.NetworkCopies
-    monkeypatch.setattr(copies, "network_in", lambda self, name: precision.in_dtype(self._network, name))
+    monkeypatch.setattr(
+        copies, "network_in", lambda self, name: precision.in_dtype(self._network, name)
+    )
     monkeypatch.setattr(copies, "order", lambda _, names: list(names))
     for declared in STUDY:
         alone = table(numerics_run(tmp_path, declared.name, DTYPES, declared), declared)
@@ -165,6 +196,8 @@ def test_tables_of_a_run_before_jensen_and_shannon_are_read_with_blanks(tmp_path
         before = table(run, declared)
         assert list(before.columns) == list(whole.columns)
         assert before[list(names)].isna().all(axis=None)
-        pd.testing.assert_frame_equal(before.drop(columns=list(names)), whole.drop(columns=list(names)))
+        pd.testing.assert_frame_equal(
+            before.drop(columns=list(names)), whole.drop(columns=list(names))
+        )
         (path,) = run.files(declared)[:1]
         assert run.read(declared, path, ["task", names[0]]).column_names == ["task", names[0]]

@@ -15,7 +15,11 @@ from policies import POLICIES
 from tests.support.models.runs import ToyRuns
 
 OBSERVABLE = ("full", "knorm", "adakv_snapkv")
-PRIVATE = next(policy.name for policy in POLICIES.values() if policy.prefill == "private" and policy.takes_ratios)
+PRIVATE = next(
+    policy.name
+    for policy in POLICIES.values()
+    if policy.prefill == "private" and policy.takes_ratios
+)
 UNOBSERVED = {
     "merging_snapkv": "it merges or rewrites rows",
     "decoding_knorm": "it goes on cutting while an answer is written",
@@ -42,12 +46,16 @@ def test_every_answer_of_the_sample_has_a_route_or_the_reason_why_not(store: Sto
     for policy, of_policy in both.groupby("policy"):
         assert set(of_policy["unobserved"]) == {UNOBSERVED.get(str(policy))}
     unobserved = both[both["unobserved"].notna()]
-    assert unobserved[["answer_alive", "answer_width", "said_width", "chance"]].isna().all(axis=None)
+    assert (
+        unobserved[["answer_alive", "answer_width", "said_width", "chance"]].isna().all(axis=None)
+    )
     observed = both[both["unobserved"].isna()]
     answerable = observed[observed["answerable"]]
     assert answerable["answer_width"].between(0, 1).all()
     assert (answerable["evidence_width"] >= answerable["answer_width"]).all()
-    assert ((answerable["answer_width"] == 0) | (answerable["answer_width"] >= np.float32(EPSILON))).all()
+    assert (
+        (answerable["answer_width"] == 0) | (answerable["answer_width"] >= np.float32(EPSILON))
+    ).all()
     assert answerable[answerable["policy"] == "full"]["answer_alive"].all()
     assert (observed["answer_alive"].notna() == observed["answerable"]).all()
     assert (answerable["evidence_alive"].astype(bool) == (answerable["slot_coverage"] > 0)).all()
@@ -83,12 +91,16 @@ def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
     states = {len(np.frombuffer(state, dtype="<f2")) for state in rows["state"]}
     assert len(states) == 1
     embedded = rows[rows["layer"] == 0]
-    assert embedded.groupby("question_id")["state"].nunique().max() == 1  # no cache is read before the first layer
+    assert (
+        embedded.groupby("question_id")["state"].nunique().max() == 1
+    )  # no cache is read before the first layer
     last = rows[rows["layer"] == layers]
     assert last.groupby("question_id")["state"].nunique().min() > 1
 
 
-def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(store: Store, tmp_path: Path) -> None:
+def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(
+    store: Store, tmp_path: Path
+) -> None:
     assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = {path.stem for path in (tmp_path / "site/data").glob("*.parquet")}
     assert given >= {"attention", "routes"}

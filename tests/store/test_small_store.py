@@ -36,7 +36,9 @@ def rows(small_run: Store, records: pd.DataFrame) -> dict[tuple[str, str, float]
 
 
 @pytest.fixture(scope="module")
-def board(records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]) -> dict[tuple[str, str], Standing]:
+def board(
+    records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]
+) -> dict[tuple[str, str], Standing]:
     found = all_standings(records, list(rows.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
@@ -76,11 +78,23 @@ MEANS = [
     [(task, policy, ratio, expected) for task, policy, ratio, *expected in MEANS],
 )
 def test_means(
-    rows: dict[tuple[str, str, float], SummaryRow], task: str, policy: str, ratio: float, expected: list[float]
+    rows: dict[tuple[str, str, float], SummaryRow],
+    task: str,
+    policy: str,
+    ratio: float,
+    expected: list[float],
 ) -> None:
     row = rows[task, policy, ratio]
     found = [
-        *(row.right, row.f1, row.em, row.hallucination_rate, row.abstention_rate, row.ger, row.slot_coverage),
+        *(
+            row.right,
+            row.f1,
+            row.em,
+            row.hallucination_rate,
+            row.abstention_rate,
+            row.ger,
+            row.slot_coverage,
+        ),
         *(row.eviction_rate, row.realised_ratio, row.kv_bytes),
     ]
     assert found == pytest.approx(expected, abs=1e-9)
@@ -106,7 +120,14 @@ def test_means(
             (13.9807400308, 84.3317178867),
             (0.0287959934, 0.6791693992),
         ),
-        ("base", "snapkv", 0.9, (0.0339631718, 0.6953150984), (3.3963171797, 69.5315098422), (0.0, 0.7075982262)),
+        (
+            "base",
+            "snapkv",
+            0.9,
+            (0.0339631718, 0.6953150984),
+            (3.3963171797, 69.5315098422),
+            (0.0, 0.7075982262),
+        ),
         (
             "hops",
             "full",
@@ -172,7 +193,9 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
         area = board[key][AREA]
         assert not isinstance(area, Blank)
         assert area.height.mean == pytest.approx(expected, abs=1e-9), key
-        assert area.span == pytest.approx(0.9055578274 if key[0] == "base" else 0.9063658901, abs=1e-9)
+        assert area.span == pytest.approx(
+            0.9055578274 if key[0] == "base" else 0.9063658901, abs=1e-9
+        )
     for task in ("base", "hops", "all"):
         snapkv, knorm = (board[task, policy][RANK] for policy in ("snapkv", "knorm"))
         assert isinstance(snapkv, Blank)
@@ -186,7 +209,12 @@ def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
     """Three contexts show nothing: neither random tokens, which lose nothing at 0.5 on base, nor SnapKV, which loses 72
     points at 0.9."""
     safe = {key: one[SAFE_RATIO] for key, one in board.items()}
-    expected = {("base", "snapkv"): 0.0, ("base", "random"): 0.0, ("hops", "random"): 0.0, ("hops", "snapkv"): 0.0}
+    expected = {
+        ("base", "snapkv"): 0.0,
+        ("base", "random"): 0.0,
+        ("hops", "random"): 0.0,
+        ("hops", "snapkv"): 0.0,
+    }
     for key, ratio in expected.items():
         found = safe[key]
         assert not isinstance(found, Blank)
@@ -206,7 +234,9 @@ def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:
     found = {(duel.task, duel.level.value): duel for duel in duels(records, "snapkv", ["knorm"])}
-    told = {key: (duel.lead.p, duel.lead.difference.mean, duel.verdict) for key, duel in found.items()}
+    told = {
+        key: (duel.lead.p, duel.lead.difference.mean, duel.verdict) for key, duel in found.items()
+    }
     expected = {  # of 3 contexts, whose least p is 2 / 2 ** 3, times 2 levels
         ("base", 0.5): (1.0, 400 / 18),
         ("base", 0.9): (1.0, 100 / 18),
@@ -225,14 +255,21 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> N
     assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx(
         [48.1481481481, 13.9807400308, 84.3317178867, 18]
     )
-    assert cell[["right", "right_low", "right_high"]].tolist() == pytest.approx([8 / 18, 0.1446266638, 0.8044256021])
+    assert cell[["right", "right_low", "right_high"]].tolist() == pytest.approx(
+        [8 / 18, 0.1446266638, 0.8044256021]
+    )
     assert len(pd.read_parquet(small_site / "data/records.parquet")) == 726
     method = (small_site / "method.html").read_text()
-    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens" in method
+    assert (
+        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens"
+        in method
+    )
     assert "--context-tokens native --ratios 0.5,0.9" in method
 
 
-def test_another_schema_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_schema_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.support.records.small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     with pytest.raises(pytest.fail.Exception, match="make small-store"):
         small_store(tmp_path / "small")

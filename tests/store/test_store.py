@@ -33,11 +33,17 @@ def test_a_run_is_identified_first_and_complete_at_its_end(runs: ToyRuns, tmp_pa
     store = runs("run")
     saved = json.loads((tmp_path / "run" / "run.json").read_text())
     assert saved["status"] == "complete"
-    assert [policy["name"] for policy in saved["identity"]["policies"]] == ["full", "random", "knorm"]
+    assert [policy["name"] for policy in saved["identity"]["policies"]] == [
+        "full",
+        "random",
+        "knorm",
+    ]
     assert saved["identity"]["packages"]["torch"]
     frame = store.frame()
     assert set(frame.policy) == {"full", "random", "knorm"}
-    assert len(frame) == 3 * sum(len(TASKS["base"].example(0, index).questions) for index in range(2))
+    assert len(frame) == 3 * sum(
+        len(TASKS["base"].example(0, index).questions) for index in range(2)
+    )
     assert frame.output_text.notna().all()
     assert frame.f1.between(0, 100).all()
 
@@ -83,7 +89,14 @@ def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / f".run.json.x1y2-{NO_PROCESS}.partial").write_text("{")
     runs("run")
-    partial = tmp_path / "run" / "records" / "base" / "00000" / f".knorm.parquet.x1y2-{NO_PROCESS}.partial"
+    partial = (
+        tmp_path
+        / "run"
+        / "records"
+        / "base"
+        / "00000"
+        / f".knorm.parquet.x1y2-{NO_PROCESS}.partial"
+    )
     partial.write_text("PAR1")
     runs("run")
     assert list((tmp_path / "run").rglob("*.partial")) == []
@@ -92,12 +105,18 @@ def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path)
 def test_another_identity_is_refused_and_nothing_is_lost(runs: ToyRuns, tmp_path: Path) -> None:
     runs("run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(KVBenchError, match="belongs to another run \\(its seed is 0, this one's 7\\)"):
+    with pytest.raises(
+        KVBenchError, match="belongs to another run \\(its seed is 0, this one's 7\\)"
+    ):
         runs("run", seed=7)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()
+    } == before
 
 
-def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_was_finished(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     collect = kvbench.experiments.collect.collect
     calls: list[object] = []
 
@@ -142,7 +161,9 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(
     assert not list((tmp_path / "run").rglob("*.partial"))
 
 
-def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:
+def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(
+    runs: ToyRuns, tmp_path: Path
+) -> None:
     store = runs("run")
     right = outcome(store)
     columns = ["masked", "corrupted", "due", "unended"]
@@ -157,7 +178,9 @@ def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRu
 
 
 def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreadable() -> None:
-    assert Job.model_validate({"suite": "numerics", "keep_attention": True}) == Job(suite="numerics")
+    assert Job.model_validate({"suite": "numerics", "keep_attention": True}) == Job(
+        suite="numerics"
+    )
 
 
 CONTEXTS = 8
@@ -166,11 +189,16 @@ CONTEXTS = 8
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
+    killed, undisturbed = (
+        tmp_path / "killed",
+        tmp_path / "elsewhere" / "undisturbed",
+    )  # or it would borrow
     monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     collect = kvbench.experiments.collect.collect
 
-    def stopping(model: LoadedModel, task: Task, examples: Sequence[Example], *others: Any) -> RowsByTable:
+    def stopping(
+        model: LoadedModel, task: Task, examples: Sequence[Example], *others: Any
+    ) -> RowsByTable:
         while examples[0].index == 4:  # every worker comes to the fifth context and waits
             time.sleep(1)
         return collect(model, task, examples, *others)
@@ -192,7 +220,9 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
     pd.testing.assert_frame_equal(outcome(Store.open(killed)), outcome(Store.open(undisturbed)))
 
 
-def test_a_summary_is_left_to_the_process_that_works_on_the_run(runs: ToyRuns, tmp_path: Path) -> None:
+def test_a_summary_is_left_to_the_process_that_works_on_the_run(
+    runs: ToyRuns, tmp_path: Path
+) -> None:
     store = runs("run")
     summary = tmp_path / "run" / "summary.json"
 

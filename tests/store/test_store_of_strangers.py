@@ -26,7 +26,10 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.parametrize(
     ("column", "value", "said"),
-    [("f1", 1e9, "f1 is 1000000000.0, not between 0 and 100"), ("ger", float("nan"), "ger is no number")],
+    [
+        ("f1", 1e9, "f1 is 1000000000.0, not between 0 and 100"),
+        ("ger", float("nan"), "ger is no number"),
+    ],
 )
 def test_a_number_that_no_measure_has_is_refused_in_one_line(
     store: Store, column: str, value: float, said: str
@@ -35,7 +38,9 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
     table = store.read(RECORDS, path)
     place = table.column_names.index(column)
     values = [value, *table[column].to_pylist()[1:]]
-    write_parquet(path, table.set_column(place, table.schema.field(column), pa.array(values, pa.float64())))
+    write_parquet(
+        path, table.set_column(place, table.schema.field(column), pa.array(values, pa.float64()))
+    )
     with pytest.raises(KVBenchError, match=re.escape(said)):
         store.frame()
 
@@ -47,7 +52,9 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
         ("ger_by_layer", [0.5] * 100_000, "ger_by_layer tells of more than 1000 layers"),
     ],
 )
-def test_what_no_run_has_is_named_with_its_file(store: Store, column: str, value: object, said: str) -> None:
+def test_what_no_run_has_is_named_with_its_file(
+    store: Store, column: str, value: object, said: str
+) -> None:
     path = store.record_files()[0]
     rows = store.read_rows(RECORDS, path)
     store.write_rows(RECORDS, path, [rows[0].model_copy(update={column: value}), *rows[1:]])
@@ -56,7 +63,9 @@ def test_what_no_run_has_is_named_with_its_file(store: Store, column: str, value
 
 
 @pytest.mark.parametrize(("hidden", "said"), [("\u202e", "202E"), ("\x1b", "001B")])
-def test_a_name_that_hides_a_character_is_refused_and_shown(store: Store, hidden: str, said: str) -> None:
+def test_a_name_that_hides_a_character_is_refused_and_shown(
+    store: Store, hidden: str, said: str
+) -> None:
     path = store.folder / "run.json"
     path.write_text(path.read_text().replace('"knorm"', json.dumps(f"kn{hidden}orm")))
     with pytest.raises(KVBenchError, match=f"U.{said}, which cannot be seen, stands in 'kn"):
@@ -95,7 +104,9 @@ def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
         "count = lambda: len(os.listdir('/proc/self/task')); before = count(); "
         f"[read_parquet(Path(path)) for path in {list(map(str, store.record_files()))}]; print(count() - before)"
     )
-    run = subprocess.run([sys.executable, "-c", threads], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", threads], capture_output=True, text=True, check=True
+    )
     assert int(run.stdout) == 0
 
 
@@ -112,7 +123,10 @@ def test_an_edited_identity_is_one_clear_line(store: Store, part: str, content: 
     run = json.loads(path.read_text())
     run["identity"][part] = content
     path.write_text(json.dumps(run))
-    with pytest.raises(KVBenchError, match=r"run.json is damaged|records of the task 'base', which run.json does not"):
+    with pytest.raises(
+        KVBenchError,
+        match=r"run.json is damaged|records of the task 'base', which run.json does not",
+    ):
         Store.open(store.folder).frame()
 
 
@@ -122,7 +136,9 @@ def test_damage_is_named_with_the_file(store: Store, tmp_path: Path) -> None:
     with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
         store.frame()
     (store.folder / "run.json").write_text("{}")
-    with pytest.raises(KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"):
+    with pytest.raises(
+        KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"
+    ):
         Store.open(store.folder)
     with pytest.raises(KVBenchError, match="holds no run"):
         Store.open(tmp_path / "nowhere")

@@ -37,7 +37,9 @@ def steps_of(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
 @pytest.fixture
 def steps() -> Iterator[StoredTable]:
     key = (*RECORDS.key, "step")
-    table = register(StoredTable("steps", Step, key, 1, "questions", {"share": (0.0, 1.0)}, steps_of))
+    table = register(
+        StoredTable("steps", Step, key, 1, "questions", {"share": (0.0, 1.0)}, steps_of)
+    )
     yield table
     del TABLES[table.name]
 
@@ -51,7 +53,9 @@ def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
 def test_a_suite_asks_for_it(
     llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suite = Suite("dummy", "For a test", (TASKS["base"],), "full,knorm", "context", "none", ("steps",))
+    suite = Suite(
+        "dummy", "For a test", (TASKS["base"],), "full,knorm", "context", "none", ("steps",)
+    )
     monkeypatch.setitem(SUITES, "dummy", suite)
     job = Job(suite="dummy", levels={"ratio": "0.5"}, limit=1)
     store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")
@@ -80,7 +84,10 @@ def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) ->
     rows = store.read_rows(steps, path)
     for spoilt, said in (
         ({"share": 7.0}, "share is 7.0, not between 0 and 1"),
-        ({"question_id": "base/9"}, "steps tell of task base, question_id base/9, which questions do not hold"),
+        (
+            {"question_id": "base/9"},
+            "steps tell of task base, question_id base/9, which questions do not hold",
+        ),
     ):
         store.write_rows(steps, path, [rows[0].model_copy(update=spoilt), *rows[1:]])
         with pytest.raises(KVBenchError, match=said):
@@ -90,7 +97,9 @@ def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) ->
         store.study_table(steps)
 
 
-def test_it_is_given_out_beside_the_records(run: Callable[..., Store], steps: StoredTable, tmp_path: Path) -> None:
+def test_it_is_given_out_beside_the_records(
+    run: Callable[..., Store], steps: StoredTable, tmp_path: Path
+) -> None:
     store = run("run", "full", "random", "recency", "knorm")
     assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = pq.read_table(tmp_path / "site/data/steps.parquet")
@@ -105,8 +114,12 @@ def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_ne
     path = store.path(QUESTIONS, "base", 0)
     rows = store.read_rows(QUESTIONS, path)
     store.write_rows(QUESTIONS, path, rows[1:])
-    with pytest.raises(KVBenchError, match=f"question_id {rows[0].question_id}, which questions do not hold"):
+    with pytest.raises(
+        KVBenchError, match=f"question_id {rows[0].question_id}, which questions do not hold"
+    ):
         store.frame()
     run("run")
-    assert {row.question_id for row in store.read_rows(QUESTIONS, path)} == {row.question_id for row in rows}
+    assert {row.question_id for row in store.read_rows(QUESTIONS, path)} == {
+        row.question_id for row in rows
+    }
     assert len(store.frame()) == 2 * len(rows)

@@ -7,7 +7,14 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
+from leaderboards.studies.routing.study import (
+    Repair,
+    causes_of,
+    cliff_levels,
+    removals,
+    repairs,
+    with_outcomes,
+)
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -25,23 +32,46 @@ TRUTHS: Mapping[str, tuple[float, float, float]] = {  # the last: what the evide
 
 def cell(policy: str, context: int, question: int, level: float) -> dict[str, Any]:
     name = f"{context}/{question}"
-    return {"task": "base", "question_id": name, "policy": policy, "level_kind": "ratio", "level": level, "repeat": 0}
+    return {
+        "task": "base",
+        "question_id": name,
+        "policy": policy,
+        "level_kind": "ratio",
+        "level": level,
+        "repeat": 0,
+    }
 
 
-def record_of(policy: str, context: int, question: int, level: float, f1: float, nats: float) -> dict[str, Any]:
-    of_context = {"example_id": f"base-{context}", "draw_id": f"base-{context}", "example_index": context}
-    scores = {"f1": f1, "right": f1 >= 50, "gold_nll": nats, "ratio": level, "realised_ratio": level}
+def record_of(
+    policy: str, context: int, question: int, level: float, f1: float, nats: float
+) -> dict[str, Any]:
+    of_context = {
+        "example_id": f"base-{context}",
+        "draw_id": f"base-{context}",
+        "example_index": context,
+    }
+    scores = {
+        "f1": f1,
+        "right": f1 >= 50,
+        "gold_nll": nats,
+        "ratio": level,
+        "realised_ratio": level,
+    }
     return record(**cell(policy, context, question, level), **of_context, **scores)
 
 
-def tried(at: dict[str, Any], target: str, draw: int, f1: float, nats: float, **more: Any) -> dict[str, Any]:
+def tried(
+    at: dict[str, Any], target: str, draw: int, f1: float, nats: float, **more: Any
+) -> dict[str, Any]:
     action = "remove" if at["policy"] == "full" else "restore"
     row = {**at, "action": action, "target": target, "draw": draw, "rows": 8}
     return {**row, "f1": f1, "right": f1 >= 50, "gold_nll": nats, **more}
 
 
 def full_and(*others: dict[str, Any]) -> DataFrame:
-    full = [record_of("full", c, q, 0.0, 100.0, 0.5) for c in range(CONTEXTS) for q in range(QUESTIONS)]
+    full = [
+        record_of("full", c, q, 0.0, 100.0, 0.5) for c in range(CONTEXTS) for q in range(QUESTIONS)
+    ]
     return frame([*full, *others])
 
 
@@ -89,20 +119,31 @@ def test_what_the_evidence_alone_explains_is_what_was_put_in(policy: str) -> Non
     ],
     ids=["steepest first", "steepest last", "from the full cache on", "nothing is lost"],
 )
-def test_the_cliff_is_where_lost_answers_rise_fastest(lost: dict[float, int], expected: float | None) -> None:
+def test_the_cliff_is_where_lost_answers_rise_fastest(
+    lost: dict[float, int], expected: float | None
+) -> None:
     records = [
         record_of("a", context, question, level, 0.0 if question < count else 100.0, 1.0)
         for level, count in lost.items()
         for context in range(CONTEXTS)
         for question in range(QUESTIONS)
     ]
-    assert cliff_levels(full_and(*records)) == ({} if expected is None else {"a": Level("ratio", expected)})
+    assert cliff_levels(full_and(*records)) == (
+        {} if expected is None else {"a": Level("ratio", expected)}
+    )
 
 
 def removed(nats: float, random: float, rows: int = 8) -> DataFrame:
     """The answer's rows cost ``nats`` and more, by context; random rows cost ``random``, the mean of two draws."""
     table = [
-        tried(cell("full", c, q, 0.0), "answer", drawn, 20.0 if not drawn else 100.0, 0.5 + cost, rows=taken)
+        tried(
+            cell("full", c, q, 0.0),
+            "answer",
+            drawn,
+            20.0 if not drawn else 100.0,
+            0.5 + cost,
+            rows=taken,
+        )
         for c in range(CONTEXTS)
         for q in range(QUESTIONS)
         for drawn, cost, taken in ((0, nats + c / 10, 8), (1, 2 * random, rows), (2, 0.0, rows))
@@ -124,7 +165,13 @@ def test_removal_by_hand() -> None:
 def given() -> StudyInput:
     table, records = known()
     removal = [
-        tried(cell("full", c, q, 0.0), "answer", draw, 20.0 if not draw else 100.0, 5.5 if not draw else 0.5)
+        tried(
+            cell("full", c, q, 0.0),
+            "answer",
+            draw,
+            20.0 if not draw else 100.0,
+            5.5 if not draw else 0.5,
+        )
         for c in range(CONTEXTS)
         for q in range(QUESTIONS)
         for draw in (0, 1)
@@ -145,7 +192,13 @@ def test_the_page_tells_what_was_put_in() -> None:
         "100 [100 to 100]",
         "0 [0 to 0]",
     )  # answer, subject, bridge, evidence, random
-    assert listing.rows[0] == ("evicts the evidence", "ratio 0.9", "12", "100 [100 to 100]", *repaired)
+    assert listing.rows[0] == (
+        "evicts the evidence",
+        "ratio 0.9",
+        "12",
+        "100 [100 to 100]",
+        *repaired,
+    )
     assert [row[0] for row in listing.rows] == sorted(TRUTHS, key=lambda policy: -TRUTHS[policy][2])
     (removal,) = parts["removal"].listings
     assert [row[0] for row in removal.rows] == ["base"]

@@ -16,7 +16,9 @@ from tests.support.records.synthetic_records import frame, record
 
 RATIOS = (0.2, 0.4, 0.6, 0.8, 0.9)
 CONTEXTS, QUESTIONS = 20, 2
-Answer = Callable[[float, int], tuple[bool, float]]  # of ratio and context: whether it is made up, and its GER
+Answer = Callable[
+    [float, int], tuple[bool, float]
+]  # of ratio and context: whether it is made up, and its GER
 
 
 def is_gone(ratio: float, context: int) -> float:
@@ -41,9 +43,23 @@ def given(answer: Answer, right: float = 1.0) -> StudyInput:
         for ratio in ratios:
             for context in range(CONTEXTS):
                 made_up, ger = answer(ratio, context)
-                said = {"hallucinated": made_up, "right": context < right * CONTEXTS, "ger": ger, "f1": 0.0}
-                place = {"policy": policy, "level": ratio, "ratio": ratio, "realised_ratio": ratio + 0.01 * (ratio > 0)}
-                named = {"draw_id": f"{context:02}", "example_id": f"{context:02}", "slot_coverage": 1 - ratio}
+                said = {
+                    "hallucinated": made_up,
+                    "right": context < right * CONTEXTS,
+                    "ger": ger,
+                    "f1": 0.0,
+                }
+                place = {
+                    "policy": policy,
+                    "level": ratio,
+                    "ratio": ratio,
+                    "realised_ratio": ratio + 0.01 * (ratio > 0),
+                }
+                named = {
+                    "draw_id": f"{context:02}",
+                    "example_id": f"{context:02}",
+                    "slot_coverage": 1 - ratio,
+                }
                 names = (f"{context:02}/{question}" for question in range(QUESTIONS))
                 rows += [record(**place, **said, **named, question_id=name) for name in names]
     return StudyInput("toy", frame(rows), [{"status": "complete"}])
@@ -52,7 +68,9 @@ def given(answer: Answer, right: float = 1.0) -> StudyInput:
 def section_of(results: StudyInput) -> tuple[StudySection, dict[str, DataFrame]]:
     assert STUDY.takes(results)
     content = STUDY.find(results)
-    return content.parts[0], {sheet.name: DataFrame(sheet.rows, columns=sheet.columns) for sheet in content.sheets}
+    return content.parts[0], {
+        sheet.name: DataFrame(sheet.rows, columns=sheet.columns) for sheet in content.sheets
+    }
 
 
 def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
@@ -72,7 +90,8 @@ def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
     assert levels.loc[0.9, "ger"] == pytest.approx(0.75)
     assert levels.loc[0.8, "slot_coverage"] == pytest.approx(0.2)
     assert (
-        "Made-up answers clearly become more for 1 of 1 policies; fastest at a realised ratio of 0.86" in section.text
+        "Made-up answers clearly become more for 1 of 1 policies; fastest at a realised ratio of 0.86"
+        in section.text
     )
     assert "Over ratios GER goes with them (1.00" in section.text
     assert "over contexts at one ratio it goes with them (1.00" in section.text
@@ -135,5 +154,9 @@ def test_two_models_share_pictures_of_hallucination_and_f1() -> None:
     lines = [mark for mark in rate.drawing.marks if isinstance(mark, PolicyLine)]
     assert [line.style.policy for line in lines] == ["toy", "other"]
     assert [line.places[-1][1] for line in lines] == pytest.approx([0.75, 0.25])
-    assert min(line.style.index for line in lines) >= 2  # behind the places of the policies on the page
-    assert len(STUDY.find(replace(other, beside=[here])).parts) == 1  # they stand once, on the page of the first
+    assert (
+        min(line.style.index for line in lines) >= 2
+    )  # behind the places of the policies on the page
+    assert (
+        len(STUDY.find(replace(other, beside=[here])).parts) == 1
+    )  # they stand once, on the page of the first

@@ -14,13 +14,22 @@ CONTEXTS = 10
 
 
 def results(
-    mode: str, right: int, number: int, policies: tuple[str, ...] = ("snapkv",), contexts: int = CONTEXTS
+    mode: str,
+    right: int,
+    number: int,
+    policies: tuple[str, ...] = ("snapkv",),
+    contexts: int = CONTEXTS,
 ) -> StudyInput:
     """``right``: contexts that a policy has right, of ten; the full cache has nine."""
     rows: list[dict[str, Any]] = []
     for policy, level, kept in (("full", 0.0, 9), *((policy, 0.5, right) for policy in policies)):
         for context in range(contexts):
-            named = {"draw_id": f"{context}", "example_id": f"{context}", "question_id": f"{context}/0", "mode": mode}
+            named = {
+                "draw_id": f"{context}",
+                "example_id": f"{context}",
+                "question_id": f"{context}/0",
+                "mode": mode,
+            }
             said = {"right": context < kept, "f1": 100.0 * (context < kept)}
             rows.append(record(policy=policy, level=level, ratio=level, **named, **said))
     return StudyInput("toy", frame(rows), [{"status": "complete"}], number=number)

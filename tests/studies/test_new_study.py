@@ -46,7 +46,9 @@ STUDY = Study(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of a run, written with a copy of the package that has one more file."""
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(ROOT / "leaderboards", folder / "leaderboards", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "leaderboards", folder / "leaderboards", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (folder / "kvbench").symlink_to(ROOT / "kvbench")  # which takes its packages from beside itself
     declared = folder / "leaderboards/studies/counting/study.py"
     declared.parent.mkdir()
@@ -77,7 +79,9 @@ def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(s
     method = (site / "method.html").read_text()
     assert "All of a policy, counted." in method
     assert 'href="data/counts.csv"' in method
-    assert (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
+    assert (
+        (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
+    )
     assert 'href="data/counts.csv"' in (site / "counting.html").read_text()
 
 

@@ -16,22 +16,42 @@ from tests.support.records.routing_tables import routing_input
 HEADS = 4
 
 
-def answer(question: int, policy: str, distinct: tuple[int, int] | None, **values: Any) -> tuple[dict[str, Any], Any]:
+def answer(
+    question: int, policy: str, distinct: tuple[int, int] | None, **values: Any
+) -> tuple[dict[str, Any], Any]:
     """A joined answer, and its attention: how many tokens the heads of each of two layers look at."""
     level = 0.0 if policy == "full" else 0.5
-    cell = {"task": "base", "question_id": str(question), "policy": policy, "level_kind": "ratio", "level": level}
+    cell = {
+        "task": "base",
+        "question_id": str(question),
+        "policy": policy,
+        "level_kind": "ratio",
+        "level": level,
+    }
     cell["repeat"] = 0
     rows = []
     for layer, count in enumerate(distinct or ()):
         top = [min(head, count - 1) for head in range(HEADS)]
-        rows += [{**cell, "step": step, "layer": layer, "top": top if step else [0] * HEADS} for step in (0, 1)]
-    known = {"right": False, "right_with_full": True, "ger": 0.0, "context": f"base/{question}", "erased": False}
+        rows += [
+            {**cell, "step": step, "layer": layer, "top": top if step else [0] * HEADS}
+            for step in (0, 1)
+        ]
+    known = {
+        "right": False,
+        "right_with_full": True,
+        "ger": 0.0,
+        "context": f"base/{question}",
+        "erased": False,
+    }
     return {**cell, **known, **values}, rows
 
 
 ANSWERS = [
     # Ten right answers of the full cache: one has a consensus of 2/4, nine of 3/4. The tenth percentile is 0.725.
-    *(answer(number, "full", (2, 2) if number == 0 else (3, 3), right=True) for number in range(10)),
+    *(
+        answer(number, "full", (2, 2) if number == 0 else (3, 3), right=True)
+        for number in range(10)
+    ),
     answer(0, "knorm", (1, 2)),  # rigid: (1 + 2) / 2 / 4 is 0.375
     answer(1, "knorm", (3, 3)),  # heads look at as many tokens as ever
     answer(2, "knorm", (1, 1), right=True),
@@ -57,7 +77,9 @@ def test_rule_by_hand() -> None:
 
 
 def test_what_the_full_cache_has_wrong_is_not_rigid() -> None:
-    unknown = judged().drop(columns=["consensus", "heads_agree", "rigid"]).assign(right_with_full=False)
+    unknown = (
+        judged().drop(columns=["consensus", "heads_agree", "rigid"]).assign(right_with_full=False)
+    )
     rows = [row for _, of_answer in ANSWERS for row in of_answer]
     assert not with_rigidity(unknown, DataFrame(rows), CELL)["rigid"].any()
 

@@ -6,7 +6,13 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.routing.reach import EPSILONS
-from leaderboards.studies.routing.routes import FailureClass, classify, shares, telling_epsilon, with_routes
+from leaderboards.studies.routing.routes import (
+    FailureClass,
+    classify,
+    shares,
+    telling_epsilon,
+    with_routes,
+)
 from tests.support.records.synthetic_records import frame, record
 
 CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
@@ -15,9 +21,26 @@ CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
 def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A route and the columns of its record."""
     level = 0.0 if policy == "full" else 0.5
-    cell = {"task": "base", "question_id": str(question), "policy": policy, "level_kind": "ratio", "level": level}
-    of_route = {"unobserved": None, "answer_alive": True, "answer_width": 0.6, "said_width": None, "chance": CHANCE}
-    route = {**cell, "repeat": 0, **of_route, **{name: values.pop(name) for name in set(values) & set(of_route)}}
+    cell = {
+        "task": "base",
+        "question_id": str(question),
+        "policy": policy,
+        "level_kind": "ratio",
+        "level": level,
+    }
+    of_route = {
+        "unobserved": None,
+        "answer_alive": True,
+        "answer_width": 0.6,
+        "said_width": None,
+        "chance": CHANCE,
+    }
+    route = {
+        **cell,
+        "repeat": 0,
+        **of_route,
+        **{name: values.pop(name) for name in set(values) & set(of_route)},
+    }
     given = {"right": False, "answered": True, "hallucination_kind": "fabricated", **values}
     return route, {**cell, "draw_id": f"context {question % 2}", "answer_tokens": 3, **given}
 
@@ -31,7 +54,15 @@ ANSWERS = [
     answer(4, "knorm", answered=False, hallucination_kind=None),
     answer(5, "knorm", hallucination_kind="confused", said_width=0.2),
     answer(6, "knorm", answer_alive=False),  # its route leads through a token that has read it
-    answer(7, "knorm", unobserved="it failed", answer_alive=None, answer_width=None, chance=None, right=None),
+    answer(
+        7,
+        "knorm",
+        unobserved="it failed",
+        answer_alive=None,
+        answer_width=None,
+        chance=None,
+        right=None,
+    ),
     answer(8, "knorm", hallucination_kind="confused", said_width=0.0),
 ]
 LOOSE = [
@@ -51,7 +82,9 @@ def joined() -> DataFrame:
     routes, records = zip(*ANSWERS, strict=True)
     unanswerable = answer(9, "knorm", answer_tokens=0)
     everything = [*records, unanswerable[1]]
-    return with_routes(DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything]))
+    return with_routes(
+        DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything])
+    )
 
 
 def of_knorm(found: list[FailureClass]) -> list[FailureClass]:
@@ -66,7 +99,9 @@ def test_each_answer_is_in_one_class_by_hand() -> None:
         FailureClass.NOT_OBSERVED,
         FailureClass.UNREACHABLE,
     ]
-    assert of_knorm(classify(joined(), 0.3))[5] is FailureClass.UNUSED  # what it says is not reached so widely
+    assert (
+        of_knorm(classify(joined(), 0.3))[5] is FailureClass.UNUSED
+    )  # what it says is not reached so widely
 
 
 def test_the_shares_of_all_classes_are_one() -> None:

@@ -31,21 +31,30 @@ def test_reach_is_counted_where_the_full_cache_is_right() -> None:
     }
     full = curves["full", UNTREATED, 0.7]
     assert (full.reached.mean, full.reached.n, full.right.mean) == (1.0, 11, 1.0)
-    assert full.chance == pytest.approx(1 - 0.9**2)  # of two tokens, each reached in a tenth of the cases
+    assert full.chance == pytest.approx(
+        1 - 0.9**2
+    )  # of two tokens, each reached in a tenth of the cases
     assert curves["full", UNTREATED, EPSILON].chance == pytest.approx(1 - 0.5**2)
     assert curves["full", UNTREATED, 0.9].reached.mean == 0.0
     assert full.width == pytest.approx(0.8)
-    assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(6 / 11)  # 0, 2, 4, ..., 10 of all but 1
+    assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(
+        6 / 11
+    )  # 0, 2, 4, ..., 10 of all but 1
     gone = curves["knorm", HALF, 0.3]
     assert [gone.reached.mean, gone.relayed.mean] == pytest.approx([1 / 11, 1 / 11])
     assert curves["knorm", HALF, 0.7].relayed.mean == 0.0
 
 
 def test_agreement_of_heads_by_hand() -> None:
-    found = {(one.policy, one.level): one for one in heads.agreements(heads.with_questions(attention(), records()))}
+    found = {
+        (one.policy, one.level): one
+        for one in heads.agreements(heads.with_questions(attention(), records()))
+    }
     one = found["snapkv", HALF]
     assert one.by_layer["consensus"].tolist() == [0.5, 1.0]
-    of_two_heads = (1 / 20 * 1 + 19 / 20 * 2) / 2  # half of 40 tokens are left: they look at one with 1 / 20
+    of_two_heads = (
+        1 / 20 * 1 + 19 / 20 * 2
+    ) / 2  # half of 40 tokens are left: they look at one with 1 / 20
     assert one.by_layer["consensus_by_chance"].tolist() == [pytest.approx(of_two_heads)] * 2
     assert one.by_layer["agreement"].tolist() == [1.0, 0.5]
     assert one.slope is not None
@@ -86,7 +95,9 @@ def test_probes_find_what_states_hold_and_nothing_else() -> None:
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
     assert by_layer[probes.LETTER, 2].macro_f1 - by_layer[probes.LETTER, 2].control > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level, one.layer): one for one in probes.by_level(labelled)}
+    by_level = {
+        (one.label, one.policy, one.level, one.layer): one for one in probes.by_level(labelled)
+    }
     assert by_level[probes.LETTER, "full", UNTREATED, 2].macro_f1 > 0.9
     assert by_level[probes.LETTER, "knorm", MOST, 2].macro_f1 < 0.8
 
@@ -99,7 +110,10 @@ def test_probes_of_three_depths_stand_beside_right_answers() -> None:
         (row["label"], row["policy"], row["level"]): row
         for row in probes.beside_answers(labelled, cells, probes.depths(2))
     }
-    full, half = (rows[probes.LETTER, policy, level] for policy, level in (("full", UNTREATED), ("snapkv", HALF)))
+    full, half = (
+        rows[probes.LETTER, policy, level]
+        for policy, level in (("full", UNTREATED), ("snapkv", HALF))
+    )
     assert set(full) >= {"middle", "last"}
     assert "early" not in full
     assert full["last"] > 0.9 > full["middle"]
@@ -109,11 +123,22 @@ def test_probes_of_three_depths_stand_beside_right_answers() -> None:
 
 
 def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_observed() -> None:
-    given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
+    given = replace(
+        routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}]
+    )
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("lost", "classes-base", "rigidity-base", "reach-base", "agreement", "consensus", "probes", "depths")
+        *(
+            "lost",
+            "classes-base",
+            "rigidity-base",
+            "reach-base",
+            "agreement",
+            "consensus",
+            "probes",
+            "depths",
+        )
     ]
     assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
     # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All records have GER 0.
@@ -131,9 +156,16 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     assert half["wrong with the full cache too"].startswith("8")  # one of 12
     assert half["unreachable"].startswith("42")
     gone = dict(zip(columns, rows["knorm", "0.9"], strict=True))
-    assert (gone["erased"].split()[0], gone["silent"].split()[0]) == ("83", "8")  # what is reached is said nothing of
+    assert (gone["erased"].split()[0], gone["silent"].split()[0]) == (
+        "83",
+        "8",
+    )  # what is reached is said nothing of
     assert len(Elements(page).headings) > 20
-    assert {sheet.name for sheet in content.sheets} >= {"routing-classes", "routing-reach", "routing-probes"}
+    assert {sheet.name for sheet in content.sheets} >= {
+        "routing-classes",
+        "routing-reach",
+        "routing-probes",
+    }
 
 
 CONTEXTS = [f"context {number // 4}" for number in range(120)]

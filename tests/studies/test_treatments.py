@@ -53,7 +53,9 @@ def faults() -> dict[str, StudySection]:
     )
 
 
-def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, StudySection]) -> None:
+def test_what_costs_all_is_last_and_what_costs_nothing_first(
+    faults: dict[str, StudySection],
+) -> None:
     (table,) = faults["kept"].listings
     (every,) = faults["kept"].details
     assert table.columns == ("treatment", "0", "0.1", "0.2")
@@ -69,7 +71,10 @@ def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, S
 
 def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
     """At a rate of 0.1, 1 - 0.9^32 = 97 % of numbers have a bit that flips: what both lose there, rows lose sooner."""
-    at_once = {"zeros": lambda rate, question: rate == 0, "bitflip": lambda rate, question: rate == 0}
+    at_once = {
+        "zeros": lambda rate, question: rate == 0,
+        "bitflip": lambda rate, question: rate == 0,
+    }
     part = sections(of_faults(at_once))["kept"]
     cells = rows_of(part.listings[0])
     lost, share = cells["bitflip"][1].split("], ")
@@ -108,14 +113,20 @@ def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, Study
 
 def test_treatments_of_the_full_cache_are_told_from_others() -> None:
     names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)"]
-    assert [one.policy for one in damages(names)] == ["gaussian(std=2,layers=Q1)", "bias", "int4(tensor=K)"]
+    assert [one.policy for one in damages(names)] == [
+        "gaussian(std=2,layers=Q1)",
+        "bias",
+        "int4(tensor=K)",
+    ]
 
 
 def of_low_control(records: DataFrame) -> DataFrame:
     """The same as if the full cache had one question of four right; what is right elsewhere is among them. At level x
     the right answer is 2 x nats a token less likely."""
     first = records["question_id"].str.endswith("/0")
-    return records.assign(right=records["right"].astype(bool) & first, delta_nll=2.0 * records["level"])
+    return records.assign(
+        right=records["right"].astype(bool) & first, delta_nll=2.0 * records["level"]
+    )
 
 
 def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_leads() -> None:
@@ -128,7 +139,9 @@ def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_lead
     (rises,), (kept,) = parts["rise"].listings, parts["kept"].listings
     assert rises.title == "Rise of the right answer’s NLL by rate, base, no verdicts, nats a token"
     rows = ("0.00", "0.20", "0.40")
-    assert means_of(rises) == (("zeros", *rows), ("stale", *rows)), "as they were named, and not by harm"
+    assert means_of(rises) == (("zeros", *rows), ("stale", *rows)), (
+        "as they were named, and not by harm"
+    )
     assert means_of(kept) == (("zeros", ALL, ALL, NOTHING), ("stale", ALL, ALL, ALL))
     assert kept.title == "Share kept by rate, base, no verdicts, percent"
     assert len(parts["rise"].pictures) == len(parts["kept"].pictures) == 1
@@ -138,15 +151,27 @@ def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_lead
     text, content = build_study(STUDY, given)
     assert f"{itself}: numbers are shown, verdicts are withheld" in text
     (sheet,) = content.sheets
-    (cell,) = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows if row[1:3] == ("zeros", 0.2)]
-    assert (cell["share_kept"], cell["delta_nll"], cell["not_mastered"]) == (0.0, pytest.approx(0.4), itself)
+    (cell,) = [
+        dict(zip(sheet.columns, row, strict=True))
+        for row in sheet.rows
+        if row[1:3] == ("zeros", 0.2)
+    ]
+    assert (cell["share_kept"], cell["delta_nll"], cell["not_mastered"]) == (
+        0.0,
+        pytest.approx(0.4),
+        itself,
+    )
 
 
 def test_where_the_full_cache_has_nothing_no_share_of_it_is_kept() -> None:
-    records = treated_records({"zeros": lambda rate, question: True}, RATES).assign(right=False, delta_nll=0.5)
+    records = treated_records({"zeros": lambda rate, question: True}, RATES).assign(
+        right=False, delta_nll=0.5
+    )
     parts = sections(StudyInput("toy", records))
     assert rows_of(parts["kept"].listings[0])["zeros"] == ("–", "–", "–")
-    assert {text.partition(" [")[0] for text in rows_of(parts["rise"].listings[0])["zeros"]} == {"0.50"}
+    assert {text.partition(" [")[0] for text in rows_of(parts["rise"].listings[0])["zeros"]} == {
+        "0.50"
+    }
 
 
 def test_a_task_that_was_not_asked_of_the_full_cache_says_so() -> None:
@@ -184,7 +209,9 @@ def at_bytes() -> dict[str, StudySection]:
     return sections(StudyInput("toy", records_at_bytes()))
 
 
-def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[str, StudySection]) -> None:
+def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(
+    at_bytes: dict[str, StudySection],
+) -> None:
     (table,) = at_bytes["front"].listings
     assert means_of(table) == (
         ("snapkv at 0.75", "eviction", "25.0", "25"),
@@ -209,7 +236,9 @@ def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
     assert rise.note == "Rise of the right answer’s NLL, nats a token"
     (judged,) = at_bytes["front"].pictures
     assert judged.note == score.note == "Right, percent"
-    assert judged.drawing.svg().count("<path") > score.drawing.svg().count("<path"), "the lines of fronts"
+    assert judged.drawing.svg().count("<path") > score.drawing.svg().count("<path"), (
+        "the lines of fronts"
+    )
     sheet = build_study(STUDY, given)[1].sheets[-1]
     assert {row[sheet.columns.index("on_front")] for row in sheet.rows} == {None}
 
@@ -217,7 +246,9 @@ def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
 FRESH = "unit=value,phase=every_step,persistence=transient"
 IN_BANDS = {
     f"gaussian(layers=Q3,{FRESH})": lambda rate, question: True,
-    f"gaussian(layers=Q4,{FRESH})": lambda rate, question: question > 0 if rate < 0.2 else question > 2,
+    f"gaussian(layers=Q4,{FRESH})": lambda rate, question: (
+        question > 0 if rate < 0.2 else question > 2
+    ),
     f"gaussian(layers=H2,{FRESH})": lambda rate, question: False,
     f"gaussian({FRESH})": lambda rate, question: rate < 0.2 and question < 2,
     "gaussian": lambda rate, question: True,
@@ -233,7 +264,9 @@ def test_the_map_of_bands_has_what_each_band_keeps_and_the_same_as_download() ->
     """Nothing is lost in Q3, one question of four and then three in Q4, all in H2; in all layers two and then all."""
     given = StudyInput("toy", treated_records(IN_BANDS, RATES))
     (drawn,) = sections(given)["bands"].maps
-    texts = {band: tuple(tile and (tile.text, tile.heat) for tile in tiles) for band, tiles in drawn.rows}
+    texts = {
+        band: tuple(tile and (tile.text, tile.heat) for tile in tiles) for band, tiles in drawn.rows
+    }
     assert drawn.title == f"base: gaussian({FRESH})"
     assert drawn.columns == ("0.1", "0.2"), "without the rate at which nothing is damaged"
     assert texts == {
@@ -243,7 +276,10 @@ def test_the_map_of_bands_has_what_each_band_keeps_and_the_same_as_download() ->
         "all layers": (("50", 0.5), ("0", 0.0)),
     }
     rows = cells_of(given, "treatments-bands")
-    kept = {(row["band"], row["level"]): (row["share_kept"], row["score"], row["full_cache"]) for row in rows}
+    kept = {
+        (row["band"], row["level"]): (row["share_kept"], row["score"], row["full_cache"])
+        for row in rows
+    }
     assert len(kept) == len(rows) == 8
     assert kept["Q4", 0.2] == (0.25, 0.25, 1.0)
     assert 'style="--heat:0.75"><b>75</b>' in build_study(STUDY, given)[0]
@@ -268,8 +304,12 @@ def test_what_is_replaced_at_every_pass_has_a_section_of_its_own() -> None:
 def of_two_models(**other: object) -> StudyInput:
     """Zeros leave the large model three of four answers, and the small one, which has two of four itself, one of
     these; at 0.2 neither keeps any."""
-    large = treated_records({"zeros": lambda rate, question: rate < 0.2 and question < 3}, (0.1, 0.2))
-    small = treated_records({"zeros": lambda rate, question: rate < 0.2 and question < 1}, (0.1, 0.2))
+    large = treated_records(
+        {"zeros": lambda rate, question: rate < 0.2 and question < 3}, (0.1, 0.2)
+    )
+    small = treated_records(
+        {"zeros": lambda rate, question: rate < 0.2 and question < 1}, (0.1, 0.2)
+    )
     right = small["right"].astype(bool) & small["question_id"].str.endswith(("/0", "/1"))
     beside = StudyInput("small", small.assign(**{"right": right, **other}), number=2)
     return StudyInput("large", large, beside=[beside])
@@ -284,12 +324,19 @@ def test_two_models_stand_beside_one_another_with_their_paired_difference() -> N
     assert (difference.columns, row[0]) == (("treatment", "0.1", "0.2"), "zeros")
     assert row[1].startswith("+25 ["), "75 % of its answers against 50 %"
     assert row[2].startswith("0 ["), "neither keeps any"
-    assert means_of(both) == (("zeros", "0.1", "75", "25", "75", "50"), ("zeros", "0.2", "0", "0", "0", "0"))
+    assert means_of(both) == (
+        ("zeros", "0.1", "75", "25", "75", "50"),
+        ("zeros", "0.2", "0", "0", "0", "0"),
+    )
     (picture,) = part.pictures
     assert [style.policy for style in part.styles] == ["large", "small"]
     assert picture.drawing.svg().count('class="policy"') == 2, "a line for each model"
     first, _ = cells_of(given, "treatments-beside")
-    assert (first["share_kept"], first["other_share_kept"], first["difference"]) == (0.75, 0.5, pytest.approx(25))
+    assert (first["share_kept"], first["other_share_kept"], first["difference"]) == (
+        0.75,
+        0.5,
+        pytest.approx(25),
+    )
     assert (first["score"], first["other_score"], first["other_full_cache"]) == (0.75, 0.25, 0.5)
     assert first["other_model"] == "small"
 
@@ -313,4 +360,6 @@ def test_other_questions_are_not_set_beside_one_another() -> None:
 def test_two_models_stand_beside_one_another_on_one_page_alone() -> None:
     given = of_two_models()
     (other,) = given.beside
-    assert "beside-1" not in sections(StudyInput(other.model, other.records, beside=[given], number=2))
+    assert "beside-1" not in sections(
+        StudyInput(other.model, other.records, beside=[given], number=2)
+    )

@@ -31,7 +31,9 @@ def test_a_log_has_a_line_behind_each_tenth_of_the_work(capsys: pytest.CaptureFi
     ]
 
 
-def test_of_quick_work_only_the_end_is_told_and_of_a_bar_that_goes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_quick_work_only_the_end_is_told_and_of_a_bar_that_goes_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert lines_of(capsys, [0.1, 0.2], 2) == ["base 1: 2 of 2 (100%), in 0:00:00"]
     assert lines_of(capsys, [0.1, 0.2], 2, is_kept=False) == []
 
@@ -40,7 +42,10 @@ def test_slow_work_is_told_every_half_minute_and_work_of_days_behind_each_hundre
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     by_ten_seconds = [10.0 * (number + 1) for number in range(6)]
-    assert [line.split(":")[0] for line in lines_of(capsys, by_ten_seconds, 100)] == ["base 2", "base 5"]
+    assert [line.split(":")[0] for line in lines_of(capsys, by_ten_seconds, 100)] == [
+        "base 2",
+        "base 5",
+    ]
     by_minutes = [60.0 * (number + 1) for number in range(20)]
     assert len(lines_of(capsys, by_minutes, 1000)) == 2, "behind 10 and 20 of 1,000"
 
@@ -48,7 +53,13 @@ def test_slow_work_is_told_every_half_minute_and_work_of_days_behind_each_hundre
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 @pytest.mark.parametrize(
     "words",
-    [["ls", "policies"], ["run", "--help"], ["show", "mine.jsonl"], ["show", "mine.jsonl", "--json"], ["rün"]],
+    [
+        ["ls", "policies"],
+        ["run", "--help"],
+        ["show", "mine.jsonl"],
+        ["show", "mine.jsonl", "--json"],
+        ["rün"],
+    ],
     ids=" ".join,
 )
 def test_a_terminal_that_lacks_a_character_gets_another_and_no_traceback(
@@ -73,9 +84,13 @@ def test_a_terminal_that_lacks_a_character_gets_another_and_no_traceback(
 @pytest.mark.parametrize("switch", ["-O", "-OO"])
 def test_python_without_assertions_and_docstrings_is_one_line(tmp_path: Path, switch: str) -> None:
     command = [sys.executable, switch, "-m", "kvbench"]
-    done = subprocess.run([*command, "plan"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "plan"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: python -O and PYTHONOPTIMIZE take out assertions and docstrings")
-    help_text = subprocess.run([*command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    help_text = subprocess.run(
+        [*command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert help_text.returncode == 0

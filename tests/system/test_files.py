@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import check_writable, make_folder, working_in, write_atomically, write_text_atomically
+from kvbench.system.files import (
+    check_writable,
+    make_folder,
+    working_in,
+    write_atomically,
+    write_text_atomically,
+)
 from kvbench.system.process import answer_interrupts
 from tests.support.models.processes import Copy
 
@@ -28,7 +34,9 @@ def test_a_write_is_ended_before_its_interrupt(tmp_path: Path) -> None:
         with suppress(KeyboardInterrupt):
             write_atomically(file, press_within)
             print("no interrupt", file=sys.stderr)
-        write_atomically(tmp_path / "other", lambda partial: partial.write_text("no interrupt is left"))
+        write_atomically(
+            tmp_path / "other", lambda partial: partial.write_text("no interrupt is left")
+        )
 
     with Copy.of(work) as process:
         assert process.ended() == (0, "")
@@ -54,7 +62,9 @@ def test_what_a_killed_process_left_of_a_file_goes_at_the_next_start(tmp_path: P
     assert set(tmp_path.iterdir()) == {page, others, strangers}
 
 
-def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_nothing(tmp_path: Path) -> None:
+def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_nothing(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "runs/x"
 
     def hold() -> None:
@@ -76,7 +86,9 @@ def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_not
 def test_a_local_folder_that_takes_no_file_is_one_line_and_none_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file/runs/deep"):
-        with pytest.raises(KVBenchError, match=r"--out .* cannot be written \(.*file: it is no folder\)"):
+        with pytest.raises(
+            KVBenchError, match=r"--out .* cannot be written \(.*file: it is no folder\)"
+        ):
             check_writable("--out", folder)
     check_writable("--out", tmp_path / "new/runs")
     assert not (tmp_path / "new").exists()

@@ -117,7 +117,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("output", "values", "right", "exact"), CASES)
-def test_what_is_right_and_what_matches_exactly(output: str, values: tuple[str, ...], right: bool, exact: bool) -> None:
+def test_what_is_right_and_what_matches_exactly(
+    output: str, values: tuple[str, ...], right: bool, exact: bool
+) -> None:
     found = judged(output, *values)
     assert (found.right, found.em == 100) == (right, exact)
     assert found.em in (0, 100)
@@ -152,9 +154,7 @@ def test_an_option_has_a_letter_and_a_text(output: str, right: bool) -> None:
 
 
 # A text of somebody, in whatever script.
-_VALUES = (
-    "Ada Falbrook|José Peña|Zürich|東京|서울|القاهرة|दिल्ली|Αθήνα|Казань|กรุงเทพ|O-|C++|-5 °C|12,000|3.1|2024-03-05|A"
-)
+_VALUES = "Ada Falbrook|José Peña|Zürich|東京|서울|القاهرة|दिल्ली|Αθήνα|Казань|กรุงเทพ|O-|C++|-5 °C|12,000|3.1|2024-03-05|A"
 VALUES = st.sampled_from(_VALUES.split("|"))
 OUTPUTS = st.one_of(VALUES, st.text(max_size=20), st.builds("It is {}.".format, VALUES))
 
@@ -162,7 +162,10 @@ OUTPUTS = st.one_of(VALUES, st.text(max_size=20), st.builds("It is {}.".format, 
 @settings(deadline=None, max_examples=200)
 @given(output=OUTPUTS, gold=VALUES, other=VALUES)
 def test_no_score_depends_on_the_form_of_unicode(output: str, gold: str, other: str) -> None:
-    scores = {judged(*(unicodedata.normalize(form, text) for text in (output, gold, other))) for form in ("NFC", "NFD")}
+    scores = {
+        judged(*(unicodedata.normalize(form, text) for text in (output, gold, other)))
+        for form in ("NFC", "NFD")
+    }
     mixed = judged(unicodedata.normalize("NFD", output), gold, other)
     assert len(scores | {mixed}) == 1
 

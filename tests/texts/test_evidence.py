@@ -39,7 +39,9 @@ BRIDGE = "It carries 12 lamps. The bridge cost 12,000 crowns. It is 12.5 metres 
         ("Servers 3f2b-12 and B-12.", "12", []),
     ],
 )
-def test_a_value_stands_where_a_reader_finds_it(context: str, value: str, places: list[str]) -> None:
+def test_a_value_stands_where_a_reader_finds_it(
+    context: str, value: str, places: list[str]
+) -> None:
     assert [context[start:end] for start, end in Context(context).places_of(value)] == places
 
 
@@ -47,10 +49,18 @@ def test_a_value_stands_where_a_reader_finds_it(context: str, value: str, places
     ("context", "value", "sentence"),
     [
         (BRIDGE, "12,000", "The bridge cost 12,000 crowns."),
-        ("Dr. A. Falbrook lives in Breveth. Tom too.", "Breveth", "Dr. A. Falbrook lives in Breveth."),
+        (
+            "Dr. A. Falbrook lives in Breveth. Tom too.",
+            "Breveth",
+            "Dr. A. Falbrook lives in Breveth.",
+        ),
         ("弟は大阪にいる。彼女は東京に住んでいる。", "東京", "彼女は東京に住んでいる。"),
         ("राम मुंबई में है। सीता दिल्ली में है।", "दिल्ली", "सीता दिल्ली में है।"),
-        ("name: Ada\ndays of annual leave: 25\nroom: 3", "25", "days of annual leave: 25"),  # a line
+        (
+            "name: Ada\ndays of annual leave: 25\nroom: 3",
+            "25",
+            "days of annual leave: 25",
+        ),  # a line
         ("“He left.” “She lives in Velden!” he said.", "Velden", "“She lives in Velden!”"),
     ],
 )
@@ -76,21 +86,19 @@ class WholeContext(Context):
         return [(0, len(self.text))]
 
 
-_PIECES = (
-    "Ada’s |O'Brien |Jean-Luc |U.S. |the US, |us |A man |grade A. |O- |O negative |C++ |C sharp, |12 |12,000 |twelve "
-)
+_PIECES = "Ada’s |O'Brien |Jean-Luc |U.S. |the US, |us |A man |grade A. |O- |O negative |C++ |C sharp, |12 |12,000 |twelve "
 _PIECES += "|-5 °C |5km |10-20 |$5 |5 March 2024. |2024-03-05 |9 am |2:30 pm |東京。|大阪に|서울에서 |القاهرة |للقاهرة "
 _PIECES += "|İstanbul'da |STRASSE |ﬁn |½ |\n|"
 PIECES = [*_PIECES.split("|"), "word " * 30]
-_SOUGHT = (
-    "Ada|OBrien|Jean|us|A|O-|C++|C#|12|twelve|-5 °C|5 km|20|$5|2024-03-05|9|14:30|東京|서울|القاهرة|İstanbul|fin|0.5"
-)
+_SOUGHT = "Ada|OBrien|Jean|us|A|O-|C++|C#|12|twelve|-5 °C|5 km|20|$5|2024-03-05|9|14:30|東京|서울|القاهرة|İstanbul|fin|0.5"
 SOUGHT = [*_SOUGHT.split("|"), "Straße", "word"]
 
 
 @settings(deadline=None, max_examples=150)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=12), value=st.sampled_from(SOUGHT))
-def test_nothing_is_missed_where_only_what_stands_around_a_candidate_is_read(pieces: list[str], value: str) -> None:
+def test_nothing_is_missed_where_only_what_stands_around_a_candidate_is_read(
+    pieces: list[str], value: str
+) -> None:
     text = "".join(pieces)
     assert Context(text).places_of(value) == WholeContext(text).places_of(value)
 
@@ -141,7 +149,15 @@ def test_what_surprises_is_said_at_reading(tmp_path: Path) -> None:
         "2 questions count as unanswerable, since the answer that is given says so: 'No Answer Present.', '[]'",
         "golds that are compared as equal: 'Warsaw' and 'WARSAW'",
     )
-    assert [one.answerable for one in questions_of(task)] == [True, True, False, False, True, True, False]
+    assert [one.answerable for one in questions_of(task)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert questions_of(task)[4].golds == ("3",)
 
 
@@ -149,12 +165,24 @@ def test_what_surprises_is_said_at_reading(tmp_path: Path) -> None:
     "row",
     [
         {"question": "Where?", "options": ["Warsaw", "Paris"], "answer": "A"},
-        {"question": "Where?", "choices": {"text": ["Warsaw", "Paris"], "label": ["A", "B"]}, "answer": "A"},
-        {"question": "Where?", "choice_A": "Warsaw", "choice_B": "Paris", "answer": "A", "domain": "people"},
+        {
+            "question": "Where?",
+            "choices": {"text": ["Warsaw", "Paris"], "label": ["A", "B"]},
+            "answer": "A",
+        },
+        {
+            "question": "Where?",
+            "choice_A": "Warsaw",
+            "choice_B": "Paris",
+            "answer": "A",
+            "domain": "people",
+        },
         {"question": "Where?", "options": ["A. Warsaw", "B. Paris"], "answer": 0},
     ],
 )
-def test_options_are_set_into_the_question_and_carry_the_evidence(tmp_path: Path, row: dict[str, object]) -> None:
+def test_options_are_set_into_the_question_and_carry_the_evidence(
+    tmp_path: Path, row: dict[str, object]
+) -> None:
     task = own_questions(written(tmp_path, {"context": CONTEXT, **row}))
     (question,) = questions_of(task)
     assert (question.text, question.golds) == ("Where?\nA) Warsaw\nB) Paris", ("A",))
@@ -167,10 +195,36 @@ def test_options_are_set_into_the_question_and_carry_the_evidence(tmp_path: Path
 @pytest.mark.parametrize(
     ("row", "golds", "answerable"),
     [
-        ({"input": "Where?", "answers": ["Warsaw"], "length": 9, "dataset": "qasper", "_id": "x"}, ("Warsaw",), True),
-        ({"question": "Where?", "answers": {"text": ["Warsaw"], "answer_start": [24]}, "id": "1"}, ("Warsaw",), True),
-        ({"question": "Where?", "answers": {"text": [], "answer_start": []}, "title": "t"}, ("I don't know",), False),
-        ({"question": "Where?", "answers": ["Warsaw"], "task": "x", "all_classes": None}, ("Warsaw",), True),
+        (
+            {
+                "input": "Where?",
+                "answers": ["Warsaw"],
+                "length": 9,
+                "dataset": "qasper",
+                "_id": "x",
+            },
+            ("Warsaw",),
+            True,
+        ),
+        (
+            {
+                "question": "Where?",
+                "answers": {"text": ["Warsaw"], "answer_start": [24]},
+                "id": "1",
+            },
+            ("Warsaw",),
+            True,
+        ),
+        (
+            {"question": "Where?", "answers": {"text": [], "answer_start": []}, "title": "t"},
+            ("I don't know",),
+            False,
+        ),
+        (
+            {"question": "Where?", "answers": ["Warsaw"], "task": "x", "all_classes": None},
+            ("Warsaw",),
+            True,
+        ),
     ],
 )
 def test_rows_of_public_data_sets_are_taken_as_they_are(
@@ -182,15 +236,22 @@ def test_rows_of_public_data_sets_are_taken_as_they_are(
 
 def test_a_row_with_one_answer_is_read_as_strictly_as_any_other(tmp_path: Path) -> None:
     row = {"context": CONTEXT, "question": "Where?", "answer": "Warsaw"}
-    with pytest.raises(DatasetError, match="unknown field 'anwser_prefix': did you mean 'answer_prefix'"):
+    with pytest.raises(
+        DatasetError, match="unknown field 'anwser_prefix': did you mean 'answer_prefix'"
+    ):
         own_questions(written(tmp_path, {**row, "anwser_prefix": "x"}))
     marked = own_questions(written(tmp_path, {**row, "system": True, "evidence": "born in Warsaw"}))
     assert marked.role == "system"
-    assert [CONTEXT[one.start : one.end] for one in questions_of(marked)[0].spans] == ["Warsaw", "born in Warsaw"]
+    assert [CONTEXT[one.start : one.end] for one in questions_of(marked)[0].spans] == [
+        "Warsaw",
+        "born in Warsaw",
+    ]
 
 
 def test_texts_are_read_in_one_form_of_unicode(tmp_path: Path) -> None:
     context = "Jose\u0301 lives in Zu\u0308rich."
-    task = own_questions(written(tmp_path, {"context": context, "question": "Where?", "answers": "Zürich"}))
+    task = own_questions(
+        written(tmp_path, {"context": context, "question": "Where?", "answers": "Zürich"})
+    )
     assert task.example(0, 0).context == "José lives in Zürich."
     assert len(questions_of(task)[0].spans) == 2

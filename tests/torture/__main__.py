@@ -32,7 +32,9 @@ def attack(attacker: Attacker, share: float) -> Board:
 
 
 def page_of(board: Board, seconds: float) -> str:
-    rows = [(kind, *(counts[outcome] for outcome in OUTCOMES)) for kind, counts in board.counts.items()]
+    rows = [
+        (kind, *(counts[outcome] for outcome in OUTCOMES)) for kind, counts in board.counts.items()
+    ]
     return f"""# Reliability
 
 **In short.** `make torture` attacks the tool with random cases and counts how it answers: well, unclearly, with a hang,

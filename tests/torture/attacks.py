@@ -80,7 +80,11 @@ class Attacker:
             "MODEL": self.model,
         }
         name, added = drawn(bad_calls(), seed)
-        words = CHEAP[name] if name != "run" else [str(word) for word in small_command(self.model, place)[1:]]
+        words = (
+            CHEAP[name]
+            if name != "run"
+            else [str(word) for word in small_command(self.model, place)[1:]]
+        )
         words = [*words[:-2], *added, *words[-2:]] if name in LAST_STAYS else [*words, *added]
         for short, path in names.items():
             words = [word.replace(short, str(path)) for word in words]
@@ -100,7 +104,13 @@ class Attacker:
         what = damage(draw, draw.choice(sorted(path for path in run.rglob("*") if path.is_file())))
         name = draw.choice(["site", "score", "check-submission"])
         result, said = call(
-            [name, *(word.replace("RUN", str(run)).replace("OUT", str(place / "o")) for word in CHEAP[name])]
+            [
+                name,
+                *(
+                    word.replace("RUN", str(run)).replace("OUT", str(place / "o"))
+                    for word in CHEAP[name]
+                ),
+            ]
         )
         if result == "well" and not said and name == "check-submission":
             with suppress(KVBenchError):  # what cannot be read is shown as missing
@@ -113,7 +123,9 @@ class Attacker:
         """Damages a file of a model, and runs it."""
         draw, place = random.Random(seed), self._place(seed)
         model = Path(shutil.copytree(self.model, place / "model"))
-        what = damage(draw, draw.choice(sorted(path for path in model.iterdir() if path.suffix != ".md")))
+        what = damage(
+            draw, draw.choice(sorted(path for path in model.iterdir() if path.suffix != ".md"))
+        )
         result, said = call([str(word) for word in small_command(model, place, "--tasks", "base")])
         shutil.rmtree(place)
         return result, f"run after {what}: {said}"
@@ -126,9 +138,13 @@ class Attacker:
         for _ in range(draw.randint(1, 3)):
             one, aimed = draw.choice([signal.SIGKILL, *ENDING]), draw.random() < 0.5
             moment = draw.randint(1, FILES_TOUCHED) if aimed else draw.uniform(0.0, 1.5)
-            moments.append(f"{one.name} at touch {moment}" if aimed else f"{one.name} after {moment:.2f} s")
+            moments.append(
+                f"{one.name} at touch {moment}" if aimed else f"{one.name} after {moment:.2f} s"
+            )
 
-            def end_itself(number: float = moment if aimed else inf, one: signal.Signals = one) -> None:
+            def end_itself(
+                number: float = moment if aimed else inf, one: signal.Signals = one
+            ) -> None:
                 at_touch(number, place, lambda: os.killpg(0, one))
 
             with Copy.of_program(words, before=end_itself) as run:
@@ -149,7 +165,10 @@ class Attacker:
         """Refuses a run a file once, or from then on; then lets it go on to its end."""
         draw, place = random.Random(seed), self._place(seed)
         words = [str(word) for word in small_command(self.model, place)]
-        code, again = draw.choice([errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT]), draw.random() < 0.5
+        code, again = (
+            draw.choice([errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT]),
+            draw.random() < 0.5,
+        )
         number = draw.randint(1, FILES_TOUCHED)
 
         def refuse() -> None:
@@ -164,7 +183,9 @@ class Attacker:
 
     def _goes_on(self, words: list[str], place: Path, what: str) -> tuple[Outcome, str]:
         result, said = call(words)
-        if result == "well" and (differing := difference(Store.open(self.run), Store.open(place / "runs/x"))):
+        if result == "well" and (
+            differing := difference(Store.open(self.run), Store.open(place / "runs/x"))
+        ):
             result, said = "lost", differing
         elif result == "well" and list(place.rglob("*.partial")):
             result, said = "unclear", "a partial file is left"
@@ -179,15 +200,23 @@ class Attacker:
         rows = store.read_rows(RECORDS, path)
         number = draw.randrange(len(rows))
         values = rows[number].model_dump(exclude=NEVER_THE_SAME)
-        column = draw.choice([name for name, value in values.items() if isinstance(value, str | int | float)])
+        column = draw.choice(
+            [name for name, value in values.items() if isinstance(value, str | int | float)]
+        )
         value = forged(draw, values[column])
         rows[number] = rows[number].model_copy(update={column: value})
         store.write_rows(RECORDS, path, rows)
         with suppress(Exception):  # a forger may sum up as he likes
             publish_summary(store, store.frame())
-        found = [finding for finding in examine(store.folder, cells=sys.maxsize) if finding.outcome == "wrong"]
+        found = [
+            finding
+            for finding in examine(store.folder, cells=sys.maxsize)
+            if finding.outcome == "wrong"
+        ]
         shutil.rmtree(place)
-        return ("well" if found else "falsified"), f"{column} of record {number} of {path.name} made {value!r:.60}"
+        return (
+            "well" if found else "falsified"
+        ), f"{column} of record {number} of {path.name} made {value!r:.60}"
 
 
 LIKELIHOODS = ("gold_nll", "delta_nll")
@@ -204,7 +233,8 @@ def difference(whole: Store, other: Store) -> str:
     differing = [
         name
         for name in differing
-        if name not in LIKELIHOODS or not np.allclose(one[name], two[name], atol=ROUNDING, equal_nan=True)
+        if name not in LIKELIHOODS
+        or not np.allclose(one[name], two[name], atol=ROUNDING, equal_nan=True)
     ]
     return f"other values: {differing}" if differing else ""
 
@@ -231,7 +261,9 @@ def damage(draw: random.Random, path: Path) -> str:
         "removed": path.unlink,
         "a folder": lambda: in_its_place(path.mkdir),
         "a circle of links": lambda: in_its_place(lambda: path.symlink_to(path)),
-        "bytes flipped": lambda: path.write_bytes(bytes(one ^ (255 * (draw.random() < 0.01)) for one in content)),
+        "bytes flipped": lambda: path.write_bytes(
+            bytes(one ^ (255 * (draw.random() < 0.01)) for one in content)
+        ),
         "noise": lambda: path.write_bytes(draw.randbytes(100)),
     }
     if path.suffix == ".json":
@@ -257,7 +289,9 @@ def _edit(draw: random.Random, path: Path, value: object) -> Callable[[], None]:
     return edit
 
 
-ATTACKS: Mapping[str, tuple[Callable[[Attacker, int], tuple[Outcome, str]], int]] = {  # with how many of an hour
+ATTACKS: Mapping[
+    str, tuple[Callable[[Attacker, int], tuple[Outcome, str]], int]
+] = {  # with how many of an hour
     "generated bad calls": (Attacker.bad_call, 1000),
     "damaged stores": (Attacker.damaged_store, 150),
     "damaged models": (Attacker.damaged_model, 150),

@@ -11,10 +11,61 @@ from hypothesis import strategies as st
 from kvbench.cli.program import application
 
 HOSTILE = (
-    *("", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e-320", "9" * 6000, "1" + "0" * 400, "0x10", "1:0:0", ","),
-    *("~nosuch/x", "LOOP", "FILE", "FOLDER", "FOLDER/none/x", "../../x", "/dev/null", "/proc/self/mem", "s3::x", "://"),
-    *("x://y", "\x1b[31mred", "\udcff", "a\0b", "\u202etxt", "👻", "x" * 5000, "%s", "{", "[1", "$(x)", "a,b,,", "\n"),
-    *("None", "--", "=", "²", "nowhere.py:P", "FILE:P", "kvpress:Nosuch", "snapkv+", "+fair", "snapkv+int9"),
+    *(
+        "",
+        " ",
+        "nan",
+        "inf",
+        "-inf",
+        "-1",
+        "0",
+        "1e400",
+        "1e-320",
+        "9" * 6000,
+        "1" + "0" * 400,
+        "0x10",
+        "1:0:0",
+        ",",
+    ),
+    *(
+        "~nosuch/x",
+        "LOOP",
+        "FILE",
+        "FOLDER",
+        "FOLDER/none/x",
+        "../../x",
+        "/dev/null",
+        "/proc/self/mem",
+        "s3::x",
+        "://",
+    ),
+    *(
+        "x://y",
+        "\x1b[31mred",
+        "\udcff",
+        "a\0b",
+        "\u202etxt",
+        "👻",
+        "x" * 5000,
+        "%s",
+        "{",
+        "[1",
+        "$(x)",
+        "a,b,,",
+        "\n",
+    ),
+    *(
+        "None",
+        "--",
+        "=",
+        "²",
+        "nowhere.py:P",
+        "FILE:P",
+        "kvpress:Nosuch",
+        "snapkv+",
+        "+fair",
+        "snapkv+int9",
+    ),
     *("os:system", "zeros(rate=", "memory://x"),
 )
 # A cheap call of each command, to which hostile options are added. bench and claims measure for minutes where what is
@@ -34,10 +85,18 @@ CHEAP: Mapping[str, list[str]] = {
     "bench": ["--policies", "nosuch"],
     "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
-UNTOUCHED = ("--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
+UNTOUCHED = (
+    "--help",
+    "-h",
+    "--executor",
+    "--address",
+)  # they take minutes where what is given is good
 
 
-LAST_STAYS = ("bench", "claims")  # of an option that is given again the last counts: these two stay cheap by theirs
+LAST_STAYS = (
+    "bench",
+    "claims",
+)  # of an option that is given again the last counts: these two stay cheap by theirs
 Drawn = TypeVar("Drawn")
 
 
@@ -46,7 +105,9 @@ def drawn(strategy: st.SearchStrategy[Drawn], seed: int) -> Drawn:
     found: list[Drawn] = []
 
     @hypothesis.seed(seed)
-    @hypothesis.settings(max_examples=2, phases=[hypothesis.Phase.generate], database=None, deadline=None)
+    @hypothesis.settings(
+        max_examples=2, phases=[hypothesis.Phase.generate], database=None, deadline=None
+    )
     @hypothesis.given(strategy)
     def keep(example: Drawn) -> None:
         found.append(example)
@@ -61,9 +122,13 @@ def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
     that no option takes or with hostile ones, and words alone."""
     name = draw(st.sampled_from(["run", *CHEAP]))
     options = [one for one in application(name).params if one.param_type_name == "option"]
-    types = get_type_hints(importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}").command)
+    types = get_type_hints(
+        importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}").command
+    )
     words: list[str] = []
-    for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)) if options else ():
+    for option in (
+        draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)) if options else ()
+    ):
         if (typed := option.opts[-1]) not in UNTOUCHED:
             value = draw(st.one_of(st.sampled_from(HOSTILE), _values_of(types.get(option.name))))
             words += draw(st.sampled_from([[typed, value], [f"{typed}={value}"], [value], [typed]]))

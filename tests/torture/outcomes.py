@@ -80,5 +80,7 @@ def call(words: Iterable[str]) -> tuple[Outcome, str]:
     last = next((line for line in reversed(text.splitlines()) if line.startswith("error: ")), "")
     if shows_a_fault(text):
         return "traceback", last[:300]
-    unclear = STRANGE.search(text + out.getvalue()) or len(last) > LONGEST or (status != 0 and not last)
+    unclear = (
+        STRANGE.search(text + out.getvalue()) or len(last) > LONGEST or (status != 0 and not last)
+    )
     return ("unclear" if unclear else "well"), last[:300]

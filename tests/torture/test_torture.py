@@ -28,7 +28,8 @@ def attacker(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Atta
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in ATTACKS]
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in ATTACKS],
 )
 def test_attacks_are_answered_well(attacker: Attacker, kind: str) -> None:
     make, _ = ATTACKS[kind]

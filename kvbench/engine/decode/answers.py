@@ -23,7 +23,14 @@ from kvbench.engine.decode.loop import (
     write_answers,
 )
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
-from kvbench.engine.decode.waves import BRANCH_ATTENTION, branch_attention, in_waves, rows_of, size_of, waves
+from kvbench.engine.decode.waves import (
+    BRANCH_ATTENTION,
+    branch_attention,
+    in_waves,
+    rows_of,
+    size_of,
+    waves,
+)
 from kvbench.engine.treat.branch import (
     Branch,
     PressCache,
@@ -40,7 +47,14 @@ from kvbench.engine.treat.branch import (
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence, rotation_switch
+from kvbench.models.load import (
+    LoadedModel,
+    attention,
+    check_places,
+    embeddings_of,
+    longest_sequence,
+    rotation_switch,
+)
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
@@ -50,7 +64,9 @@ from policies.declaration.devices import kind_of
 PLACE = "while decoding"
 
 
-def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding) -> list[Generation]:
+def answers_alone(
+    model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding
+) -> list[Generation]:
     """Answers all questions of a branch whose press acts while decoding; there are none if it fails in any of them."""
     if give_up([branch], PLACE):
         return []
@@ -60,7 +76,9 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
         answer = PendingAnswer(branch, number, decoding.steps)
         with faults_of(branch, PLACE, model), _under_press(model, branch, number) as cache:
             _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
-            tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
+            tokens = (
+                trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
+            )
             final_cache = _final_cache(model, trace, branch, cache, tokens)
             made = branch, number, tuple(token_ids), ended, model.clock() - started
             generations.append(Generation(*made, final_cache, finite))
@@ -85,7 +103,10 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
         clearing_masks(model),
     ):
         cache = _copied(model, branch.press_cache)
-        with leaving_sliding_layers(), branch.treatment.policy.press(branch.treatment.situation)(model.network):
+        with (
+            leaving_sliding_layers(),
+            branch.treatment.policy.press(branch.treatment.situation)(model.network),
+        ):
             yield cache
 
 
@@ -98,13 +119,19 @@ def _write(
     source = PlainSource(model, trace, cache, answer)
     ends = trace.prompt.ends.with_tokens(model.end_tokens())
     answers = write_answers(source, decoding, likelihood, ends, 1)
-    return likelihood.tokens()[0], *ends.until_end(answers.tokens[0].tolist()), bool(answers.finite[0])
+    return (
+        likelihood.tokens()[0],
+        *ends.until_end(answers.tokens[0].tolist()),
+        bool(answers.finite[0]),
+    )
 
 
 class PlainSource:
     """Computes the logits of one answer over a separate cache."""
 
-    def __init__(self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer) -> None:
+    def __init__(
+        self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer
+    ) -> None:
         self.answers: Sequence[PendingAnswer] = (answer,)
         self._model, self._cache = model, cache
         self._question = trace.prompt.questions[answer.question]
@@ -122,10 +149,15 @@ class PlainSource:
         yield torch.zeros(1, dtype=torch.long, device=self._model.device), self.step(question)
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        positions = torch.arange(self._position, self._position + len(tokens), device=self._model.device)
+        positions = torch.arange(
+            self._position, self._position + len(tokens), device=self._model.device
+        )
         self._position += len(tokens)
         logits: torch.Tensor = self._model.network(
-            input_ids=tokens[None], past_key_values=self._cache, position_ids=positions[None], logits_to_keep=1
+            input_ids=tokens[None],
+            past_key_values=self._cache,
+            position_ids=positions[None],
+            logits_to_keep=1,
         ).logits[0]
         return logits
 
@@ -143,7 +175,9 @@ class PlainSource:
 def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
     assert press_cache is not None
     cache = DynamicCache()
-    for number, (layer, module) in enumerate(zip(press_cache.cache.layers, attention_modules(model), strict=True)):
+    for number, (layer, module) in enumerate(
+        zip(press_cache.cache.layers, attention_modules(model), strict=True)
+    ):
         assert layer.keys is not None
         assert layer.values is not None
         cache.update(layer.keys.clone(), layer.values.clone(), number)
@@ -151,7 +185,9 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
     return cache
 
 
-def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> FinalCache:
+def _final_cache(
+    model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int
+) -> FinalCache:
     keys, values = states_of(cache)
     masked = any(mask is not None for mask in masks_of(model))
     keep = None
@@ -199,12 +235,16 @@ def decode_all(
         by_trace = []
         for trace in traces:
             branches = {id(branch) for branch in trace.branches}
-            generations = [generation for generation in together if id(generation.branch) in branches]
+            generations = [
+                generation for generation in together if id(generation.branch) in branches
+            ]
             for branch in trace.branches:
                 if branch.press_cache is not None:  # its press acts while decoding
                     generations += answers_alone(model, trace, branch, decoding)
             fail_overflowing(model, trace, generations)
-            by_trace.append([generation for generation in generations if generation.branch.error is None])
+            by_trace.append(
+                [generation for generation in generations if generation.branch.error is None]
+            )
         return by_trace
 
 
@@ -220,7 +260,9 @@ def _decode_together(
     with attention(model.network, BRANCH_ATTENTION):
         while queue:
             wave, *queue = queue
-            wave = [sound for rows in wave if (sound := [row for row in rows if row.of.error is None])]
+            wave = [
+                sound for rows in wave if (sound := [row for row in rows if row.of.error is None])
+            ]
             size, needed = size_of(wave), f"{size_of(wave) / 1e9:.3g} GB"
             if size > max_kv_bytes:  # then it is one row
                 reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
@@ -231,7 +273,9 @@ def _decode_together(
                     queue = [wave, *queue]
                     continue
                 if result is not None:
-                    generations += [replace(generation, halvings=halvings) for generation in result[0]]
+                    generations += [
+                        replace(generation, halvings=halvings) for generation in result[0]
+                    ]
                     golds |= result[1]
                     continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
@@ -270,13 +314,19 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes, or
     crosses the length where longrope switches, or if one of its tokens has no embedding: some published tokenizers have
     more entries than their model."""
-    highest = max(max(ids, default=0) for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions)))
+    highest = max(
+        max(ids, default=0)
+        for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions))
+    )
     if highest >= (embeddings := embeddings_of(model.network)):
         raise KVBenchError(
             f"{prompt.example.id} holds the token {highest} ({model.tokenizer.convert_ids_to_tokens(highest)!r}), and "
             f"{model.name} has {embeddings:,} embeddings: use the tokenizer that belongs to the model"
         )
-    turns = [len(question.token_ids) + max(steps, len(question.gold_ids)) for question in prompt.questions]
+    turns = [
+        len(question.token_ids) + max(steps, len(question.gold_ids))
+        for question in prompt.questions
+    ]
     longest = len(prompt.token_ids) + max(turns)
     check_places(prompt.example.id, model.name, longest, longest_sequence(model))
     switch = rotation_switch(model)

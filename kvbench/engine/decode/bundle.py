@@ -78,9 +78,14 @@ class Bundle:
             self._add_layer(keys, values, [row.of.layers[layer] for row in rows[: self.reading]])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
         # Where every layer keeps as many rows of each branch, one mask serves all layers of a window.
-        self.uniform = all(self._masked_alike(self.windows.index(window), n) for n, window in enumerate(self.windows))
+        self.uniform = all(
+            self._masked_alike(self.windows.index(window), n)
+            for n, window in enumerate(self.windows)
+        )
         # Where nothing is padded, one mask serves all rows.
-        self.padded = bool(columns.padding.any()) or any(bool(hidden.any()) for hidden in self.hidden)
+        self.padded = bool(columns.padding.any()) or any(
+            bool(hidden.any()) for hidden in self.hidden
+        )
         self.padded |= any(bool((kept != kept[:1]).any()) for kept in self.kept_positions.values())
         self._golds_padded = self.padded or bool(self.golds.padding.any())
         self._spare_of_all = self._least_spare(slice(None))
@@ -101,30 +106,42 @@ class Bundle:
         """Counts the rows that are left: rows that have finished may be gone."""
         return len(self.active)
 
-    def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
+    def _add_layer(
+        self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]
+    ) -> None:
         heads, tokens, size = keys.shape
         counts = torch.stack([_counts(cache, keys) for cache in caches])
         longest = int(counts.max())
         index: torch.Tensor | None = None
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
-            index = kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
+            index = (
+                kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
+            )
         for states, rewrites, storage in (
             (keys, [cache.keys for cache in caches], self.keys),
             (values, [cache.values for cache in caches], self.values),
         ):
             # What is in front and behind is written before it is read.
-            buffer = states.new_empty(len(caches) + self.copies, heads, self.front + longest + self.room, size)
+            buffer = states.new_empty(
+                len(caches) + self.copies, heads, self.front + longest + self.room, size
+            )
             kept = buffer[: len(caches), :, self.front : self.front + longest]
             if index is not None:
-                kept.copy_(states.reshape(-1, size).index_select(0, index.flatten()).view(*index.shape, size))
+                kept.copy_(
+                    states.reshape(-1, size)
+                    .index_select(0, index.flatten())
+                    .view(*index.shape, size)
+                )
             else:  # one by one: together they would take as much memory once more
                 for row, cache, rewritten in zip(kept, caches, rewrites, strict=True):
                     read = _rows_of(states if rewritten is None else rewritten, cache.keep)
                     row[:, : longest - read.shape[1]] = 0
                     row[:, longest - read.shape[1] :] = read
             storage.append(buffer)
-        hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
+        hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(
+            self.device
+        )
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         if self.windows[len(self.hidden)] is not None:
@@ -136,7 +153,9 @@ class Bundle:
 
     def _positions_of(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
         """Returns the position of each row that is kept, shape (rows, 1 or num_kv_heads, kept)."""
-        tokens = [F.pad(cache.tokens, (hidden.shape[-1] - cache.tokens.shape[1], 0)) for cache in caches]
+        tokens = [
+            F.pad(cache.tokens, (hidden.shape[-1] - cache.tokens.shape[1], 0)) for cache in caches
+        ]
         positions = torch.stack(tokens).to(self.device)
         if bool((positions == positions[:, :1]).all()):
             positions = positions[:, :1]
@@ -146,7 +165,8 @@ class Bundle:
         """Tells whether the same mask serves two layers of one window."""
         alike = torch.equal(self.hidden[one], self.hidden[other])
         return alike and (
-            one not in self.kept_positions or torch.equal(self.kept_positions[one], self.kept_positions[other])
+            one not in self.kept_positions
+            or torch.equal(self.kept_positions[one], self.kept_positions[other])
         )
 
     def settle(self) -> None:
@@ -155,7 +175,9 @@ class Bundle:
         self.kept = [kept + self.grown for kept in self.kept]
         self.shared_kept = self.grown
         self.grown = 0
-        steps_column = torch.arange(self.columns.count, device=self.column.device).repeat(self.steps)
+        steps_column = torch.arange(self.columns.count, device=self.column.device).repeat(
+            self.steps
+        )
         self.column = torch.cat([self.columns.column, steps_column])
         self.padding = F.pad(self.columns.padding, (0, len(steps_column)))
         for layer, kept in self.kept_positions.items():
@@ -181,7 +203,9 @@ class Bundle:
         self.begin(slice(start, start + places.stop - places.start), rows)
         self._column = torch.cat([self.columns.column, self.golds.column[places]])
         self._padding = torch.cat([self.columns.padding, self.golds.padding[:, places]], dim=1)
-        self._positions = torch.cat([self.columns.positions, self.golds.positions[:, places]], dim=1)
+        self._positions = torch.cat(
+            [self.columns.positions, self.golds.positions[:, places]], dim=1
+        )
         self._by_row = self._golds_padded
 
     def begin_step(self) -> None:
@@ -199,7 +223,11 @@ class Bundle:
 
     def _least_spare(self, rows: slice) -> list[int]:
         """Counts by layer the padding that some rows have in common."""
-        return [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
+        return (
+            [int(spare[rows].min()) for spare in self.spare]
+            if self.padded
+            else [0] * len(self.spare)
+        )
 
     def grow(self, count: int) -> None:
         """Notes that every row has passed over so many more places."""
@@ -230,14 +258,23 @@ class Bundle:
         groups = query.shape[2] // key_heads
         bias = self._bias_of(layer, groups, query.dtype).to(keys.device)
         if query_places is not None:
-            query, bias = query[:, query_places], bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3)
+            query, bias = (
+                query[:, query_places],
+                bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3),
+            )
         folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
         seen = bias[..., : keys.shape[2]]
-        result = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=seen, scale=scaling)
-        result = result.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
+        result = F.scaled_dot_product_attention(
+            folded.flatten(2, 3), keys, values, attn_mask=seen, scale=scaling
+        )
+        result = result.view(*shape, -1).transpose(
+            1, 2
+        )  # (rows, places, num_kv_heads, groups, head_dim)
         if self._answering is not None:
-            output.copy_(result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)])
+            output.copy_(
+                result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)]
+            )
             return
         into = output.unflatten(0, (rows, -1)).unflatten(2, (key_heads, -1))
         if query_places is None:
@@ -257,9 +294,13 @@ class Bundle:
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
         cache = storage[self.rows_read]
         new = self._in_rows(states, len(cache)).transpose(1, 2)
-        new = self._writing.changed(layer, tensor, new, self._positions[self.rows_read, self.places])
+        new = self._writing.changed(
+            layer, tensor, new, self._positions[self.rows_read, self.places]
+        )
         if self._may_overflow:
-            new = new.masked_fill(self._padding[self.rows_read, None, self.places, None].to(new.device), 0.0)
+            new = new.masked_fill(
+                self._padding[self.rows_read, None, self.places, None].to(new.device), 0.0
+            )
         cache[:, :, behind + self.places.start : behind + self.places.stop] = new
         if self.alone:  # in padding that all of these rows have, or in the spare places before it
             cache[:, :, first - new.shape[2] : first] = new
@@ -279,13 +320,22 @@ class Bundle:
             places = torch.arange(read.start, read.stop, device=self._column.device)
             query_places = places[self.places.start - read.start :, None]
             same = self._column[read] == self._column[self.places, None]
-            chosen = self.rows_read if self._by_row else slice(self.rows_read.start, (self.rows_read.start or 0) + 1)
+            chosen = (
+                self.rows_read
+                if self._by_row
+                else slice(self.rows_read.start, (self.rows_read.start or 0) + 1)
+            )
             hidden = self.hidden[layer][chosen, :, None, self.skipped[layer] :]
             seen = same & (places <= query_places) & ~self._padding[chosen, None, read]
             if window is not None:
-                positions, kept_positions = self._positions[chosen], self.kept_positions[layer][chosen]
+                positions, kept_positions = (
+                    self._positions[chosen],
+                    self.kept_positions[layer][chosen],
+                )
                 first = positions[:, self.places, None] - window + 1  # that each place sees
-                hidden = hidden | (kept_positions[:, :, None, self.skipped[layer] :] < first[:, None])
+                hidden = hidden | (
+                    kept_positions[:, :, None, self.skipped[layer] :] < first[:, None]
+                )
                 seen &= positions[:, None, read] >= first
             seen = seen | (places == query_places)
             (rows, heads, _, kept), width = hidden.shape, len(query_places)
@@ -323,7 +373,11 @@ class Bundle:
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]
         self.kept_positions = {layer: kept[rows] for layer, kept in self.kept_positions.items()}
-        self.padding, self.active, self.positions = self.padding[rows], self.active[rows], self.positions[rows]
+        self.padding, self.active, self.positions = (
+            self.padding[rows],
+            self.active[rows],
+            self.positions[rows],
+        )
         self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
         self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 
@@ -346,4 +400,6 @@ def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
         return states
     index = kept_last(keep, int(keep.sum(-1).max()))
     rows = states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))
-    return rows.masked_fill(~keep.gather(1, index)[..., None], 0.0)  # a NaN would be read through any mask
+    return rows.masked_fill(
+        ~keep.gather(1, index)[..., None], 0.0
+    )  # a NaN would be read through any mask

@@ -47,15 +47,26 @@ class BundleRows(CacheRows):
         """``places``: by answer, its row as first numbered, and its column. ``question_read``: its rows are there."""
         self._bundle, self.answers = bundle, answers
         by_branch = {id(branch): branch for branch in branches}
-        self._branches, numbers = list(by_branch.values()), {key: number for number, key in enumerate(by_branch)}
-        self._branch = torch.tensor([numbers[id(branch)] for branch in branches])  # which of them, by answer
+        self._branches, numbers = (
+            list(by_branch.values()),
+            {key: number for number, key in enumerate(by_branch)},
+        )
+        self._branch = torch.tensor(
+            [numbers[id(branch)] for branch in branches]
+        )  # which of them, by answer
         self._shared = question_read and bundle.columns.count > 1
         columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
-        steps = torch.arange(width, max(width, bundle.grown)).view(-1, columns.count) if question_read else None
+        steps = (
+            torch.arange(width, max(width, bundle.grown)).view(-1, columns.count)
+            if question_read
+            else None
+        )
         behind = []
         for number, column in places:
             question = (columns.column == column) & ~columns.padding[number]
-            of_answer = [question.nonzero()[:, 0].cpu(), steps[:, column]] if steps is not None else []
+            of_answer = (
+                [question.nonzero()[:, 0].cpu(), steps[:, column]] if steps is not None else []
+            )
             behind.append(torch.cat([torch.arange(-bundle.shared_kept, 0), *of_answer]))
         self._rows = torch.tensor([bundle.row_numbers.index(number) for number, _ in places])
         # Behind the kept context: places counted from the end of what is kept, and positions.
@@ -63,7 +74,9 @@ class BundleRows(CacheRows):
         self._behind = F.pad(pad_sequence(behind, batch_first=True, padding_side="left"), (1, 0))
         self._lengths = torch.tensor([len(of_answer) for of_answer in behind])
         width = self._behind.shape[1]
-        self._positions = torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
+        self._positions = (
+            torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
+        )
         self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
         self._layouts: dict[tuple[tuple[int, ...], int, torch.device], _Layout] = {}
 
@@ -92,13 +105,18 @@ class BundleRows(CacheRows):
         rows: torch.Tensor | None = None,
     ) -> None:
         if self._shared:
-            raise ValueError("questions share the kept rows of this branch: only a policy with a step treatment writes")
+            raise ValueError(
+                "questions share the kept rows of this branch: only a policy with a step treatment writes"
+            )
         tokens, index = self._find(layer)
         present = tokens != ABSENT
         chosen = (present if rows is None else present & rows).nonzero(as_tuple=True)
         answers, heads, places = chosen
         stored = index[0][answers, 0, 0], heads, index[2][answers, 0, places]
-        for storage, states in ((self._bundle.keys[layer], keys), (self._bundle.values[layer], values)):
+        for storage, states in (
+            (self._bundle.keys[layer], keys),
+            (self._bundle.values[layer], values),
+        ):
             if states is not None:
                 storage[stored] = states[chosen].to(storage.dtype)
 
@@ -112,8 +130,12 @@ class BundleRows(CacheRows):
             if key not in self._layouts:  # most layers hold as many rows as another
                 self._layouts[key] = self._lay_out(*key)
             layout = self._layouts[key]
-            context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT.to(device)
-            context = F.pad(context, (int(context.shape[2] == 0), 0), value=ABSENT)  # of a layer that keeps nothing
+            context = pad_sequence(
+                contexts, batch_first=True, padding_value=ABSENT, padding_side="left"
+            ).mT.to(device)
+            context = F.pad(
+                context, (int(context.shape[2] == 0), 0), value=ABSENT
+            )  # of a layer that keeps nothing
             wide = context.shape[2]
             index = (wide - 1 - layout.newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
             context = context[layout.branches].gather(2, index)
@@ -127,9 +149,16 @@ class BundleRows(CacheRows):
         """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch. ``end``: where they end."""
         lengths = torch.tensor(counts)[self._branch] + self._lengths
         newest = torch.arange(int(lengths.max()) - 1, -1, -1)
-        newer = newest - self._lengths[:, None]  # less than none are if it stands behind the context
+        newer = (
+            newest - self._lengths[:, None]
+        )  # less than none are if it stands behind the context
         behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
-        places = torch.where(newer >= 0, -1 - newer - self._bundle.shared_kept, self._behind.gather(1, behind)) + end
+        places = (
+            torch.where(
+                newer >= 0, -1 - newer - self._bundle.shared_kept, self._behind.gather(1, behind)
+            )
+            + end
+        )
         places = places.clamp(min=0)[:, None]
         return _Layout(
             of_context=(newer >= 0)[:, None].to(device),
@@ -175,7 +204,9 @@ class PlainRows(CacheRows):
     ) -> None:
         for stored, states in zip(self._of(layer), (keys, values), strict=True):
             if states is not None:
-                stored.copy_(states if rows is None else torch.where(rows[..., None], states, stored))
+                stored.copy_(
+                    states if rows is None else torch.where(rows[..., None], states, stored)
+                )
 
     def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._layers[layer].keys, self._layers[layer].values

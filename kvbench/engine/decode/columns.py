@@ -51,7 +51,9 @@ def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
     if len(questions[0]) == 1:
         return 0
     beginnings = [question[:-1] for of_row in questions for question in of_row]
-    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*beginnings, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*beginnings, strict=False))
+    )
 
 
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
@@ -88,7 +90,9 @@ class TokenColumns:
 class QuestionColumns(TokenColumns):
     """Holds questions; each one ends where its column ends."""
 
-    shared_ids: torch.Tensor  # the tokens that all questions begin with and that the grid leaves out: (rows, shared)
+    shared_ids: (
+        torch.Tensor
+    )  # the tokens that all questions begin with and that the grid leaves out: (rows, shared)
     shared_positions: torch.Tensor  # likewise
 
     @property
@@ -105,14 +109,18 @@ class GoldColumns(TokenColumns):
     order: torch.Tensor  # which token of its right answer that is, likewise
 
 
-def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> QuestionColumns:
+def make_columns(
+    trace: Trace, rows: Sequence[Row[Branch]], device: torch.device
+) -> QuestionColumns:
     """Puts the questions of rows side by side; all rows have the same number of questions. A column
     is as wide as its longest question; where all rows have the same questions, nothing is padded."""
     questions = [row.question_ids(trace.prompt) for row in rows]
     shared = shared_start(questions)
     first = [row.of.next_position for row in rows]
     grid = _Grid([[ids[shared:] for ids in of_row] for of_row in questions], at_end=True)
-    starts = [[position + shared] * len(of_row) for position, of_row in zip(first, questions, strict=True)]
+    starts = [
+        [position + shared] * len(of_row) for position, of_row in zip(first, questions, strict=True)
+    ]
     shared_ids = torch.tensor(questions[0][0][:shared], dtype=torch.long).repeat(len(rows), 1)
     shared_positions = torch.tensor(first)[:, None] + torch.arange(shared)
     parts = (*grid.parts(starts), shared_ids, shared_positions)
@@ -123,11 +131,18 @@ def make_gold_columns(
     trace: Trace, rows: Sequence[Row[Branch]], device: torch.device, gold: bool = True
 ) -> GoldColumns:
     """Puts right answers side by side; empty without ``gold``, and where a copy of a row passes them step by step."""
-    golds = [[ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)] for row in rows]
-    starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
+    golds = [
+        [ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)]
+        for row in rows
+    ]
+    starts = [
+        [row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows
+    ]
     grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
     targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids
-    return GoldColumns(grid.last, *(part.to(device) for part in (*grid.parts(starts), targets, grid.offsets + 1)))
+    return GoldColumns(
+        grid.last, *(part.to(device) for part in (*grid.parts(starts), targets, grid.offsets + 1))
+    )
 
 
 class _Grid:
@@ -141,7 +156,9 @@ class _Grid:
         self.last = torch.tensor(self._widths).cumsum(0) - 1
         self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
         self.token_ids = torch.tensor([self._join(row, 0) for row in sequences], dtype=torch.long)
-        offsets = torch.tensor([self._join(list(map(range, map(len, row))), -1) for row in sequences], dtype=torch.long)
+        offsets = torch.tensor(
+            [self._join(list(map(range, map(len, row))), -1) for row in sequences], dtype=torch.long
+        )
         self.offsets, self.padding = offsets.clamp(min=0), offsets < 0
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:

@@ -32,7 +32,9 @@ class FinalCache:
 class GoldTokens:
     """Tells of each token of a right answer, in their order, how likely it is behind those before it."""
 
-    nats: tuple[float, ...]  # its negative log-likelihood; infinite or NaN where a damaged cache makes it so
+    nats: tuple[
+        float, ...
+    ]  # its negative log-likelihood; infinite or NaN where a damaged cache makes it so
     right: tuple[bool, ...]  # it is the most likely token
 
     @property
@@ -73,14 +75,19 @@ class GoldLikelihood:
     passed one by one; of all others, the tokens after the first come by :meth:`add`.
     """
 
-    def __init__(self, golds: Sequence[Sequence[int]], forced: Sequence[bool], device: torch.device) -> None:
+    def __init__(
+        self, golds: Sequence[Sequence[int]], forced: Sequence[bool], device: torch.device
+    ) -> None:
         self.device = device
         self.lengths = [len(gold) for gold in golds]
         self._longest = max(1, *self.lengths)
         padded = [[*gold, *[0] * (self._longest - len(gold))] for gold in golds]
         self._tokens = torch.tensor(padded, device=device)
         # How many of the tokens are met in the steps of the loop.
-        met = [length if by_step else min(1, length) for length, by_step in zip(self.lengths, forced, strict=True)]
+        met = [
+            length if by_step else min(1, length)
+            for length, by_step in zip(self.lengths, forced, strict=True)
+        ]
         self._met = torch.tensor(met, device=device)
         self._steps = max(met)
         # By answer and place; the last column takes what is not counted, as to leave it out would wait for the device.
@@ -92,7 +99,9 @@ class GoldLikelihood:
         """Takes the logits, shape (answers, vocabulary), from which token ``step`` of these answers is chosen."""
         if step < self._steps:
             places = torch.full_like(numbers, step)
-            self.add(numbers, places, logits, self.targets(step, numbers), self._met[numbers] > step)
+            self.add(
+                numbers, places, logits, self.targets(step, numbers), self._met[numbers] > step
+            )
 
     def add(
         self,
@@ -107,7 +116,9 @@ class GoldLikelihood:
         nats = F.cross_entropy(logits.float(), targets, reduction="none")
         places = torch.where(counted, places, self._longest)
         self._nats[numbers, places] = nats.double()
-        self._right[numbers, places] = (logits.argmax(-1) == targets) & nats.isfinite()  # NaN counts as the largest
+        self._right[numbers, places] = (
+            logits.argmax(-1) == targets
+        ) & nats.isfinite()  # NaN counts as the largest
 
     def targets(self, step: int, numbers: torch.Tensor) -> torch.Tensor:
         """Returns token ``step`` of the right answers, and anything behind their ends."""
@@ -117,7 +128,8 @@ class GoldLikelihood:
         """Returns what is noted of each answer; ``None`` where nothing is measured."""
         notes = zip(self.lengths, self._nats.tolist(), self._right.tolist(), strict=True)
         return [
-            GoldTokens(tuple(nats[:length]), tuple(right[:length])) if length else None for length, nats, right in notes
+            GoldTokens(tuple(nats[:length]), tuple(right[:length])) if length else None
+            for length, nats, right in notes
         ]
 
 
@@ -154,7 +166,10 @@ def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Gen
         policy = branch.treatment.policy
         if not policy.corrupts:
             what = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
-            _fail(branch, f"{policy.name} failed while decoding: with what it leaves of the cache, {what}")
+            _fail(
+                branch,
+                f"{policy.name} failed while decoding: with what it leaves of the cache, {what}",
+            )
 
 
 def _fail(branch: Branch, reason: str) -> None:
@@ -250,7 +265,9 @@ class Written:
     """Holds the tokens of every answer."""
 
     tokens: torch.Tensor  # int64 (answers, most tokens); what follows an end token means nothing
-    finite: torch.Tensor  # bool (answers,): no logit that a token was chosen from was infinite or NaN
+    finite: (
+        torch.Tensor
+    )  # bool (answers,): no logit that a token was chosen from was infinite or NaN
 
 
 class _EndTest:
@@ -268,11 +285,17 @@ class _EndTest:
         if not len(self.sentence):
             return ended
         sentence = torch.isin(tokens, self.sentence)
-        return ended | (sentence if before is None else sentence & ~torch.isin(before, self.initials))
+        return ended | (
+            sentence if before is None else sentence & ~torch.isin(before, self.initials)
+        )
 
 
 def write_answers(
-    source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
+    source: Source,
+    decoding: Decoding,
+    likelihood: GoldLikelihood,
+    ends: AnswerEnds,
+    look_every: int,
 ) -> Written:
     """Writes every answer. Those that have ended are left out every ``look_every`` steps, and where some have all the
     tokens that they may have: behind these a cache has no room for another step. Where observers look on, they are
@@ -301,7 +324,11 @@ def write_answers(
         least, largest = logits.aminmax(dim=-1)  # which pass infinity and NaN on
         finite[numbers] &= (least.isfinite() & largest.isfinite()) | ended_before
         tokens = decoding.sampler(seen)
-        return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens) if any_forced else tokens
+        return (
+            torch.where(forced[numbers], likelihood.targets(step, numbers), tokens)
+            if any_forced
+            else tokens
+        )
 
     def has_ended(
         step: int, numbers: torch.Tensor, tokens: torch.Tensor, before: torch.Tensor | None = None

@@ -11,7 +11,14 @@ import torch
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.cache import BundleRows
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, GoldTokens, PendingAnswer, write_answers
+from kvbench.engine.decode.loop import (
+    Decoding,
+    Generation,
+    GoldLikelihood,
+    GoldTokens,
+    PendingAnswer,
+    write_answers,
+)
 from kvbench.engine.decode.waves import BundlePass, Wave
 from kvbench.engine.treat.branch import Branch, faults_of
 from kvbench.models.load import LoadedModel, decoder_of
@@ -19,7 +26,9 @@ from policies.declaration.devices import kind_of
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 TOKENS_AT_ONCE = 2048  # in one pass
-MASK_NUMBERS = 2**26  # of its masks: 256 MiB in float32, which is all that a long context leaves room for
+MASK_NUMBERS = (
+    2**26
+)  # of its masks: 256 MiB in float32, which is all that a long context leaves room for
 LOGIT_NUMBERS = 2**26  # of the right answers in one pass: 256 MiB in float32
 
 
@@ -30,7 +39,9 @@ class Reading:
     bundle: Bundle
     token_ids: torch.Tensor
     positions: torch.Tensor
-    logit_places: torch.Tensor  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
+    logit_places: (
+        torch.Tensor
+    )  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
 
 
 def read_shared(model: LoadedModel, wave: Wave) -> None:
@@ -40,8 +51,12 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
         for bundle, places, rows in chosen:
             columns = bundle.columns
             bundle.begin(columns.shared, rows)
-            end = columns.last.new_tensor([places.stop - 1])  # nobody asks for it, and a model answers somewhere
-            readings.append(Reading(bundle, columns.shared_ids[rows], columns.shared_positions[rows], end))
+            end = columns.last.new_tensor(
+                [places.stop - 1]
+            )  # nobody asks for it, and a model answers somewhere
+            readings.append(
+                Reading(bundle, columns.shared_ids[rows], columns.shared_positions[rows], end)
+            )
         _read(model, wave, readings)
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.shared.stop)
@@ -55,7 +70,9 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
     activations, logits and masks.
     """
     numbers = _numbers_of(wave)
-    for slices in zip_longest(*(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)):
+    for slices in zip_longest(
+        *(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
+    ):
         for chosen in _passes(model, wave, slices):
             readings, answers, copies, copied = [], [], [], []
             for bundle, places, rows in chosen:
@@ -79,17 +96,30 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
     """Passes the right answers behind their questions, where answers will be written, and notes how likely each of
     their tokens but the first is; that one follows the question."""
     numbers = _numbers_of(wave)
-    for slices in zip_longest(*(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)):
+    for slices in zip_longest(
+        *(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
+    ):
         for chosen in _passes(model, wave, slices, all_logits=True):
             wave.parts, start, parts = [], 0, []
             for bundle, places, rows in chosen:
                 bundle.begin_golds(places, rows)
-                golds, of_column = bundle.golds, numbers[bundle][rows][:, bundle.golds.column[places]]
+                golds, of_column = (
+                    bundle.golds,
+                    numbers[bundle][rows][:, bundle.golds.column[places]],
+                )
                 count = of_column.numel()
                 wave.parts.append(BundlePass(bundle, slice(start, start + count)))
                 start += count
-                grids = (golds.order, golds.token_ids, golds.positions, golds.targets, ~golds.padding)
-                parts.append([of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)])
+                grids = (
+                    golds.order,
+                    golds.token_ids,
+                    golds.positions,
+                    golds.targets,
+                    ~golds.padding,
+                )
+                parts.append(
+                    [of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)]
+                )
             joined = (torch.cat(part) for part in zip(*parts, strict=True))
             answers, order, token_ids, positions, targets, counted = joined
             logits = forward(model, wave, token_ids, positions, None)
@@ -101,7 +131,9 @@ def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
     numbers, start = {}, 0
     for bundle in wave.bundles:
         count = bundle.active.numel()
-        numbers[bundle] = torch.arange(start, start + count, device=bundle.device).view_as(bundle.active)
+        numbers[bundle] = torch.arange(start, start + count, device=bundle.device).view_as(
+            bundle.active
+        )
         start += count
     return numbers
 
@@ -142,7 +174,9 @@ def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.
     wave.parts, start, places = [], 0, []
     for reading in readings:
         rows, width = reading.token_ids.shape
-        wave.parts.append(BundlePass(reading.bundle, slice(start, start + rows * width), reading.logit_places))
+        wave.parts.append(
+            BundlePass(reading.bundle, slice(start, start + rows * width), reading.logit_places)
+        )
         places.append(start + width * torch.arange(rows)[:, None] + reading.logit_places)
         start += rows * width
     answered = torch.cat([of_reading.flatten() for of_reading in places])
@@ -171,7 +205,11 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
     modules = [last.self_attn.o_proj, last.mlp]
     if hasattr(last.self_attn, "q_proj"):  # Phi-3 has queries, keys and values in one matrix
         modules.append(last.self_attn.q_proj)
-    hooks = [hook for m in modules for hook in (m.register_forward_pre_hook(narrow), m.register_forward_hook(widen))]
+    hooks = [
+        hook
+        for m in modules
+        for hook in (m.register_forward_pre_hook(narrow), m.register_forward_hook(widen))
+    ]
     try:
         yield
     finally:
@@ -180,7 +218,11 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
 
 
 def forward(
-    model: LoadedModel, wave: Wave, token_ids: torch.Tensor, positions: torch.Tensor, places: torch.Tensor | None
+    model: LoadedModel,
+    wave: Wave,
+    token_ids: torch.Tensor,
+    positions: torch.Tensor,
+    places: torch.Tensor | None,
 ) -> torch.Tensor:
     """Returns the logits at the given places of a pass, by default at all: shape (places, vocabulary)."""
     output = model.network(
@@ -205,10 +247,14 @@ def answers_of_wave(
         return [], {}
     started = model.clock()
     answers = [answer for bundle in rows for answer in _answers_of(bundle, decoding)]
-    likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
+    likelihood = GoldLikelihood(
+        [a.gold for a in answers], [a.forced for a in answers], model.device
+    )
     source = WaveSource(model, Wave(rows, decoding.gold), answers, likelihood)
     ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
-    tokens_of_answers = write_answers(source, decoding, likelihood, ends, kind_of(model.device).look_every)
+    tokens_of_answers = write_answers(
+        source, decoding, likelihood, ends, kind_of(model.device).look_every
+    )
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
     for answer, token_ids, finite in zip(
@@ -216,7 +262,9 @@ def answers_of_wave(
     ):
         if not answer.forced:
             ids, ended = ends.until_end(token_ids[: answer.most])
-            generations.append(Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite))
+            generations.append(
+                Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite)
+            )
     golds = zip(answers, likelihood.tokens(), strict=True)
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
@@ -237,7 +285,9 @@ def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[Pending
 class AnswerGroup:
     """Holds answers of one policy in one bundle, which are treated at once."""
 
-    numbers: Sequence[int]  # of the answers: those that read questions, then their copies in the same order
+    numbers: Sequence[
+        int
+    ]  # of the answers: those that read questions, then their copies in the same order
     branches: Sequence[Branch]  # by answer; all of them sound, or all failed
     treatment: PrefillTreatment | None  # of a policy that acts at steps, a :class:`StepTreatment`
     reading: int  # how many of the answers read questions
@@ -267,7 +317,11 @@ class WaveSource:
     """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
 
     def __init__(
-        self, model: LoadedModel, wave: Wave, answers: Sequence[PendingAnswer], likelihood: GoldLikelihood
+        self,
+        model: LoadedModel,
+        wave: Wave,
+        answers: Sequence[PendingAnswer],
+        likelihood: GoldLikelihood,
     ) -> None:
         self.answers = answers
         self.gold_seconds = 0.0  # spent on the right answers
@@ -293,13 +347,18 @@ class WaveSource:
             policy = branch.treatment.policy
             treated = policy.step_treatment if by_step else policy.prefill_treatment and column == 0
             if treated and branch.error is None:
-                groups.setdefault((bundle, id(branch) if branch.treat_apart else id(policy)), []).append(number)
+                groups.setdefault(
+                    (bundle, id(branch) if branch.treat_apart else id(policy)), []
+                ).append(number)
         return [self._group(numbers, by_step) for numbers in groups.values()]
 
     def _group(self, numbers: list[int], by_step: bool) -> AnswerGroup:
         answers = [self.answers[number] for number in numbers]
         branches = [answer.branch for answer in answers]
-        policy, situations = branches[0].treatment.policy, [branch.treatment.situation for branch in branches]
+        policy, situations = (
+            branches[0].treatment.policy,
+            [branch.treatment.situation for branch in branches],
+        )
         bundle = self._places[numbers[0]][0]
         treatment: PrefillTreatment | None = None
         with faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
@@ -308,7 +367,9 @@ class WaveSource:
                 treatment = policy.step_treatment(situations, ids)
             elif policy.prefill_treatment:
                 treatment = policy.prefill_treatment(situations)
-        return AnswerGroup(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
+        return AnswerGroup(
+            numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers)
+        )
 
     def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
@@ -323,11 +384,16 @@ class WaveSource:
             if isinstance(treatment, StepTreatment):
                 treatment.copy_answers(copies)
         rows = [self._places[number][1] for number in group.numbers]
-        self._places[group.numbers[0]][0].copy_rows({rows[copy]: rows[first] for copy, first in copies.items()})
+        self._places[group.numbers[0]][0].copy_rows(
+            {rows[copy]: rows[first] for copy, first in copies.items()}
+        )
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         # On what is kept of the context, treatments act once for all questions of a row, or for each answer.
-        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
+        for groups, where in (
+            (self._once, "after the prefill"),
+            (self._at_steps, "while decoding"),
+        ):
             for group in groups:
                 if group.treatment and group.branches[0].error is None:
                     self._treat_context(group, group.treatment, where)
@@ -354,7 +420,11 @@ class WaveSource:
             copies = {place: place - group.reading for place in answers if place >= group.reading}
             if step == 0:  # copies are made of what is treated now
                 answers = sorted({place % group.reading for place in answers})
-            if answers and isinstance(group.treatment, StepTreatment) and group.branches[0].error is None:
+            if (
+                answers
+                and isinstance(group.treatment, StepTreatment)
+                and group.branches[0].error is None
+            ):
                 with faults_of_all(group.branches, "while decoding"):
                     group.treatment.after_step(self._rows_of(group, answers), step)
                     if step == 0 and copies:
@@ -372,7 +442,9 @@ class WaveSource:
         bundle, row, column = self._places[number]
         if not self._copied:
             row %= bundle.reading
-        return BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read)
+        return BundleRows(
+            bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read
+        )
 
     def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         bundle = self._places[group.numbers[0]][0]

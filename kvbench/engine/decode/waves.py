@@ -42,7 +42,9 @@ class CacheSize:
 Rows = list[Row[Of]]  # of a bundle
 
 
-def waves(traces: Iterable[Trace], steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
+def waves(
+    traces: Iterable[Trace], steps: int, max_kv_bytes: int, gold: bool = True
+) -> list[list[Rows[Branch]]]:
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
     the copies of rows that are there for right answers alone."""
     traces = list(traces)
@@ -52,13 +54,26 @@ def waves(traces: Iterable[Trace], steps: int, max_kv_bytes: int, gold: bool = T
 
 def _rows_of_trace(trace: Trace, steps: int, gold: bool) -> list[Row[Branch]]:
     heads, _, head_size = trace.keys[0].shape
-    size = CacheSize(2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows)
-    sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
+    size = CacheSize(
+        2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows
+    )
+    sound = [
+        branch for branch in trace.branches if branch.error is None and branch.press_cache is None
+    ]
     return [
         replace(row, trace=trace)
         for branch in sound
         for layers in [[branch.layers[number] for number in trace.compressed]]
-        for row in _rows(branch, branch.treatment, _longest(layers), _even(layers), trace.prompt, steps, size, gold)
+        for row in _rows(
+            branch,
+            branch.treatment,
+            _longest(layers),
+            _even(layers),
+            trace.prompt,
+            steps,
+            size,
+            gold,
+        )
     ]
 
 
@@ -75,7 +90,15 @@ def count_too_large(
         if policy.while_decoding:  # its answers are written one by one
             continue
         kept = compute_n_kept(length, treatment.ratio) if policy.counted == "head" else length
-        rows = _rows(treatment, treatment, kept, policy.counted == "head" and not policy.rewrites, prompt, steps, size)
+        rows = _rows(
+            treatment,
+            treatment,
+            kept,
+            policy.counted == "head" and not policy.rewrites,
+            prompt,
+            steps,
+            size,
+        )
         count += sum(row.size > max_kv_bytes for row in rows)
     return count
 
@@ -89,7 +112,9 @@ def size_of(wave: Iterable[Rows[Of]]) -> int:
     return sum(len(bundle) * bundle[0].size for bundle in wave)
 
 
-def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -> list[list[Rows[Of]]]:
+def in_waves(
+    rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device
+) -> list[list[Rows[Of]]]:
     """Fills one wave after the other as far as the bound allows. A row above the bound is alone in its wave."""
     full: list[list[Rows[Of]]] = []
     room = 0
@@ -113,7 +138,9 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
     """
     groups: dict[tuple[int, int, int, bool, bool], Rows[Of]] = {}
     for row in rows:
-        groups.setdefault((id(row.trace), len(row.questions), row.steps, row.even, row.paired), []).append(row)
+        groups.setdefault(
+            (id(row.trace), len(row.questions), row.steps, row.even, row.paired), []
+        ).append(row)
     for group in groups.values():
         bundle: Rows[Of] = []
         padded = 0
@@ -177,13 +204,17 @@ def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
 def _even(layers: Sequence[LayerCache]) -> bool:
     """Tells whether as many rows are kept in every head and layer."""
     counts = [cache.keep.sum(-1) for cache in layers if cache.keep is not None]
-    return len(counts) == len(layers) and all(bool((count == counts[0][0]).all()) for count in counts)
+    return len(counts) == len(layers) and all(
+        bool((count == counts[0][0]).all()) for count in counts
+    )
 
 
 def _longest(layers: Sequence[LayerCache]) -> int:
     """Counts the most rows that a head reads in any layer."""
     return max(
-        int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
+        int(cache.keep.sum(-1).max())
+        if cache.keep is not None
+        else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
         for cache in layers
     )
 
@@ -197,7 +228,9 @@ class BundlePass:
 
     bundle: Bundle
     tokens: slice  # their places in the pass
-    query_places: torch.Tensor | None = None  # the only places of a row whose queries matter in the last layer
+    query_places: torch.Tensor | None = (
+        None  # the only places of a row whose queries matter in the last layer
+    )
 
 
 class Wave(Cache):

@@ -31,7 +31,9 @@ class Writing:
     """Changes the new rows of a bundle once, before they are written. Most policies leave them as the model computes
     them, and then there is nothing to do."""
 
-    def __init__(self, rows: Sequence[Row[Branch]], layers: int, room: int, device: torch.device) -> None:
+    def __init__(
+        self, rows: Sequence[Row[Branch]], layers: int, room: int, device: torch.device
+    ) -> None:
         """``room``: how many tokens may follow a context."""
         self._layers, self._device = layers, device
         self._end = room + max(row.of.next_position for row in rows)
@@ -53,14 +55,20 @@ class Writing:
             places = [place for place, number in enumerate(rows) if number in group.answers]
             if places:
                 answers = [group.answers[rows[place]] for place in places]
-                self._parts.append(_Part(group.treatment, answers, torch.tensor(places, device=self._device)))
+                self._parts.append(
+                    _Part(group.treatment, answers, torch.tensor(places, device=self._device))
+                )
 
-    def changed(self, layer: int, tensor: States, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def changed(
+        self, layer: int, tensor: States, states: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
         """Returns what is written of the keys or values of a pass, shape (rows, num_kv_heads, places, head_dim).
         ``positions``: int64 (rows, places)."""
         for part in self._parts:
             places = part.places.to(states.device)
             there = positions.to(states.device).index_select(0, places)
-            new = NewRows(layer, self._layers, tensor, part.answers, states[places], there, self._end)
+            new = NewRows(
+                layer, self._layers, tensor, part.answers, states[places], there, self._end
+            )
             states = states.index_copy(0, places, part.treatment.on_write(new))
         return states

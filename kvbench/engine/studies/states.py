@@ -15,7 +15,9 @@ from kvbench.models.load import decoder_of
 Layers = Sequence[torch.Tensor]
 # Takes what a layer attends by: queries of shape (1, heads, tokens, head_dim), keys and values of shape (1,
 # num_kv_heads, keys, head_dim), the mask, (1, 1, tokens, keys), if there is one, and the factor of their products.
-SeeAttention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, float], None]
+SeeAttention = Callable[
+    [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, float], None
+]
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,10 @@ class States:
 
 @torch.no_grad()
 def read_states(
-    network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache, patches: Mapping[int, torch.Tensor] | None = None
+    network: PreTrainedModel,
+    ids: Sequence[int],
+    cache: DynamicCache,
+    patches: Mapping[int, torch.Tensor] | None = None,
 ) -> States:
     """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in place of the
     residual stream behind it, at the last token."""
@@ -41,7 +46,9 @@ def read_states(
 
 
 @contextmanager
-def _hooked(network: PreTrainedModel, patches: Mapping[int, torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+def _hooked(
+    network: PreTrainedModel, patches: Mapping[int, torch.Tensor]
+) -> Iterator[list[torch.Tensor]]:
     """Notes what layers put out for the last token, and puts the patches in its place, inside a ``with`` block."""
     hidden: list[torch.Tensor] = []
 
@@ -73,7 +80,14 @@ def attention_seen(network: PreTrainedModel, see: SeeAttention) -> Iterator[None
     name = decoder_of(network).config._attn_implementation
     attend = ALL_ATTENTION_FUNCTIONS[name]
 
-    def shown(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
+    def shown(
+        module: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: Any,
+        **more: Any,
+    ) -> Any:
         scaling = more.get("scaling")
         see(query, key, value, mask, query.shape[-1] ** -0.5 if scaling is None else scaling)
         return attend(module, query, key, value, mask, **more)

@@ -23,7 +23,10 @@ from policies.declaration.devices import TimedWork
 from policies.declaration.draws import drawing_from, seed_of
 from policies.declaration.faults import TookTooLongError
 
-KNOWN = ("kvpress.", "policies.")  # packages whose presses are tested to write to nothing but their cache
+KNOWN = (
+    "kvpress.",
+    "policies.",
+)  # packages whose presses are tested to write to nothing but their cache
 
 
 def attention_modules(model: LoadedModel) -> list[Any]:
@@ -32,7 +35,11 @@ def attention_modules(model: LoadedModel) -> list[Any]:
 
 def is_known(press: Any) -> bool:
     """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from a user."""
-    inner = [one for one in (getattr(press, "press", None), *getattr(press, "presses", ())) if one is not None]
+    inner = [
+        one
+        for one in (getattr(press, "press", None), *getattr(press, "presses", ()))
+        if one is not None
+    ]
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 
 
@@ -65,7 +72,9 @@ class PressCache:
     """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # as :func:`masks_of` returns them
+    masked: list[
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None
+    ]  # as :func:`masks_of` returns them
 
 
 @dataclass
@@ -74,12 +83,16 @@ class Branch:
 
     treatment: Treatment
     press: BasePress | None = None
-    arguments: dict[str, int | float | str] = field(default_factory=dict)  # of the press, for this context
+    arguments: dict[str, int | float | str] = field(
+        default_factory=dict
+    )  # of the press, for this context
     layers: list[LayerCache] = field(default_factory=list)
     press_cache: PressCache | None = None
     # The work of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
     work: list[TimedWork] = field(default_factory=list)
-    own_prefill_seconds: float = 0.0  # that the prefill of a press with its own took longer than the shared one
+    own_prefill_seconds: float = (
+        0.0  # that the prefill of a press with its own took longer than the shared one
+    )
     error: str | None = None  # why it failed: then there are no layers to read
     treat_apart: bool = False  # from all other branches, as a treatment of several has failed
 
@@ -139,7 +152,9 @@ def new_branch(treatment: Treatment) -> Branch:
         branch.press = treatment.policy.press(treatment.situation)
         if treatment.policy.needs_donor and treatment.situation.donor is not None:
             treatment.situation.donor()  # now, as no press must act on it
-        branch.arguments = arguments_of(branch.press) | treatment.policy.arguments_in(treatment.situation)
+        branch.arguments = arguments_of(branch.press) | treatment.policy.arguments_in(
+            treatment.situation
+        )
     return branch
 
 
@@ -166,7 +181,11 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
             text = description_of(error, branch.press)
         branch.error = f"{policy} failed {where}: {text}"
         branch.layers, branch.press_cache = [], None
-    if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
+    if (
+        model
+        and not is_known(branch.press)
+        and (change := model.snapshot.first_change(by_content=False))
+    ):
         raise ModelChangedError([policy], change)
 
 
@@ -239,9 +258,15 @@ def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | Non
     """
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
-    treatment = branch.treatment if questions is None else replace(branch.treatment, questions=tuple(questions))
+    treatment = (
+        branch.treatment
+        if questions is None
+        else replace(branch.treatment, questions=tuple(questions))
+    )
     layers = []
     for kept, layer in zip(keep, branch.layers, strict=True):
         assert layer.keep is not None
-        layers.append(LayerCache(kept.to(layer.keep.device), int(kept.sum()), layer.keys, layer.values))
+        layers.append(
+            LayerCache(kept.to(layer.keep.device), int(kept.sum()), layer.keys, layer.values)
+        )
     return Branch(treatment, branch.press, branch.arguments, layers)

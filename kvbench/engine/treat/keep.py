@@ -22,12 +22,16 @@ class LayerCache:
     # Which tokens survive, bool (num_kv_heads, seq_len); None where the press merges or rewrites, and surviving means
     # nothing.
     keep: torch.Tensor | None
-    held_rows: int  # that an allocator holds over all heads: a head-wise press masks rows and frees none
+    held_rows: (
+        int  # that an allocator holds over all heads: a head-wise press masks rows and frees none
+    )
     # Shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the whole cache from which
     # the kept rows are read, where that is not the trace's.
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
-    filled: float = 1.0  # the share of the numbers read that are not in channels blanked for a whole head
+    filled: float = (
+        1.0  # the share of the numbers read that are not in channels blanked for a whole head
+    )
 
     def within(self, window: int) -> "LayerCache":
         """Returns what is read of a sliding layer: the ``window - 1`` newest tokens of the context, which the first
@@ -70,7 +74,9 @@ def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
     """Returns the keep mask of the ``count`` highest scores of each head, by the call that kvpress makes, so that ties
     fall the same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
     indices = scores.topk(count, dim=-1).indices[0]
-    return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(-1, indices, True)
+    return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(
+        -1, indices, True
+    )
 
 
 class Ranking:
@@ -84,7 +90,9 @@ class Ranking:
         self._scores = scores
         self._rank = torch.empty_like(order).scatter_(-1, order, places)
         edges = [count for count in counts if 0 < count < scores.shape[-1]]
-        at_edges = torch.tensor(edges, dtype=torch.long, device=order.device)  # of none, torch makes floats
+        at_edges = torch.tensor(
+            edges, dtype=torch.long, device=order.device
+        )  # of none, torch makes floats
         tied = (ordered[:, at_edges - 1] == ordered[:, at_edges]).any(0)
         # The only wait for the device in a scoring: what the host has to know comes at once.
         self.has_nan, *tied_on_host = torch.cat([scores.isnan().any()[None], tied]).tolist()
@@ -112,17 +120,27 @@ def observe(
     heads, rows = keys.shape[1:3]
     if masked is not None:
         if rows != full_keys.shape[2]:
-            raise PressError("it both shortens the cache and masks keys, which the engine cannot follow")
+            raise PressError(
+                "it both shortens the cache and masks keys, which the engine cannot follow"
+            )
         keep = torch.ones(heads, rows, dtype=torch.bool, device=keys.device)
         keep[masked[1], masked[2]] = False
         return LayerCache(keep, heads * rows)
-    if nan and _same_bits(full_keys, keys) and _same_bits(full_values, values):  # also where rows are alike, or NaN
-        return LayerCache(torch.ones(heads, rows, dtype=torch.bool, device=keys.device), heads * rows)
+    if (
+        nan and _same_bits(full_keys, keys) and _same_bits(full_values, values)
+    ):  # also where rows are alike, or NaN
+        return LayerCache(
+            torch.ones(heads, rows, dtype=torch.bool, device=keys.device), heads * rows
+        )
     positions = matched_rows(full_keys[0], keys[0])
-    if positions is None or not torch.equal(full_values[0].gather(1, _rows(positions, values)), values[0]):
+    if positions is None or not torch.equal(
+        full_values[0].gather(1, _rows(positions, values)), values[0]
+    ):
         states = keys[0].contiguous(), values[0].contiguous()
         return LayerCache(None, heads * rows, *states, filled=_filled(*states))
-    keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, positions, True)
+    keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(
+        1, positions, True
+    )
     return LayerCache(keep, heads * rows)
 
 
@@ -133,8 +151,12 @@ def digest_of(layers: Sequence[LayerCache]) -> str:
         if layer.keep is not None:
             digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
         elif layer.keys is not None and layer.values is not None:
-            of_heads = torch.cat([_row_hash(states).sum(1) for states in (layer.keys, layer.values)])
-            digest.update(of_heads.cpu().numpy().tobytes())  # of each head one number leaves the device
+            of_heads = torch.cat(
+                [_row_hash(states).sum(1) for states in (layer.keys, layer.values)]
+            )
+            digest.update(
+                of_heads.cpu().numpy().tobytes()
+            )  # of each head one number leaves the device
     return digest.hexdigest()[:16]
 
 
@@ -144,7 +166,9 @@ def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     Shapes (heads, tokens, size) and (heads, rows, size).
     """
     full_hash, rows_hash = _row_hash(full), _row_hash(rows)
-    return torch.stack([torch.isin(one, other) for one, other in zip(full_hash, rows_hash, strict=True)])
+    return torch.stack(
+        [torch.isin(one, other) for one, other in zip(full_hash, rows_hash, strict=True)]
+    )
 
 
 def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
@@ -152,10 +176,14 @@ def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
     return 1 - blank / (2 * keys.shape[0] * keys.shape[2])
 
 
-def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, nan: bool = False) -> None:
+def check_cache(
+    full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, nan: bool = False
+) -> None:
     """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
     if keys.shape != values.shape or keys.ndim != 4:
-        raise PressError(f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}")
+        raise PressError(
+            f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}"
+        )
     expected = (full_keys.shape[0], full_keys.shape[1], full_keys.shape[3])
     if (keys.shape[0], keys.shape[1], keys.shape[3]) != expected:
         raise PressError(
@@ -168,14 +196,18 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
                 f"it returned {states.dtype} on {states.device}, the cache is {full_keys.dtype} on {full_keys.device}"
             )
     if keys.shape[2] > full_keys.shape[2]:
-        raise PressError(f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none")
+        raise PressError(
+            f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none"
+        )
     # The largest value passes NaN on, and makes no tensor as large as they are.
     if not nan and keys.numel() and (keys.amax().isnan() or values.amax().isnan()):
         raise PressError("it returned NaN")
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(*(part.contiguous().view(torch.int16) for part in (one, other)))
+    return one.shape == other.shape and torch.equal(
+        *(part.contiguous().view(torch.int16) for part in (one, other))
+    )
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
@@ -200,5 +232,8 @@ def _rows(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def _row_hash(rows: torch.Tensor) -> torch.Tensor:
     """Hashes each row of a floating-point tensor to an int64, shape (heads, tokens)."""
     bits = rows.contiguous().view(torch.int16).long()
-    odd = torch.arange(bits.shape[-1], device=rows.device) * 2_654_435_761 + 0x9E3779B97F4A7C15 % 2**62
+    odd = (
+        torch.arange(bits.shape[-1], device=rows.device) * 2_654_435_761
+        + 0x9E3779B97F4A7C15 % 2**62
+    )
     return (bits * (odd | 1)).sum(-1)

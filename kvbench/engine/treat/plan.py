@@ -23,7 +23,9 @@ class Treatment:
     questions: tuple[int, ...]  # their numbers in the prompt
     time_limit: TimeLimit  # of its press
     repeat: int = 0  # which draw of a random policy
-    reference: bool = False  # it is the full cache that others are compared with, and no result by itself
+    reference: bool = (
+        False  # it is the full cache that others are compared with, and no result by itself
+    )
 
     @property
     def level(self) -> Level:
@@ -35,7 +37,9 @@ class Treatment:
         return self.situation.ratio
 
 
-Scoring = tuple[Treatment, ...]  # of one policy and draw, which differ in nothing but the level; one at least
+Scoring = tuple[
+    Treatment, ...
+]  # of one policy and draw, which differ in nothing but the level; one at least
 
 
 @cache
@@ -64,13 +68,24 @@ def plan(
         for questions in groups:
             for repeat in sorted({point.repeat for point in policy_points}):
                 at_levels = [point for point in policy_points if point.repeat == repeat]
-                situations = [_situation(policy, point, prompt, questions, seed, donor) for point in at_levels]
-                scorings.append(tuple(Treatment(policy, one, questions, time_limit, repeat) for one in situations))
+                situations = [
+                    _situation(policy, point, prompt, questions, seed, donor) for point in at_levels
+                ]
+                scorings.append(
+                    tuple(
+                        Treatment(policy, one, questions, time_limit, repeat) for one in situations
+                    )
+                )
     return scorings
 
 
 def _situation(
-    policy: Policy, point: Point, prompt: Prompt, questions: Sequence[int], seed: int, donor: Callable[[], Donor] | None
+    policy: Policy,
+    point: Point,
+    prompt: Prompt,
+    questions: Sequence[int],
+    seed: int,
+    donor: Callable[[], Donor] | None,
 ) -> Situation:
     length = len(prompt.token_ids)
     question = prompt.questions[questions[0]] if policy.per_question else None

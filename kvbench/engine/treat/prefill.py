@@ -32,7 +32,9 @@ from policies import PolicyError
 
 Masks = list[Any]  # by layer, as the press of a branch leaves them
 PLACE = "in its own prefill"
-Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
+Full = dict[
+    int, tuple[torch.Tensor, torch.Tensor]
+]  # by layer, keys and values right after its attention
 
 
 def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) -> None:
@@ -53,7 +55,9 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         torch.no_grad(),
         draws_of(first, "prefill", model.device),
         clearing_masks(model),
-        attention(model.network, model.network.config._attn_implementation),  # KVCompose leaves another if it fails
+        attention(
+            model.network, model.network.config._attn_implementation
+        ),  # KVCompose leaves another if it fails
     ):
         cache = DynamicCache()
         with (
@@ -67,7 +71,14 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         masked = masked or [masks_of(model)]
         for branch, of_branch in zip(branches, masked, strict=True):
             branch.layers = [
-                _observed(trace, branch, number, full[number], (layer.keys, layer.values), of_branch[number])
+                _observed(
+                    trace,
+                    branch,
+                    number,
+                    full[number],
+                    (layer.keys, layer.values),
+                    of_branch[number],
+                )
                 for number, layer in enumerate(cache.layers)
             ]
             if branch.treatment.policy.while_decoding:
@@ -114,11 +125,18 @@ def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
     """Lists the branches that one prefill of their own serves: all ratios of a press that scores a context and then
     compresses once (KVzip and its kin), by scores that do not depend on the ratio; else one."""
     for branches in groups:
-        sound, policy = [branch for branch in branches if branch.error is None], branches[0].treatment.policy
+        sound, policy = (
+            [branch for branch in branches if branch.error is None],
+            branches[0].treatment.policy,
+        )
         if policy.prefill != "private":
             continue
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
-        if len(evicting) > 1 and policy.ratio_free_score and isinstance(evicting[0].press, KVzipPress):
+        if (
+            len(evicting) > 1
+            and policy.ratio_free_score
+            and isinstance(evicting[0].press, KVzipPress)
+        ):
             yield evicting
             sound = [branch for branch in sound if branch.treatment.ratio == 0]
         yield from ([branch] for branch in sound)
@@ -140,7 +158,9 @@ def _observed(
     cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
     if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
         raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
-    same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
+    same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(
+        full[1][0], trace.values[number]
+    )
     if cache.keep is None or same:
         return cache
     return LayerCache(cache.keep, cache.held_rows, full[0][0], full[1][0])
@@ -178,7 +198,9 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
                     _check_rotation(model, trace, branch)
             if branch.error is None:
                 layers = zip(branch.layers, model.windows, strict=True)
-                branch.layers = [layer if window is None else layer.within(window) for layer, window in layers]
+                branch.layers = [
+                    layer if window is None else layer.within(window) for layer, window in layers
+                ]
     trace.branches = branches
     return trace
 

@@ -28,7 +28,9 @@ from policies.declaration.devices import TimedWork, timing
 class LayerInputs:
     """Holds what kvpress hands to a press."""
 
-    module: Any  # the attention layer of any architecture, on which kvpress sets attributes of its own
+    module: (
+        Any  # the attention layer of any architecture, on which kvpress sets attributes of its own
+    )
     hidden_states: torch.Tensor
     keys: torch.Tensor  # shape (1, num_kv_heads, seq_len, head_dim)
     values: torch.Tensor  # likewise
@@ -36,7 +38,9 @@ class LayerInputs:
     kwargs: dict[str, Any]
 
 
-Scored = tuple[torch.Tensor, TimedWork]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
+Scored = tuple[
+    torch.Tensor, TimedWork
+]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
 
 
 class Copies:
@@ -48,14 +52,18 @@ class Copies:
     def of(self, name: str, original: torch.Tensor) -> torch.Tensor:
         copied, version = self._copies.get(name, (None, 0))
         if copied is None or copied._version != version:
-            with torch.inference_mode(False):  # only tensors from outside of it count how often they were written into
+            with torch.inference_mode(
+                False
+            ):  # only tensors from outside of it count how often they were written into
                 copied = original.clone()
             self._copies[name] = (copied, copied._version)
         return copied
 
 
 @contextmanager
-def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[Callable[[], float]]:
+def cutting(
+    model: LoadedModel, groups: Sequence[Sequence[Branch]]
+) -> Iterator[Callable[[], float]]:
     """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function that returns the seconds so
     far; it waits for the device, and nothing else here does so to measure time."""
     for branch in chain.from_iterable(groups):
@@ -63,7 +71,9 @@ def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[
             with faults_of(branch, "at the start", model):
                 press: Any = branch.press
                 if replaced := replaced_hooks(press):
-                    raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
+                    raise PressError(
+                        f"it replaces kvpress's {replaced[0]} and needs a prefill of its own"
+                    )
                 if type(press).post_init_from_model is not BasePress.post_init_from_model:
                     press.post_init_from_model(model.network)
     treated: list[TimedWork] = []
@@ -85,13 +95,19 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
 
     def hook(module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
         layer = kwargs["past_key_values"].layers[module.layer_idx]
-        treat(LayerInputs(module, kwargs["hidden_states"], layer.keys, layer.values, output[1], kwargs))
+        treat(
+            LayerInputs(
+                module, kwargs["hidden_states"], layer.keys, layer.values, output[1], kwargs
+            )
+        )
 
     decoder = decoder_of(model.network)
     handles = []
     try:
         for layer in decoder.layers:
-            layer.self_attn.rotary_emb = decoder.rotary_emb  # kvpress does the same; ExpectedAttention reads it
+            layer.self_attn.rotary_emb = (
+                decoder.rotary_emb
+            )  # kvpress does the same; ExpectedAttention reads it
             handles.append(layer.self_attn.register_forward_hook(hook, with_kwargs=True))
         yield
     finally:
@@ -99,7 +115,9 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
             handle.remove()
 
 
-def _treat_layer(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies) -> None:
+def _treat_layer(
+    model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies
+) -> None:
     alive = [branch for branch in branches if branch.error is None]
     if not alive:
         return
@@ -107,7 +125,9 @@ def _treat_layer(model: LoadedModel, branches: Sequence[Branch], inputs: LayerIn
     if is_left_whole(inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
-    elif isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress:  # it only drops low scores
+    elif (
+        isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress
+    ):  # it only drops low scores
         for together in [alive] if scored_once else [[branch] for branch in alive]:
             _score_once(model, together, inputs, copies)
     else:
@@ -130,13 +150,18 @@ class _Copied:
     def __getattr__(self, name: str) -> Any:
         if name == "_copy":
             self._copy = copy.copy(self._layer)
-            self._copy.keys, self._copy.values = self._layer.keys.clone(), self._layer.values.clone()
+            self._copy.keys, self._copy.values = (
+                self._layer.keys.clone(),
+                self._layer.values.clone(),
+            )
             return self._copy
         return getattr(self._copy, name)
 
 
 @contextmanager
-def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> Iterator[LayerInputs]:
+def _isolated(
+    inputs: LayerInputs, press: BasePress | None, copies: Copies
+) -> Iterator[LayerInputs]:
     """Yields copies of the inputs of a press, because what it writes there must not reach the model or other branches.
     Writing through ``.data`` is not counted: the press of a user gets separate copies.
 
@@ -150,12 +175,16 @@ def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> I
     kwargs = {**inputs.kwargs, "hidden_states": hidden_states}
     if "position_embeddings" in kwargs:
         parts = enumerate(kwargs["position_embeddings"])
-        kwargs["position_embeddings"] = tuple(copies.of(f"position {number}", part) for number, part in parts)
+        kwargs["position_embeddings"] = tuple(
+            copies.of(f"position {number}", part) for number, part in parts
+        )
     cache = copy.copy(inputs.kwargs["past_key_values"])
     current = inputs.module.layer_idx
     shown = copy.copy(cache.layers[current])
     shown.keys, shown.values = keys, values
-    cache.layers = [shown if number == current else _Copied(layer) for number, layer in enumerate(cache.layers)]
+    cache.layers = [
+        shown if number == current else _Copied(layer) for number, layer in enumerate(cache.layers)
+    ]
     kwargs["past_key_values"] = cache
     inputs.module.masked_key_indices = None
     try:
@@ -166,7 +195,9 @@ def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> I
         raise PressError("it replaced the live cache instead of returning what it keeps")
 
 
-def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies) -> None:
+def _score_once(
+    model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies
+) -> None:
     """Does the work of ``ScorerPress.compress`` for all branches after one call of ``score``. If that raises, only the
     branch fails for which it was called, and it is called again for the next one."""
     length = inputs.keys.shape[2]
@@ -194,17 +225,28 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
         branch.layers.append(LayerCache(keep, keep.shape[0] * count))
 
 
-def _ranked(press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]) -> Ranking:
+def _ranked(
+    press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]
+) -> Ranking:
     """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
     with _isolated(inputs, press, copies) as given:
         scores: torch.Tensor = press.score(
-            given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
+            given.module,
+            given.hidden_states,
+            given.keys,
+            given.values,
+            given.attentions,
+            given.kwargs,
         )
     if scores.shape != inputs.keys.shape[:3]:
-        raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
+        raise PressError(
+            f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}"
+        )
     if scores.dtype is torch.bool:
-        raise PressError("its scores are of type bool, which say of no two tokens which is worth more")
+        raise PressError(
+            "its scores are of type bool, which say of no two tokens which is worth more"
+        )
     ranking = Ranking(scores, counts)
     if ranking.has_nan:
         raise PressError("some of its scores are NaN")
@@ -221,7 +263,9 @@ def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) 
         return
     score_of_press = inner.score
 
-    def score(module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **keywords: Any) -> torch.Tensor:
+    def score(
+        module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **keywords: Any
+    ) -> torch.Tensor:
         if remembered and keys.shape[2] == length:
             branch.work.append(remembered[0][1])
             return remembered[0][0].clone()
@@ -239,7 +283,11 @@ def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) 
 
 
 def _compress(
-    model: LoadedModel, branch: Branch, inputs: LayerInputs, copies: Copies, remembered: list[Scored] | None
+    model: LoadedModel,
+    branch: Branch,
+    inputs: LayerInputs,
+    copies: Copies,
+    remembered: list[Scored] | None,
 ) -> None:
     """Runs the press's own ``compress`` and notes what it kept."""
     assert branch.press is not None
@@ -251,7 +299,12 @@ def _compress(
         ):
             with timing(inputs.keys.device) as work:
                 keys, values = branch.press.compress(
-                    given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
+                    given.module,
+                    given.hidden_states,
+                    given.keys,
+                    given.values,
+                    given.attentions,
+                    given.kwargs,
                 )
             branch.work.append(work)
             masked = given.module.masked_key_indices

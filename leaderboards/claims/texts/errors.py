@@ -9,7 +9,9 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 
-E = Text("E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens")
+E = Text(
+    "E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens"
+)
 # As in the text, each row is damaged once, as it enters the cache.
 CENTRED = "multiplicative_uniform(phase=write)"  # by a factor from 0 to 2
 BIASED = "multiplicative_uniform(phase=write,low=0,high=2)"
@@ -32,19 +34,32 @@ TASKS = ",".join(task for task, _ in SCORES.values())
 # Of the tasks that ``run --suite errors`` has, so that either run borrows from the other.
 QUANTISED = Experiment("quantised", TASKS, "int8,int4", (), contexts=24)
 ERRORS = Experiment(
-    "errors", TASKS, ",".join((CENTRED, BIASED, WIDE, *NORMALS)), (("rate", "1"),), contexts=24, repeats=2
+    "errors",
+    TASKS,
+    ",".join((CENTRED, BIASED, WIDE, *NORMALS)),
+    (("rate", "1"),),
+    contexts=24,
+    repeats=2,
 )
-SIGNS = Experiment("signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2)
-Kept = Callable[[str], FloatArray]  # what a treatment keeps of a score, as a share of the full cache's
+SIGNS = Experiment(
+    "signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2
+)
+Kept = Callable[
+    [str], FloatArray
+]  # what a treatment keeps of a score, as a share of the full cache's
 Formula = Callable[[Kept], FloatArray]
 
 
-def of_each_score(rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence) -> Measured:
+def of_each_score(
+    rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence
+) -> Measured:
     """Computes each formula for every score; their names and those of the scores name the parts of the claim."""
 
     def statistic(task: str, column: str, formula: Formula) -> Statistic:
         records = evidence.of(task)
-        return Statistic(formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts)
+        return Statistic(
+            formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts
+        )
 
     return each_part(
         {
@@ -70,7 +85,11 @@ CLAIMS = (
         statistic="score with the quantised cache as a share of the full cache's",
         holds=("at least", 0.98),
         experiments=(QUANTISED,),
-        measure=partial(of_each_score, None, {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")}),
+        measure=partial(
+            of_each_score,
+            None,
+            {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")},
+        ),
     ),
     claim(
         identifier="E2",
@@ -96,7 +115,9 @@ CLAIMS = (
         "does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}),
+        measure=partial(
+            of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}
+        ),
     ),
     claim(
         identifier="E5",
@@ -107,7 +128,10 @@ CLAIMS = (
         measure=partial(
             of_each_score,
             EVERYWHERE,
-            {"slope over the spread": _slope, "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE)},
+            {
+                "slope over the spread": _slope,
+                "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE),
+            },
         ),
     ),
 )

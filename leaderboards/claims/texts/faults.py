@@ -14,7 +14,9 @@ GAUSSIAN, ZEROS, DISTRACTOR = (f"{kind}{FRESH}" for kind in ("gaussian", "zeros"
 QUARTERS = tuple(f"gaussian(layers=Q{quarter},{FRESH[1:]}" for quarter in (1, 2, 3, 4))
 FEW, RATES = 0.02, (0.02, 0.1, 0.3)
 LEVELS = (("rate", ",".join(map(str, RATES))),)
-NOISE = Experiment("noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVELS, contexts=24, repeats=2)
+NOISE = Experiment(
+    "noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVELS, contexts=24, repeats=2
+)
 BANDS = Experiment("bands", TASK, ",".join(QUARTERS), (("rate", str(FEW)),), contexts=24, repeats=2)
 
 
@@ -26,7 +28,9 @@ def _kept(kind: str, rate: float, evidence: Evidence) -> list[Statistic]:
 
 def _order(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
-    distractor, zeros, gaussian = (records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
+    distractor, zeros, gaussian = (
+        records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN)
+    )
     return [
         Statistic(distractor - zeros, records.contexts, "distractor above zeros"),
         Statistic(zeros - gaussian, records.contexts, "zeros above gaussian"),
@@ -36,8 +40,14 @@ def _order(evidence: Evidence) -> list[Statistic]:
 def _quarters(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
     kept = np.stack([records.share_kept(quarter, FEW) for quarter in QUARTERS])
-    note = "kept by the quarter that is damaged, from the input: " + ", ".join(f"{share:.2f}" for share in kept[:, 0])
-    return [Statistic(kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note)]
+    note = "kept by the quarter that is damaged, from the input: " + ", ".join(
+        f"{share:.2f}" for share in kept[:, 0]
+    )
+    return [
+        Statistic(
+            kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note
+        )
+    ]
 
 
 def _size_helps(*evidence: Evidence) -> list[Statistic]:
@@ -48,9 +58,7 @@ def _size_helps(*evidence: Evidence) -> list[Statistic]:
         large.share_kept(kind, rate) - small.share_kept(kind, rate)
         for kind, rate in ((DISTRACTOR, RATES[-1]), (GAUSSIAN, FEW))
     )
-    note = (
-        f"larger less smaller: distractor at {RATES[-1]} {structured[0]:+z.2f}, gaussian at {FEW} {gaussian[0]:+z.2f}"
-    )
+    note = f"larger less smaller: distractor at {RATES[-1]} {structured[0]:+z.2f}, gaussian at {FEW} {gaussian[0]:+z.2f}"
     return [Statistic(structured - gaussian, small.contexts, note=note)]
 
 

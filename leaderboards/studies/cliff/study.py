@@ -21,7 +21,9 @@ TITLE = "Hallucination, GER and the cliff"
 EVERY_POLICY = "all policies"
 REALISED = "realised ratio"
 CORRELATION = "z.2f"
-KINDS = dict.fromkeys(("hallucination", "susceptibility", "r", "partial", "cliff", "at_cliff"), Estimate)
+KINDS = dict.fromkeys(
+    ("hallucination", "susceptibility", "r", "partial", "cliff", "at_cliff"), Estimate
+)
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,17 @@ class SweptTasks:
             cliff = {"cliff": sweep.cliff, "is_clear": sweep.cliff and sweep.cliff_is_clear}
             yield self._summary(sweep.policy, correlations | cliff)
         over_all, given_level = together(self.sweeps)
-        yield self._summary(EVERY_POLICY, {"r": over_all, "partial": given_level, "cliff": None, "is_clear": None})
+        yield self._summary(
+            EVERY_POLICY, {"r": over_all, "partial": given_level, "cliff": None, "is_clear": None}
+        )
 
     def _summary(self, policy: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-        return {"policy": policy, "task": self.name, **numbers, "not_mastered": self.withheld or None}
+        return {
+            "policy": policy,
+            "task": self.name,
+            **numbers,
+            "not_mastered": self.withheld or None,
+        }
 
 
 def swept_tasks(given: StudyInput) -> list[SweptTasks]:
@@ -96,7 +105,9 @@ def _judged_tasks(given: StudyInput) -> list[MeasuredTask]:
     """Returns the tasks of whose answers it is known whether they are made up and what is left of their evidence."""
     known = given.records[given.records[RATE].notna() & given.records[GER].notna()]
     names = set(known["task"])
-    return [task for task in measured_tasks(given.records)[0] if task.name in names] if names else []
+    return (
+        [task for task in measured_tasks(given.records)[0] if task.name in names] if names else []
+    )
 
 
 def content_of(given: StudyInput) -> StudyContent:
@@ -113,12 +124,19 @@ def content_of(given: StudyInput) -> StudyContent:
     summaries = [row for one in found for row in one.summary_rows()]
     sheets = [
         Sheet.of("cliff", "Hallucination and GER over what is removed", levels, kinds=KINDS),
-        Sheet.of("cliff-summary", "Where hallucination rises, and whether GER goes with it", summaries, kinds=KINDS),
+        Sheet.of(
+            "cliff-summary",
+            "Where hallucination rises, and whether GER goes with it",
+            summaries,
+            kinds=KINDS,
+        ),
     ]
     return StudyContent(sections, sheets=sheets)
 
 
-def _section(found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], number: int) -> StudySection:
+def _section(
+    found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], number: int
+) -> StudySection:
     first = found[0]
     shown = tuple(styles[sweep.policy] for sweep in first.sweeps)
     pictures = [
@@ -132,7 +150,9 @@ def _section(found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], numbe
     listings, details = tables[:1], [*tables[1:], *(_level_table(one) for one in found)]
     identifier = "cliff" if number == 1 else f"cliff-{number}"
     title = TITLE if first.name == ALL_TASKS else f"{TITLE}: {first.name}"
-    return StudySection(identifier, title, text, shown, tuple(pictures), tuple(listings), tuple(details))
+    return StudySection(
+        identifier, title, text, shown, tuple(pictures), tuple(listings), tuple(details)
+    )
 
 
 HOW = (
@@ -168,22 +188,34 @@ def _marks(first: SweptTasks) -> str:
     return " ".join(filter(None, (of_tasks, why)))
 
 
-def _over_realised(found: SweptTasks, styles: Mapping[str, LineStyle], title: str, number: int) -> Picture:
+def _over_realised(
+    found: SweptTasks, styles: Mapping[str, LineStyle], title: str, number: int
+) -> Picture:
     lines = []
     for sweep in found.sweeps:
         is_rate = title == "Hallucination rate"
-        values = [sweep.estimate(column) for column in sweep.rate.T] if is_rate else map(exactly, sweep.plain_ger[0])
+        values = (
+            [sweep.estimate(column) for column in sweep.rate.T]
+            if is_rate
+            else map(exactly, sweep.plain_ger[0])
+        )
         lines.append(line_of(styles[sweep.policy], zip(sweep.realised, values, strict=True)))
-    return curve(title, f"share, {found.title}", lines, _axis(REALISED, found), f"cliff/{number}/{title}")
+    return curve(
+        title, f"share, {found.title}", lines, _axis(REALISED, found), f"cliff/{number}/{title}"
+    )
 
 
 def _susceptibility(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -> Picture:
     lines = []
     for sweep in found.sweeps:
         middles, rises = sweep.rises
-        lines.append(line_of(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True)))
+        lines.append(
+            line_of(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True))
+        )
     axis = _axis(REALISED, found)
-    return curve("Susceptibility", f"dH/dα, {found.title}", lines, axis, f"cliff/{number}/susceptibility")
+    return curve(
+        "Susceptibility", f"dH/dα, {found.title}", lines, axis, f"cliff/{number}/susceptibility"
+    )
 
 
 def _over_ger(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -> Picture:
@@ -192,7 +224,9 @@ def _over_ger(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -
         places = zip(sweep.plain_ger[0], map(exactly, sweep.plain_rate[0]), strict=True)
         lines.append(line_of(styles[sweep.policy], places))
     axis = Axis.from_values("Global Eviction Ratio", [1.0])
-    return curve("Hallucination over GER", f"share, {found.title}", lines, axis, f"cliff/{number}/ger")
+    return curve(
+        "Hallucination over GER", f"share, {found.title}", lines, axis, f"cliff/{number}/ger"
+    )
 
 
 def _axis(title: str, found: SweptTasks) -> Axis:
@@ -206,7 +240,9 @@ def _summary_table(found: SweptTasks) -> Any:
         "r of GER and H, over ratios": lambda row: in_numbers(row["r"], CORRELATION),
         "partial, over contexts": lambda row: in_numbers(row["partial"], CORRELATION),
     }
-    return listing_of(f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns)
+    return listing_of(
+        f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns
+    )
 
 
 def _cliff_text(row: Mapping[str, Any]) -> str:
@@ -231,7 +267,9 @@ def _level_table(found: SweptTasks) -> Any:
     return listing_of(f"Every level: {found.title}", found.level_rows(), columns)
 
 
-def _beside(given: StudyInput, other: StudyInput, index: int, identifier: str) -> list[StudySection]:
+def _beside(
+    given: StudyInput, other: StudyInput, index: int, identifier: str
+) -> list[StudySection]:
     """Shows hallucination and F1 of two models in the same pictures, on the questions that both were asked."""
     shared = shared_questions(given, other)
     if shared.empty:
@@ -242,17 +280,20 @@ def _beside(given: StudyInput, other: StudyInput, index: int, identifier: str) -
         return []
     models = (given.model, other.model)
     # A line is found by the place of its policy on the page: models have places behind those of all policies.
-    styles = [replace(style, index=index + place) for place, style in enumerate(named_styles(models).values())]
+    styles = [
+        replace(style, index=index + place)
+        for place, style in enumerate(named_styles(models).values())
+    ]
     pictures = []
     of_other = {sweep.policy: sweep for sweep in sides[1][name].sweeps}
     for sweep in sides[0][name].sweeps:
         if sweep.policy in of_other:
-            pictures += _of_two((sweep, of_other[sweep.policy]), styles, sides[0][name].title, identifier)
+            pictures += _of_two(
+                (sweep, of_other[sweep.policy]), styles, sides[0][name].title, identifier
+            )
     if not pictures:
         return []
-    text = (
-        f"{models[0]} and {models[1]} on the same questions, {sides[0][name].title}, over the realised ratio. {MODELS}"
-    )
+    text = f"{models[0]} and {models[1]} on the same questions, {sides[0][name].title}, over the realised ratio. {MODELS}"
     title = f"Hallucination and F1 beside {other.model}"
     return [StudySection(identifier, title, text, tuple(styles), tuple(pictures))]
 
@@ -261,7 +302,9 @@ def _by_name(given: StudyInput) -> dict[str, SweptTasks]:
     return {found.name: found for found in swept_tasks(given)}
 
 
-def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str) -> list[Picture]:
+def _of_two(
+    sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str
+) -> list[Picture]:
     measured: dict[str, list[FloatArray]] = {
         "hallucination rate": [sweep.rate for sweep in sweeps],
         "F1, percent": [sweep.mean("f1") for sweep in sweeps],
@@ -274,7 +317,9 @@ def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, id
         for sweep, style, values in zip(sweeps, styles, of_models, strict=True):
             estimates = [sweep.estimate(column) for column in values.T]
             lines.append(line_of(style, zip(sweep.realised, estimates, strict=True)))
-        pictures.append(curve(policy, f"{note}, {where}", lines, axis, f"{identifier}/{policy}/{note}"))
+        pictures.append(
+            curve(policy, f"{note}, {where}", lines, axis, f"{identifier}/{policy}/{note}")
+        )
     return pictures
 
 

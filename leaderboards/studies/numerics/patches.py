@@ -20,7 +20,12 @@ EARLIER = "numerics_patches"  # of runs before, in one direction
 INTO_ON, INTO_OFF = "off into on", "on into off"
 ONE, UP_TO, EVERY = "one", "up to", "all"
 HIGHEST = 30  # examples, those of the largest mean KL, that the text's direction is measured on
-KINDS = {"recovered": Estimate, "median": Estimate, "recovered_after": Estimate, "median_after": Estimate}
+KINDS = {
+    "recovered": Estimate,
+    "median": Estimate,
+    "recovered_after": Estimate,
+    "median_after": Estimate,
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,11 @@ def highest(table: DataFrame) -> DataFrame:
     """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
     example = ["dtype", "task", "question_id"]
     is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
-    examples = table[is_text].drop_duplicates(example).sort_values("kl_answer", ascending=False, kind="stable")
+    examples = (
+        table[is_text]
+        .drop_duplicates(example)
+        .sort_values("kl_answer", ascending=False, kind="stable")
+    )
     chosen = examples.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
     return table[~is_text | table.set_index(example).index.isin(chosen)]
 
@@ -100,7 +109,11 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
 
 def median_of(values: FloatArray, contexts: object) -> Estimate:
     """Returns the median of the contexts' means, and resamples contexts."""
-    means = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)}).groupby("context")["value"].mean()
+    means = (
+        DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
+        .groupby("context")["value"]
+        .mean()
+    )
     of_contexts = means.to_numpy()
     median = float(np.median(of_contexts))
     if len(of_contexts) < 2:
@@ -120,8 +133,12 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     pictures = [picture for dtype in IN_16_BITS for picture in _pictures(found, dtype, layers)]
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
     listing = listing_of_fields(TITLE, found, forms)
-    section = StudySection("patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,))
-    return StudyContent([section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)])
+    section = StudySection(
+        "patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,)
+    )
+    return StudyContent(
+        [section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)]
+    )
 
 
 # Curves by name: which layers are patched, and the field that is drawn.
@@ -155,7 +172,8 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
         rows = [
             one
             for one in found
-            if (one.dtype, one.direction, one.patched) == (dtype, direction, part) and one.place != "largest"
+            if (one.dtype, one.direction, one.patched) == (dtype, direction, part)
+            and one.place != "largest"
         ]
         lines = []
         for name, (extent, measure) in CURVES.items():
@@ -164,11 +182,15 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
                 lines.append(line_of(styles[name], points))
         if lines:
             salt = f"patches {dtype} {title}"
-            pictures.append(curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt))
+            pictures.append(
+                curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt)
+            )
     return pictures
 
 
-def _points(rows: Sequence[Recovery], extent: str, measure: str, layers: int) -> list[tuple[float, Estimate]]:
+def _points(
+    rows: Sequence[Recovery], extent: str, measure: str, layers: int
+) -> list[tuple[float, Estimate]]:
     """Returns the medians by layer. What is patched up to a layer begins with the first alone, and ends with all."""
     points: dict[int, Estimate] = {}
     for row in rows:

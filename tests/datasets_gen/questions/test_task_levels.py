@@ -12,7 +12,9 @@ from tests.support.tasks.blind import blind_right
 from tests.support.tasks.suite import SPLITS
 
 WITH_LEVELS = (*TASKS.values(), INSTRUCTIONS_IN_ARMS)
-OF_THEIR_OWN_KIND = [TASKS[name] for name in ("base", "knowledge", "multi_presence", "arithmetic", "instructions")]
+OF_THEIR_OWN_KIND = [
+    TASKS[name] for name in ("base", "knowledge", "multi_presence", "arithmetic", "instructions")
+]
 every_level = pytest.mark.parametrize(
     ("task", "level"),
     [
@@ -30,14 +32,18 @@ def test_it_draws_that_level_whatever_level_is_asked_of_it(task: Task, level: in
     for index in range(4):
         for split in SPLITS:
             example = task.example(3, index, split, level)
-            assert there.example(3, index, split) == there.example(3, index, split, level=5) == example
+            assert (
+                there.example(3, index, split) == there.example(3, index, split, level=5) == example
+            )
     assert f"+level.{level}" in there.full_version
     assert there.full_version.replace(f"+level.{level}", "") == task.full_version
     assert there.description == f"{task.description}; level {level} of 5"
 
 
 @every_level
-def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(task: Task, level: int) -> None:
+def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(
+    task: Task, level: int
+) -> None:
     there = at_level(task, level)
     (lengthened,) = lengthen([there], 700, 0.5, count)
     (full_length,) = lengthen([task], 700, 0.5, count)
@@ -48,7 +54,9 @@ def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(task: Task,
         example, plain = lengthened.example(3, index), there.example(3, index)
         assert other.example(3, index) == example
         assert 0.98 * 700 <= count(example.context) <= 700
-        asked, as_plain = ([replace(q, spans=()) for q in one.questions] for one in (example, plain))
+        asked, as_plain = (
+            [replace(q, spans=()) for q in one.questions] for one in (example, plain)
+        )
         assert asked == as_plain
 
 

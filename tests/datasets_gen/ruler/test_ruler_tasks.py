@@ -19,10 +19,15 @@ NEEDLE = re.compile(r"One of the special magic (numbers|uuids) for ([\w-]+) is: 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
-ESSAYS = ["It was late. The train had left, and nobody knew when another would come!", "Was it worth it? Yes."]
+ESSAYS = [
+    "It was late. The train had left, and nobody knew when another would come!",
+    "Was it worth it? Yes.",
+]
 
 
-def of_tokens(task: Task, tokens: int, depth: float | None = None, counted: Callable[[str], int] = count) -> Task:
+def of_tokens(
+    task: Task, tokens: int, depth: float | None = None, counted: Callable[[str], int] = count
+) -> Task:
     assert task.with_length is not None
     return task.with_length(Length(tokens, counted, depth, "reference"))
 
@@ -87,7 +92,9 @@ def test_a_context_has_the_tokens_asked_for_or_a_little_less(task: Task, tokens:
     for example in of_tokens(task, tokens).generate(5, 3):
         least = 0.98 * tokens
         if task.name in ("niah_multikey_2", "niah_multikey_3"):
-            least = min(least, tokens - max(count(one[0]) for one in NEEDLE.finditer(example.context)) - 1)
+            least = min(
+                least, tokens - max(count(one[0]) for one in NEEDLE.finditer(example.context)) - 1
+            )
         assert least <= count(example.context) <= tokens
 
 
@@ -140,7 +147,9 @@ def test_needles_are_as_many_as_declared(name: str) -> None:
         assert set(keys.values()) == {form.values}
         if form.haystack == "needles":
             assert len(keys) > 20
-            assert re.fullmatch(r"[^\n]*\n+", NEEDLE.sub("", example.context)), "nothing but needles"
+            assert re.fullmatch(r"[^\n]*\n+", NEEDLE.sub("", example.context)), (
+                "nothing but needles"
+            )
         else:
             assert len(needles) == form.keys * form.values
         assert set(example.stated_values) == {*keys, *values}
@@ -152,15 +161,23 @@ def test_needles_are_as_many_as_declared(name: str) -> None:
         assert all(key in question.answer_prefix for key in asked)
 
 
-@pytest.mark.parametrize("name", [name for name, form in niah.FORMS.items() if form.haystack == "prose"])
+@pytest.mark.parametrize(
+    "name", [name for name, form in niah.FORMS.items() if form.haystack == "prose"]
+)
 def test_essays_are_the_texts_of_the_user(name: str) -> None:
     task = of_tokens(niah.in_essays(RULER[name], ESSAYS), 1024)
     assert task.variant != of_tokens(niah.in_essays(RULER[name], ESSAYS[:1]), 1024).variant
     for example in task.generate(0, 4):
         assert 0.95 * 1024 <= count(example.context) <= 1024
-        prose = " ".join(example.context[span.start : span.end] for span in example.spans if span.kind == "distractor")
+        prose = " ".join(
+            example.context[span.start : span.end]
+            for span in example.spans
+            if span.kind == "distractor"
+        )
         assert all(word in prose for text in ESSAYS for word in text.split()[:3])
-        assert only_question(example).text == only_question(RULER[name].example(0, example.index)).text
+        assert (
+            only_question(example).text == only_question(RULER[name].example(0, example.index)).text
+        )
 
 
 # --- variables
@@ -176,7 +193,11 @@ def test_a_chain_has_four_hops_and_stands_behind_a_worked_one() -> None:
         assert question.golds == tuple(variables)
         assert f"the value {value}" in question.text
         assert shown != value
-        assert halves[1].rstrip().endswith(f"5 variables are assigned the value {shown}, they are: {' '.join(names)}")
+        assert (
+            halves[1]
+            .rstrip()
+            .endswith(f"5 variables are assigned the value {shown}, they are: {' '.join(names)}")
+        )
         assert question.answer_prefix.replace(value, shown) in halves[1]
         assert question.text.replace(value, shown) in halves[1]
         assert set(example.stated_values) == {shown, value, *names, *variables}
@@ -200,7 +221,10 @@ def test_the_common_words_are_as_frequent_as_declared_and_no_other_word_is(
     for example in of_tokens(RULER["cwe"], tokens).generate(0, 3):
         question = only_question(example)
         worked, shown, asked = lists_in(example.context)
-        for words, golds, (common, other) in ((worked, shown, of_example), (asked, question.golds, of_list)):
+        for words, golds, (common, other) in (
+            (worked, shown, of_example),
+            (asked, question.golds, of_list),
+        ):
             counts = Counter(words)
             assert {counts.pop(gold) for gold in golds} == {common}
             assert len(set(golds)) == COMMON
@@ -208,20 +232,34 @@ def test_the_common_words_are_as_frequent_as_declared_and_no_other_word_is(
         assert len(set(worked)) == COMMON + others_of_example
         assert not set(worked) & set(asked)
         assert sum(span.kind == "answer" for span in question.spans) == COMMON * of_list[0]
-        assert not [(gold, word) for gold in question.golds for word in set(asked) if gold in word and gold != word]
-        assert question.target == " ".join(f"{number}. {gold}" for number, gold in enumerate(question.golds, 1))
+        assert not [
+            (gold, word)
+            for gold in question.golds
+            for word in set(asked)
+            if gold in word and gold != word
+        ]
+        assert question.target == " ".join(
+            f"{number}. {gold}" for number, gold in enumerate(question.golds, 1)
+        )
 
 
 @lengths
 def test_coded_words_follow_zipf_and_the_three_stand_out(tokens: int) -> None:
     for example in of_tokens(RULER["fwe"], tokens).generate(0, 3):
-        question, counts = only_question(example), Counter(example.context.split("\n")[1].split(" "))
+        question, counts = (
+            only_question(example),
+            Counter(example.context.split("\n")[1].split(" ")),
+        )
         ranked = counts.most_common()
         assert ranked[0][0] == DOTS
         assert [word for word, _ in ranked[1:4]] == list(question.golds)
         assert ranked[3][1] > ranked[4][1], "the third is more frequent than the fourth"
-        declared = [times for times in counts_of_ranks(round(ranked[0][1] * 1.645), tokens // 50) if times]
-        assert all(abs(times - said) <= 1 for (_, times), said in zip(ranked, declared, strict=False))
+        declared = [
+            times for times in counts_of_ranks(round(ranked[0][1] * 1.645), tokens // 50) if times
+        ]
+        assert all(
+            abs(times - said) <= 1 for (_, times), said in zip(ranked, declared, strict=False)
+        )
         assert abs(len(ranked) - len(declared)) <= 1
         assert all(re.fullmatch("[a-z]{6}", word) for word in counts if word != DOTS)
         assert len(question.spans) == sum(counts[gold] for gold in question.golds)
@@ -230,7 +268,9 @@ def test_coded_words_follow_zipf_and_the_three_stand_out(tokens: int) -> None:
 def test_chance_of_common_words_is_what_the_best_blind_guesser_scores() -> None:
     """It names any number of the words that may be common, of which each is as often as any other."""
     words = len(short_words())
-    scores = [100 * 2 * (COMMON * named / words) / (COMMON + named) for named in range(1, words + 1)]
+    scores = [
+        100 * 2 * (COMMON * named / words) / (COMMON + named) for named in range(1, words + 1)
+    ]
     assert RULER["cwe"].chance == pytest.approx(max(scores), abs=0.05)
     assert all(task.chance == 0 for name, task in RULER.items() if name != "cwe")
 

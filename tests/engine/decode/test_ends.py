@@ -20,8 +20,22 @@ ENDS = AnswerEnds(tokens=(1,), sentence=(2,), initials=(3,))
 
 @pytest.mark.parametrize(
     ("ids", "length"),
-    [([5, 1, 6], 2), ([2, 5], 1), ([3, 2, 5, 2, 6], 4), ([3, 1, 5], 2), ([5, 3, 2], 3), ([5, 6], 2)],
-    ids=["an end", "a sentence at once", "behind an initial it goes on", "an end behind one", "never", "no end"],
+    [
+        ([5, 1, 6], 2),
+        ([2, 5], 1),
+        ([3, 2, 5, 2, 6], 4),
+        ([3, 1, 5], 2),
+        ([5, 3, 2], 3),
+        ([5, 6], 2),
+    ],
+    ids=[
+        "an end",
+        "a sentence at once",
+        "behind an initial it goes on",
+        "an end behind one",
+        "never",
+        "no end",
+    ],
 )
 def test_an_answer_ends_where_it_is_cut(ids: list[int], length: int) -> None:
     kept, ended = ENDS.until_end(ids)

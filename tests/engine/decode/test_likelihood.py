@@ -29,21 +29,34 @@ from tests.support.models.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
 TOGETHER = {name: policy for name, policy in AGNOSTIC.items() if not policy.while_decoding}
 DECODING = {name: policy for name, policy in AGNOSTIC.items() if policy.while_decoding}
-PATHS = ("full", "knorm", "adakv_snapkv", "think", "kvzip", "oracle", "streaming_llm")  # one press of each engine path
+PATHS = (
+    "full",
+    "knorm",
+    "adakv_snapkv",
+    "think",
+    "kvzip",
+    "oracle",
+    "streaming_llm",
+)  # one press of each engine path
 Likelihoods = dict[tuple[str, float, int], float | None]
 
 
 @cache
 def measured(architecture: str) -> tuple[Trace, list[Generation]]:
     """All policies that are decoded together on one architecture; on the others one of each path."""
-    policies = [policy for name, policy in TOGETHER.items() if architecture == "llama" or name in PATHS]
+    policies = [
+        policy for name, policy in TOGETHER.items() if architecture == "llama" or name in PATHS
+    ]
     trace = treat(model_of(architecture), policies, (0.3, 0.9), toy_prompt(questions=3))
     return trace, decode(model_of(architecture), trace, STEPS, PLENTY, gold=True)
 
 
 def likelihoods(generations: Sequence[Generation]) -> Likelihoods:
     treatments = [(g.branch.treatment, g) for g in generations]
-    return {(treatment.policy.name, treatment.ratio, g.question): g.gold_nll for treatment, g in treatments}
+    return {
+        (treatment.policy.name, treatment.ratio, g.question): g.gold_nll
+        for treatment, g in treatments
+    }
 
 
 def assert_plain(model: LoadedModel, trace: Trace, generations: Sequence[Generation]) -> None:
@@ -56,7 +69,11 @@ def assert_plain(model: LoadedModel, trace: Trace, generations: Sequence[Generat
 @pytest.mark.parametrize("policy", TOGETHER)
 def test_it_is_that_of_a_plain_pass(policy: str) -> None:
     trace, generations = measured("llama")
-    assert_plain(model_of("llama"), trace, [g for g in generations if g.branch.treatment.policy.name == policy])
+    assert_plain(
+        model_of("llama"),
+        trace,
+        [g for g in generations if g.branch.treatment.policy.name == policy],
+    )
 
 
 @pytest.mark.parametrize("architecture", [name for name in NETWORKS if name != "llama"])
@@ -85,15 +102,23 @@ def likeliest(prompt: Prompt) -> Prompt:
     the most likely ones and some are not."""
     model = model_of("llama")
     written = {
-        g.question: g.token_ids for g in decode(model, treat(model, [POLICIES["full"]], (0.5,), prompt), 9, PLENTY)
+        g.question: g.token_ids
+        for g in decode(model, treat(model, [POLICIES["full"]], (0.5,), prompt), 9, PLENTY)
     }
-    golds = [[5 if place % 3 == 2 else token for place, token in enumerate(written[n])] for n in sorted(written)]
-    questions = [replace(q, gold_ids=tuple(gold)) for q, gold in zip(prompt.questions, golds, strict=True)]
+    golds = [
+        [5 if place % 3 == 2 else token for place, token in enumerate(written[n])]
+        for n in sorted(written)
+    ]
+    questions = [
+        replace(q, gold_ids=tuple(gold)) for q, gold in zip(prompt.questions, golds, strict=True)
+    ]
     return replace(prompt, questions=tuple(questions))
 
 
 @pytest.mark.parametrize("policy", ["knorm", "adakv_snapkv", "kvzip", "decoding_knorm", "int4"])
-def test_each_token_is_told_in_its_order_with_whether_it_is_the_most_likely_one(policy: str) -> None:
+def test_each_token_is_told_in_its_order_with_whether_it_is_the_most_likely_one(
+    policy: str,
+) -> None:
     model, prompt = model_of("llama"), likeliest(toy_prompt())
     trace = treat(model, [POLICIES["full"], find_policy(policy)], (0.5,), prompt)
     generations = decode(model, trace, 2, PLENTY, gold=True)
@@ -112,25 +137,41 @@ def test_each_token_is_told_in_its_order_with_whether_it_is_the_most_likely_one(
 
 
 @pytest.mark.parametrize("policy", DECODING.values(), ids=DECODING)
-def test_of_a_press_that_acts_while_decoding_it_is_that_under_the_press(llama: LoadedModel, policy: Policy) -> None:
+def test_of_a_press_that_acts_while_decoding_it_is_that_under_the_press(
+    llama: LoadedModel, policy: Policy
+) -> None:
     prompt = toy_prompt()
     trace = treat(llama, [policy], (0.5,), prompt)
     (branch,) = trace.branches
     for generation in decode(llama, trace, STEPS, PLENTY, gold=True):
-        assert generation.gold_nll == pytest.approx(under_press(llama, trace, branch, generation.question), abs=CLOSE)
+        assert generation.gold_nll == pytest.approx(
+            under_press(llama, trace, branch, generation.question), abs=CLOSE
+        )
 
 
 def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
     """A user's own loop: context, question and right answer under one press, token by token."""
     situation, question = branch.treatment.situation, trace.prompt.questions[number]
-    press, seed = branch.treatment.policy.press(situation), seed_of(0, situation.example_id, f"answer {number}")
+    press, seed = (
+        branch.treatment.policy.press(situation),
+        seed_of(0, situation.example_id, f"answer {number}"),
+    )
     cache, position, nats = DynamicCache(), branch.next_position, []
-    with torch.no_grad(), clearing_masks(model), drawing_from(seed, model.device), press(model.network):
-        decoder_of(model.network)(input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache)
+    with (
+        torch.no_grad(),
+        clearing_masks(model),
+        drawing_from(seed, model.device),
+        press(model.network),
+    ):
+        decoder_of(model.network)(
+            input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache
+        )
         pending = list(question.token_ids)
         for token in question.gold_ids:
             places = torch.arange(position, position + len(pending))
-            output = model.network(torch.tensor([pending]), past_key_values=cache, position_ids=places[None])
+            output = model.network(
+                torch.tensor([pending]), past_key_values=cache, position_ids=places[None]
+            )
             nats.append(-float(output.logits[0, -1].log_softmax(-1)[token]))
             position += len(pending)
             pending = [token]
@@ -145,11 +186,15 @@ def collected(model: LoadedModel, setting: Setting) -> dict[str, list[Record]]:
     return by_policy(collect(model, task, [task.example(0, 1)], setting))
 
 
-def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(llama: LoadedModel) -> None:
+def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(
+    llama: LoadedModel,
+) -> None:
     chosen = [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")]
     with_full = collected(llama, Setting(chosen, at_ratios([0.5])))
     without = collected(llama, Setting(chosen[1:], at_ratios([0.5])))
-    assert set(without) == {"knorm", "oracle", "decoding_knorm"}, "the full cache is no result where nobody asks for it"
+    assert set(without) == {"knorm", "oracle", "decoding_knorm"}, (
+        "the full cache is no result where nobody asks for it"
+    )
     assert {record.delta_nll for record in with_full["full"]} == {0.0}
     full = {record.question_id: record.gold_nll for record in with_full["full"]}
     for name, records in without.items():
@@ -172,11 +217,17 @@ def test_an_observer_sees_the_logits_that_every_token_is_chosen_by() -> None:
                 seen[id(answer.branch), answer.question, step.number] = logits
 
     trace = treat(
-        model, [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")], (0.5,), toy_prompt()
+        model,
+        [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")],
+        (0.5,),
+        toy_prompt(),
     )
     expected = decode(model, trace, STEPS, PLENTY)
     generations = decode(model, trace, STEPS, PLENTY, observers=[Watching()])
     assert [g.token_ids for g in generations] == [g.token_ids for g in expected]
     for generation in generations:
-        logits = [seen[id(generation.branch), generation.question, step] for step in range(len(generation.token_ids))]
+        logits = [
+            seen[id(generation.branch), generation.question, step]
+            for step in range(len(generation.token_ids))
+        ]
         assert [int(of_step.argmax()) for of_step in logits] == list(generation.token_ids)

@@ -40,11 +40,15 @@ class Noise:
             tokens = cache.tokens(layer)
             heads = torch.arange(tokens.shape[1])[:, None]
             amount = self.amounts[list(cache.answers), None, None, None]
-            wave = torch.sin(12.9898 * tokens + 78.233 * heads + 37.719 * layer + 4.581 * step)[..., None]
+            wave = torch.sin(12.9898 * tokens + 78.233 * heads + 37.719 * layer + 4.581 * step)[
+                ..., None
+            ]
             keys = cache.keys(layer) + amount * wave
             values = cache.values(layer) * (1 + amount * wave)
             spoiled = (tokens == ABSENT)[..., None]  # nothing of this may reach the cache
-            cache.write(layer, keys.masked_fill(spoiled, torch.nan), values.masked_fill(spoiled, torch.nan))
+            cache.write(
+                layer, keys.masked_fill(spoiled, torch.nan), values.masked_fill(spoiled, torch.nan)
+            )
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
         self.amounts[list(copies)] = self.amounts[list(copies.values())]
@@ -72,7 +76,11 @@ OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")
 def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
     model, prompt = model_of(architecture), toy_prompt(questions=3)
     trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)
-    bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+    bound = (
+        PLENTY
+        if rows is None
+        else rows * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+    )
     generations = decode(model, trace, STEPS, bound, gold=True)
     assert all(branch.error is None for branch in trace.branches)
     for generation in generations:
@@ -80,7 +88,9 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
         build = branch.treatment.policy.step_treatment
         if build is not None:
             question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
-            answer = plain_answer(model, trace, branch, number, STEPS, build([branch.treatment.situation], [question]))
+            answer = plain_answer(
+                model, trace, branch, number, STEPS, build([branch.treatment.situation], [question])
+            )
             assert list(generation.token_ids) == answer[0]
             treatment = build([branch.treatment.situation], [question])
             nll = plain_answer(model, trace, branch, number, STEPS, treatment, gold)[1]
@@ -114,7 +124,9 @@ def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) 
         assert names == {"knorm"}
         for branch in trace.branches:
             failed = branch.treatment.policy is broken
-            said = r"broken failed while decoding: ValueError: no more \(test_step_treatment\.py:\d+\)"
+            said = (
+                r"broken failed while decoding: ValueError: no more \(test_step_treatment\.py:\d+\)"
+            )
             assert re.fullmatch(said, branch.error or "") if failed else branch.error is None
 
 
@@ -136,12 +148,17 @@ def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
             for place, answer in enumerate(step.answers):
                 if answer.branch.treatment.policy.name == name:
                     cache = step.cache(place)
-                    states = [(cache.tokens(n)[0], cache.keys(n)[0], cache.values(n)[0]) for n in range(cache.layers)]
+                    states = [
+                        (cache.tokens(n)[0], cache.keys(n)[0], cache.values(n)[0])
+                        for n in range(cache.layers)
+                    ]
                     caches[id(answer.branch), answer.question, step.number] = states
                     looked += 1
 
     caches: dict[Any, Any] = {}
-    trace = treat(llama, [POLICIES[each] for each in dict.fromkeys(("full", "knorm", name))], (0.5,), prompt)
+    trace = treat(
+        llama, [POLICIES[each] for each in dict.fromkeys(("full", "knorm", name))], (0.5,), prompt
+    )
     generations = decode(llama, trace, STEPS, PLENTY, observers=[Looking()])
     for generation in generations:
         branch, question = generation.branch, prompt.questions[generation.question].token_ids
@@ -149,12 +166,18 @@ def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
             key = id(branch), generation.question, step
             if key in caches and len(generation.token_ids) > step:
                 rows = plain_rows(trace, branch)
-                plain_logits(llama, rows, [*question, *generation.token_ids[:step]], branch.next_position)
+                plain_logits(
+                    llama, rows, [*question, *generation.token_ids[:step]], branch.next_position
+                )
                 for layer, (tokens, keys, values) in enumerate(caches[key]):
                     assert torch.equal(tokens, rows.tokens(layer))
                     present = tokens != ABSENT
-                    torch.testing.assert_close(keys[present], rows.keys(layer)[present], rtol=1e-3, atol=1e-4)
-                    torch.testing.assert_close(values[present], rows.values(layer)[present], rtol=1e-3, atol=1e-4)
+                    torch.testing.assert_close(
+                        keys[present], rows.keys(layer)[present], rtol=1e-3, atol=1e-4
+                    )
+                    torch.testing.assert_close(
+                        values[present], rows.values(layer)[present], rtol=1e-3, atol=1e-4
+                    )
     assert looked > 4
 
 
@@ -170,6 +193,8 @@ def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> N
             prompt.questions[generation.question].gold_ids,
         )
         treatment = Noise([generation.branch.treatment.situation], [question])
-        nll = plain_answer(model, trace, generation.branch, generation.question, STEPS, treatment, gold)[1]
+        nll = plain_answer(
+            model, trace, generation.branch, generation.question, STEPS, treatment, gold
+        )[1]
         assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
     assert max(len(asked.gold_ids) for asked in prompt.questions) > 1

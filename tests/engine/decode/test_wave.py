@@ -51,7 +51,14 @@ def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, Quest
         ([(1, 2, 3), (2, 2, 3)], 0),
         ([(1, 2, 3)], 0),
     ],
-    ids=["prefix", "each keeps one of its own", "shortest", "nothing but its own", "nothing alike", "alone"],
+    ids=[
+        "prefix",
+        "each keeps one of its own",
+        "shortest",
+        "nothing but its own",
+        "nothing alike",
+        "alone",
+    ],
 )
 def test_shared_start(questions: Sequence[Sequence[int]], shared: int) -> None:
     assert shared_start([questions]) == shared
@@ -66,9 +73,13 @@ def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task
     shared = columns.shared_ids.tolist()
     assert task.instruction in llama.tokenizer.decode(shared[0])
     assert len(shared) == len(trace.branches)
-    assert columns.shared_positions[0].tolist() == list(range(trace.length, trace.length + len(shared[0])))
+    assert columns.shared_positions[0].tolist() == list(
+        range(trace.length, trace.length + len(shared[0]))
+    )
     starts = [0, *(columns.last[:-1] + 1).tolist()]
-    for question, start, last in zip(trace.prompt.questions, starts, columns.last.tolist(), strict=True):
+    for question, start, last in zip(
+        trace.prompt.questions, starts, columns.last.tolist(), strict=True
+    ):
         own = ~columns.padding[0, start : last + 1]
         read = shared[0] + columns.token_ids[0, start : last + 1][own].tolist()
         assert read == list(question.token_ids)
@@ -82,7 +93,9 @@ def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task
 @pytest.fixture(scope="module")
 def trace(llama: LoadedModel) -> Trace:
     """Of policies that keep the same number in every head, others in each, or rewrite, and of one question a branch."""
-    policies = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]
+    policies = [
+        POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")
+    ]
     return treat(llama, policies, [0.2, 0.5, 0.8], toy_prompt())
 
 
@@ -123,7 +136,9 @@ def seen_by(trace: Trace, branch: Branch, layer: int, head: int) -> list[torch.T
     return [keys[head][kept], values[head][kept]]
 
 
-def by_hand(query: torch.Tensor, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> torch.Tensor:
+def by_hand(
+    query: torch.Tensor, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor]
+) -> torch.Tensor:
     weights = (torch.cat(list(keys)) @ query * HEAD_SIZE**-0.5).softmax(0)
     found: torch.Tensor = weights @ torch.cat(list(values))
     return found
@@ -141,7 +156,9 @@ def test_attention_of_questions_by_hand(
         branches = [row.of for row in of_bundle]
         bundle = Bundle(trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
-        for places, rows in product(bundle.question_slices, (slice(0, len(branches)), slice(len(branches) - 1, None))):
+        for places, rows in product(
+            bundle.question_slices, (slice(0, len(branches)), slice(len(branches) - 1, None))
+        ):
             bundle.begin(places, rows, alone=True)
             skipped |= set(bundle.skipped)
             column, blank = bundle.columns.column[places], bundle.columns.padding[rows, places]
@@ -154,20 +171,30 @@ def test_attention_of_questions_by_hand(
                 found, expected = [], []
                 for (row, branch), read in product(enumerate(branches[rows]), range(KEY_HEADS)):
                     keys, values = seen_by(trace, branch, layer, read)
-                    for place in (~blank[row]).nonzero()[::4, 0].tolist():  # a loop over heads for each
-                        own = [n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
+                    for place in (
+                        (~blank[row]).nonzero()[::4, 0].tolist()
+                    ):  # a loop over heads for each
+                        own = [
+                            n
+                            for n in range(place + 1)
+                            if column[n] == column[place] and not blank[row, n]
+                        ]
                         for head in range(read * groups, (read + 1) * groups):
                             mine = [keys, key[row, own, read]], [values, value[row, own, read]]
                             found.append(output[row, place, head])
                             expected.append(by_hand(query[row, place, head], *mine))
-                torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(
+                    torch.stack(found), torch.stack(expected), rtol=1e-4, atol=1e-5
+                )
     assert (max(skipped) > 0) == (padding > 0), "padding that the rows of a pass share is left out"
 
 
 def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace: Trace) -> None:
     """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
     torch.manual_seed(0)
-    of_bundle = max(waves([trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows)))
+    of_bundle = max(
+        waves([trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows))
+    )
     branches = [row.of for row in of_bundle]
     bundle = Bundle(trace, of_bundle)
     bundle.settle()
@@ -186,7 +213,11 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
         (row, column): [[], []] for row, column in product(range(rows), range(count))
     }
     going = list(said)
-    for ended in ({going[0]}, {(rows - 1, column) for column in range(count)} | {going[1]}, set(going[: count + 1])):
+    for ended in (
+        {going[0]},
+        {(rows - 1, column) for column in range(count)} | {going[1]},
+        set(going[: count + 1]),
+    ):
         bundle.begin_step()
         new = key, value = [torch.randn(len(going), KEY_HEADS, HEAD_SIZE) for _ in range(2)]
         query = torch.randn(len(going), QUERY_HEADS, HEAD_SIZE)
@@ -200,7 +231,9 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
                 context = seen_by(trace, branches[row], 0, read)
                 question = [own[row, columns.column == column, read] for own in states]
                 answer = [torch.stack(own)[:, read] for own in said[row, column]]
-                expected = by_hand(query[number, head], *zip(context, question, answer, strict=True))
+                expected = by_hand(
+                    query[number, head], *zip(context, question, answer, strict=True)
+                )
                 torch.testing.assert_close(output[number, head], expected, rtol=1e-4, atol=1e-5)
         bundle.grow(count)
         bundle.keep_answering(torch.tensor([answer not in ended for answer in going]))

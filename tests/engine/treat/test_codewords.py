@@ -15,7 +15,9 @@ from tests.support.models.plain import OneAnswer, plain_rows
 from tests.support.models.toy import treat
 
 
-def rows_behind(llama: LoadedModel, prompt: Prompt, name: str, steps: int = 0) -> list[dict[str, torch.Tensor]]:
+def rows_behind(
+    llama: LoadedModel, prompt: Prompt, name: str, steps: int = 0
+) -> list[dict[str, torch.Tensor]]:
     """What is read of the context, by layer, behind a treatment of a plain cache."""
     (branch,) = (trace := treat(llama, [find_policy(name)], (0.5,), prompt)).branches
     rows = plain_rows(trace, branch)
@@ -24,10 +26,14 @@ def rows_behind(llama: LoadedModel, prompt: Prompt, name: str, steps: int = 0) -
     treatment.after_prefill(cache)
     for step in range(steps):
         treatment.after_step(cache, step)
-    return [{"keys": rows.keys(layer), "values": rows.values(layer)} for layer in range(rows.layers)]
+    return [
+        {"keys": rows.keys(layer), "values": rows.values(layer)} for layer in range(rows.layers)
+    ]
 
 
-def codes_by_hand(states: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def codes_by_hand(
+    states: torch.Tensor, bits: int, group: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes, scales and zero points of groups along the last dimension."""
     grouped = in_groups(states, group)
     lowest, highest = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
@@ -44,14 +50,18 @@ def test_a_flip_of_the_lowest_bit_is_one_step_of_the_group_and_stays(
     trace = treat(llama, [find_policy(name)], (), prompt)
     for layer, states in enumerate(rows_behind(llama, prompt, name, steps)):
         for tensor, exact in (("keys", trace.keys[layer]), ("values", trace.values[layer])):
-            turned = exact.transpose(1, 2) if tensor == "keys" else exact  # keys have groups of tokens
+            turned = (
+                exact.transpose(1, 2) if tensor == "keys" else exact
+            )  # keys have groups of tokens
             codes, scale, lowest = codes_by_hand(turned, 4, 16)
             expected = (lowest + scale * (codes ^ 1)).flatten(-2)[..., : turned.shape[-1]]
             expected = expected.transpose(1, 2) if tensor == "keys" else expected
             torch.testing.assert_close(states[tensor], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, prompt: Prompt) -> None:
+def test_as_many_bits_flip_as_asked_within_binomial_error(
+    llama: LoadedModel, prompt: Prompt
+) -> None:
     for rate in (0.01, 0.2):
         name = f"int4(residual=0,group=16)+bitflip(on=codeword,rate={rate})"
         trace, flipped, bits = treat(llama, [find_policy(name)], (), prompt), 0, 0
@@ -68,8 +78,14 @@ def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, pr
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("bitflip(on=codeword)", r"stores no codewords: put a quantisation before it, as int4\+bitflip\(on=codeword\)"),
-        ("int4+bitflip(on=codeword,rate=0.1)+zeros(rate=0.1)", r"a fault of codewords comes last, and zeros"),
+        (
+            "bitflip(on=codeword)",
+            r"stores no codewords: put a quantisation before it, as int4\+bitflip\(on=codeword\)",
+        ),
+        (
+            "int4+bitflip(on=codeword,rate=0.1)+zeros(rate=0.1)",
+            r"a fault of codewords comes last, and zeros",
+        ),
         ("int4+bitflip(on=codeword,rate=0.1,phase=prefill_write)", "so not phase=prefill_write"),
         ("int4+bitflip(on=codeword,rate=0.1,phase=write)", "so not phase=write"),
         ("int4+bitflip(on=codeword,rate=0.1,bits=exponent)", "codewords have no exponent"),

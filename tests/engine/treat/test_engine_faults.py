@@ -39,7 +39,10 @@ from tests.support.models.toy import (
     treat,
 )
 
-OTHERS = [POLICIES[name] for name in ("full", "knorm", "h2o", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
+OTHERS = [
+    POLICIES[name]
+    for name in ("full", "knorm", "h2o", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")
+]
 
 Keys = torch.Tensor
 Values = torch.Tensor
@@ -57,7 +60,9 @@ def alone(llama: LoadedModel, prompt: Prompt) -> Answers:
 # Each is called as ``compress(module, hidden_states, keys, values, attentions, kwargs)``.
 
 
-def raises_in_the_second_layer(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+def raises_in_the_second_layer(
+    module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any
+) -> Any:
     if module.layer_idx == 1:
         raise RuntimeError("no room\nfor more")
     return keys[:, :, :3], values[:, :, :3]
@@ -82,7 +87,9 @@ def masks_everything(module: Any, hidden_states: Any, keys: Keys, values: Values
     return keys, values
 
 
-def shortens_the_cache_itself(module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+def shortens_the_cache_itself(
+    module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any
+) -> Any:
     layer = kwargs["past_key_values"].layers[module.layer_idx]
     layer.keys, layer.values = layer.keys[:, :, :5], layer.values[:, :, :5]
     return keys, values
@@ -126,7 +133,10 @@ def takes_all_memory(*_: Any) -> Any:
 
 
 FAULTS: dict[str, tuple[Policy, str]] = {
-    "raises in layer 1": (acting(raises_in_the_second_layer), "failed in layer 1: RuntimeError: no room"),
+    "raises in layer 1": (
+        acting(raises_in_the_second_layer),
+        "failed in layer 1: RuntimeError: no room",
+    ),
     "NaN": (acting(gives_nan), "failed in layer 0: it returned NaN"),
     "fewer values": (acting(lambda m, h, k, v, *_: (k, v[:, :, 1:])), "and values of shape"),
     "mask out of range": (acting(masks(KEY_HEADS)), "failed in layer 0: IndexError"),
@@ -135,12 +145,27 @@ FAULTS: dict[str, tuple[Policy, str]] = {
         scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")),
         "some of its scores are NaN (ActingScorer, toy.py:",
     ),
-    "takes too little": (pressing("faulty", lambda s: TakesTooLittle()), "(TakesTooLittle, test_engine_faults.py:"),
-    "scores are bool": (scoring(lambda m, h, keys, *_: keys[..., 0] > 0), "its scores are of type bool"),
-    "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
-    "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
+    "takes too little": (
+        pressing("faulty", lambda s: TakesTooLittle()),
+        "(TakesTooLittle, test_engine_faults.py:",
+    ),
+    "scores are bool": (
+        scoring(lambda m, h, keys, *_: keys[..., 0] > 0),
+        "its scores are of type bool",
+    ),
+    "not ready": (
+        pressing("faulty", lambda s: Unready(gives_nan)),
+        "failed at the start: OSError: no statistics",
+    ),
+    "wants eager": (
+        pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)),
+        'attn_implementation="eager"',
+    ),
     "masks everything": (acting(masks_everything), "failed at the end: it kept no token"),
-    "wider values": (acting(lambda m, h, k, v, *_: (2 * k, torch.cat([v, v], dim=-1))), "and values of shape"),
+    "wider values": (
+        acting(lambda m, h, k, v, *_: (2 * k, torch.cat([v, v], dim=-1))),
+        "and values of shape",
+    ),
     "another dtype": (
         acting(lambda m, h, k, v, *_: (k.double(), v.double())),
         "it returned torch.float64 on cpu, the cache is torch.float32 on cpu",
@@ -151,7 +176,11 @@ FAULTS: dict[str, tuple[Policy, str]] = {
 # To ask for all memory takes as long as the machine is busy, and ends by itself.
 OUT_OF_BOUNDS: dict[str, tuple[Callable[..., Any], str, float]] = {
     "never ends": (never_ends, "failed in layer 0: it took longer than", 0.2),
-    "never ends and catches": (never_ends_and_catches, "failed in layer 0: it took longer than", 0.2),
+    "never ends and catches": (
+        never_ends_and_catches,
+        "failed in layer 0: it took longer than",
+        0.2,
+    ),
     "all memory": (takes_all_memory, "memory", 600),
 }
 
@@ -173,7 +202,9 @@ def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
         assert "\n" not in error
         assert branch.layers == []
     assert not hooks_left(llama.network)
-    assert {getattr(module, "masked_key_indices", None) for module in llama.network.modules()} == {None}
+    assert {getattr(module, "masked_key_indices", None) for module in llama.network.modules()} == {
+        None
+    }
     assert answers(llama, trace) == alone
 
 
@@ -189,8 +220,12 @@ class PicksAtHigh(KVzipPress):
 def test_a_ratio_that_fails_makes_no_other_fail(llama: LoadedModel, prompt: Prompt) -> None:
     """One prefill serves all ratios of KVzip and its kin: those before and behind the one that fails are sound."""
     policies = [
-        replace(POLICIES["kvzip"], name="sound", build=lambda situation: KVzipPress(situation.ratio)),
-        replace(POLICIES["kvzip"], name="picky", build=lambda situation: PicksAtHigh(situation.ratio)),
+        replace(
+            POLICIES["kvzip"], name="sound", build=lambda situation: KVzipPress(situation.ratio)
+        ),
+        replace(
+            POLICIES["kvzip"], name="picky", build=lambda situation: PicksAtHigh(situation.ratio)
+        ),
     ]
     trace = treat(llama, policies, [0.3, 0.9, 0.5], prompt)
     sound, picky = trace.branches[:3], trace.branches[3:]
@@ -207,9 +242,13 @@ def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, promp
             return never_ends() if kwargs["cache_position"][0] > 0 else output
 
     policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
-    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], at_ratios([0.5]), prompt, 0, TimeLimit(0.5)))
+    trace = prefill(
+        llama, prompt, plan([policy, POLICIES["full"]], at_ratios([0.5]), prompt, 0, TimeLimit(0.5))
+    )
     assert {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, PLENTY)} == {"full"}
-    assert str(trace.branches[0].error).startswith("hanging failed while decoding: it took longer than")
+    assert str(trace.branches[0].error).startswith(
+        "hanging failed while decoding: it took longer than"
+    )
     assert not hooks_left(llama.network)
 
 
@@ -239,7 +278,9 @@ def test_a_press_that_is_given_up_is_not_begun_again(llama: LoadedModel, prompt:
 # --- presses that write where they should read
 
 
-def writes_into_the_shown_cache(module: Any, hidden: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+def writes_into_the_shown_cache(
+    module: Any, hidden: Any, keys: Keys, values: Values, _: Any, kwargs: Any
+) -> Any:
     layer = kwargs["past_key_values"].layers[module.layer_idx]
     layer.keys.mul_(0.5)
     layer.values.zero_()
@@ -247,7 +288,9 @@ def writes_into_the_shown_cache(module: Any, hidden: Any, keys: Keys, values: Va
     return keys[:, :, :8], values[:, :, :8]
 
 
-def turns_positions(module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+def turns_positions(
+    module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any
+) -> Any:
     for part in kwargs["position_embeddings"]:
         part.zero_()
     return keys, values
@@ -261,15 +304,23 @@ WRITING: dict[str, Policy] = {
     "keys and values": acting(lambda m, h, k, v, *_: (k.zero_()[:, :, :9], v.mul_(-1)[:, :, :9])),
     "arguments": acting(lambda m, h, k, v, _, kwargs: kwargs.clear() or (k, v)),
     "positions": acting(turns_positions),
-    "hidden states": acting(lambda m, hidden_states, k, v, *_: (k, v + 0 * hidden_states.zero_().sum())),
+    "hidden states": acting(
+        lambda m, hidden_states, k, v, *_: (k, v + 0 * hidden_states.zero_().sum())
+    ),
     "cache and keyword arguments": acting(writes_into_the_shown_cache),
     "scorer": scoring(scores_and_writes),
 }
 
 
-@pytest.mark.parametrize("known", [KNOWN, ("",)], ids=["copies of its own", "copies that others were handed"])
+@pytest.mark.parametrize(
+    "known", [KNOWN, ("",)], ids=["copies of its own", "copies that others were handed"]
+)
 def test_a_press_that_writes_into_its_inputs_harms_no_other(
-    llama: LoadedModel, prompt: Prompt, alone: Answers, known: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    llama: LoadedModel,
+    prompt: Prompt,
+    alone: Answers,
+    known: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kvbench.engine.treat.branch.KNOWN", known)
     writing = [replace(policy, name=f"faulty: {name}") for name, policy in WRITING.items()]
@@ -293,13 +344,22 @@ def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> RowsByTable:
 
 # What a press does to an attention module, and the place that is named.
 SPOILERS: list[tuple[Callable[[Any], object], str]] = [
-    (lambda module: setattr(module.o_proj, "weight", torch.nn.Parameter(torch.zeros(3, 3))), "o_proj.weight"),
+    (
+        lambda module: setattr(module.o_proj, "weight", torch.nn.Parameter(torch.zeros(3, 3))),
+        "o_proj.weight",
+    ),
     (lambda module: module.o_proj.register_forward_hook(lambda *_: 1 / 0), "o_proj._forward_hooks"),
-    (lambda module: module.k_proj.weight.data.mul_(1.5), "k_proj.weight"),  # what autograd does not count
+    (
+        lambda module: module.k_proj.weight.data.mul_(1.5),
+        "k_proj.weight",
+    ),  # what autograd does not count
     (lambda module: setattr(module, "scaling", 0.0), "scaling"),
     (lambda module: setattr(module.o_proj, "forward", lambda states: states * 0), "o_proj.forward"),
     (lambda module: module.rotary_emb.inv_freq.mul_(3), "inv_freq"),
-    (lambda module: setattr(module.config, "_attn_implementation", "eager"), "config._attn_implementation_internal"),
+    (
+        lambda module: setattr(module.config, "_attn_implementation", "eager"),
+        "config._attn_implementation_internal",
+    ),
 ]
 
 
@@ -312,15 +372,21 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
         raise RuntimeError("done")
 
     vandal = replace(pressing("vandal", lambda s: ActingScorer(s.ratio, act)), origin="a file")
-    with pytest.raises(ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it") as caught:
+    with pytest.raises(
+        ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it"
+    ) as caught:
         collect_base(apart(llama), [POLICIES["full"], vandal])
-    assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place  # it crosses processes
+    assert (
+        pickle.loads(pickle.dumps(caught.value)).place == caught.value.place
+    )  # it crosses processes
 
 
 # --- the compressed cache is the one that is read
 
 
-def corrupted(cache: LayerCache, trace: Trace, number: int, kept: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def corrupted(
+    cache: LayerCache, trace: Trace, number: int, kept: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The trace's keys and values with noise in a row that the layer keeps in all its heads, or in none."""
     assert cache.keep is not None
     places = cache.keep.all(0) if kept else ~cache.keep.any(0)
@@ -331,14 +397,20 @@ def corrupted(cache: LayerCache, trace: Trace, number: int, kept: bool) -> tuple
 
 
 @pytest.mark.parametrize("name", ["streaming_llm", "adakv_snapkv", "kvzip"])
-def test_a_kept_row_is_read_and_an_evicted_one_is_not(llama: LoadedModel, prompt: Prompt, name: str) -> None:
+def test_a_kept_row_is_read_and_an_evicted_one_is_not(
+    llama: LoadedModel, prompt: Prompt, name: str
+) -> None:
     trace = treat(llama, [POLICIES[name]], [0.5], prompt)
     before = answers(llama, trace)
     for kept in (False, True):
         layers = trace.branches[0].layers
         states = [corrupted(cache, trace, number, kept) for number, cache in enumerate(layers)]
-        changed = replace(trace, keys=[keys for keys, _ in states], values=[values for _, values in states])
-        assert any(not torch.equal(one, other) for one, other in zip(changed.keys, trace.keys, strict=True))
+        changed = replace(
+            trace, keys=[keys for keys, _ in states], values=[values for _, values in states]
+        )
+        assert any(
+            not torch.equal(one, other) for one, other in zip(changed.keys, trace.keys, strict=True)
+        )
         assert (answers(llama, changed) != before) == kept
 
 

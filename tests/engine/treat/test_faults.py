@@ -56,7 +56,11 @@ KINDS_OPTIONED = (
     "bias(shift=-0.5)",
     "distractor(phase=every_step)",
 )
-COMPOSED = ("knorm+zeros(rate=0.2)", "adakv_snapkv+zeros(rate=0.2,phase=every_step)", "merging_snapkv+zeros(rate=0.2)")
+COMPOSED = (
+    "knorm+zeros(rate=0.2)",
+    "adakv_snapkv+zeros(rate=0.2,phase=every_step)",
+    "merging_snapkv+zeros(rate=0.2)",
+)
 
 
 def every(seed: int) -> list[Policy]:
@@ -75,15 +79,21 @@ def test_another_draw_of_every_fault_is_that_of_a_plain_loop(architecture: str) 
     assert_plain(architecture, every(1), 1, True)
 
 
-def assert_plain(architecture: str, policies: Sequence[Policy], seed: int, every_question: bool) -> None:
+def assert_plain(
+    architecture: str, policies: Sequence[Policy], seed: int, every_question: bool
+) -> None:
     model, prompt = model_of(architecture), toy_prompt(questions=2)
     trace = treat(model, policies, (0.5,), prompt, seed, rates=(0.2,))
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     compared = generations if every_question else of_some_questions(generations)
-    for generation, plain_gold in beside_a_plain_loop(model, trace, policies, compared, treatment_of):
+    for generation, plain_gold in beside_a_plain_loop(
+        model, trace, policies, compared, treatment_of
+    ):
         branch, (_, nll) = generation.branch, plain_gold()
         if math.isfinite(nll):
-            assert generation.gold_nll == pytest.approx(nll, rel=1e-5, abs=CLOSE), branch.treatment.policy.name
+            assert generation.gold_nll == pytest.approx(nll, rel=1e-5, abs=CLOSE), (
+                branch.treatment.policy.name
+            )
         else:
             assert generation.gold_nll is None, branch.treatment.policy.name
             assert not generation.finite, branch.treatment.policy.name
@@ -91,10 +101,16 @@ def assert_plain(architecture: str, policies: Sequence[Policy], seed: int, every
 
 def treatment_of(branch: Branch) -> Any:
     policy, situation = branch.treatment.policy, branch.treatment.situation
-    return policy.step_treatment([situation], [""]) if policy.step_treatment else policy.prefill_treatment([situation])  # type: ignore[misc]
+    return (
+        policy.step_treatment([situation], [""])
+        if policy.step_treatment
+        else policy.prefill_treatment([situation])
+    )  # type: ignore[misc]
 
 
-def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(llama: LoadedModel) -> None:
+def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(
+    llama: LoadedModel,
+) -> None:
     prompt = toy_prompt(questions=2)
     finite = {**FAULTS, "bitflip": find_policy("bitflip(bits=mantissa)")}
     policies = list(finite.values())
@@ -125,19 +141,27 @@ class Looking:
             for place, answer in enumerate(step.answers):
                 treatment = answer.branch.treatment
                 cache = step.cache(place)
-                states = [(cache.keys(layer)[0], cache.values(layer)[0]) for layer in range(cache.layers)]
+                states = [
+                    (cache.keys(layer)[0], cache.values(layer)[0]) for layer in range(cache.layers)
+                ]
                 self.rows[treatment.policy.name, treatment.level.value, answer.question] = states
 
 
-def changed(llama: LoadedModel, prompt: Prompt, names: list[str], rate: float = 1.0) -> dict[tuple[str, int], Any]:
+def changed(
+    llama: LoadedModel, prompt: Prompt, names: list[str], rate: float = 1.0
+) -> dict[tuple[str, int], Any]:
     """By fault and question, which values of the context differ: bool (layers, 2, heads, tokens, size)."""
     looking = Looking()
     policies = [POLICIES["full"], *(find_policy(name) for name in names)]
-    decode(llama, treat(llama, policies, (), prompt, rates=(rate,)), STEPS, PLENTY, observers=[looking])
+    decode(
+        llama, treat(llama, policies, (), prompt, rates=(rate,)), STEPS, PLENTY, observers=[looking]
+    )
     length = len(prompt.token_ids)
     found = {}
     for (name, _, question), states in looking.rows.items():
-        found[name, question] = of_context(states, length) != of_context(looking.rows["full", 0.0, question], length)
+        found[name, question] = of_context(states, length) != of_context(
+            looking.rows["full", 0.0, question], length
+        )
     return found
 
 
@@ -145,8 +169,13 @@ def of_context(states: Any, length: int) -> torch.Tensor:
     return torch.stack([torch.stack(layer)[:, :, :length] for layer in states])
 
 
-def test_an_aimed_fault_touches_just_the_rows_it_is_aimed_at(llama: LoadedModel, prompt: Prompt) -> None:
-    names = [f"zeros(tokens={tokens})" for tokens in ("evidence", "answer", "other", "random", "first4", "all")]
+def test_an_aimed_fault_touches_just_the_rows_it_is_aimed_at(
+    llama: LoadedModel, prompt: Prompt
+) -> None:
+    names = [
+        f"zeros(tokens={tokens})"
+        for tokens in ("evidence", "answer", "other", "random", "first4", "all")
+    ]
     found = changed(llama, prompt, [*names[:-1], "zeros"])
     for number, question in enumerate(prompt.questions):
         hit = {name: found[name, number].flatten(0, 2).any(-1) for name in [*names[:-1], "zeros"]}
@@ -170,7 +199,9 @@ def test_as_many_units_are_hit_as_asked_within_binomial_error(
 ) -> None:
     name = "gaussian" if unit == "row" else f"gaussian(unit={unit})"
     hit = changed(llama, prompt, [name], rate)[name, 0]
-    of_unit = {"row": hit[:, 0].any(-1), "value": hit, "token": hit.flatten(0, 2).any(-1).any(0)}[unit]
+    of_unit = {"row": hit[:, 0].any(-1), "value": hit, "token": hit.flatten(0, 2).any(-1).any(0)}[
+        unit
+    ]
     assert binomtest(int(of_unit.sum()), of_unit.numel(), rate).pvalue > 1e-4
     if unit == "row":
         assert (hit[:, 0].any(-1) == hit[:, 1].any(-1)).all()
@@ -188,10 +219,19 @@ class WritingCache(DynamicCache):
         super().__init__()
         self.treatment = treatment
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any) -> Any:
+    def update(
+        self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any
+    ) -> Any:
         first = self.get_seq_length(layer_idx)
         end = first + key_states.shape[2]
-        of_layer = partial(NewRows, layer_idx, LAYERS, answers=[0], positions=torch.arange(first, end)[None], end=end)
+        of_layer = partial(
+            NewRows,
+            layer_idx,
+            LAYERS,
+            answers=[0],
+            positions=torch.arange(first, end)[None],
+            end=end,
+        )
         keys = self.treatment.on_write(of_layer(tensor="keys", states=key_states))
         values = self.treatment.on_write(of_layer(tensor="values", states=value_states))
         return super().update(keys, values, layer_idx, *others, **more)
@@ -206,18 +246,30 @@ WRITTEN = (
 
 
 @pytest.mark.parametrize(("architecture", "tries_all"), all_on_one_architecture())
-def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(architecture: str, tries_all: bool) -> None:
-    model, prompt, policies = model_of(architecture), toy_prompt(questions=2), [find_policy(name) for name in WRITTEN]
-    trace = treat(model, policies if tries_all else first_of_each_path(policies), (), prompt, rates=(0.1,))
+def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(
+    architecture: str, tries_all: bool
+) -> None:
+    model, prompt, policies = (
+        model_of(architecture),
+        toy_prompt(questions=2),
+        [find_policy(name) for name in WRITTEN],
+    )
+    trace = treat(
+        model, policies if tries_all else first_of_each_path(policies), (), prompt, rates=(0.1,)
+    )
     generations = decode(model, trace, STEPS, PLENTY)
     assert [branch.error for branch in trace.branches if branch.error] == []
     for branch in trace.branches:
         press: Any = branch.press
         cache = WritingCache(press.treatment)
         with torch.inference_mode():
-            decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
+            decoder_of(model.network)(
+                input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache
+            )
         for plain, left, window in zip(cache.layers, branch.layers, trace.windows, strict=True):
-            held = slice(None) if window is None else slice(1 - window, None)  # a sliding layer sees the newest
+            held = (
+                slice(None) if window is None else slice(1 - window, None)
+            )  # a sliding layer sees the newest
             assert left.keep is not None
             assert left.keep[:, held].all()
             if left.keys is not None:

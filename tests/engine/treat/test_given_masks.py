@@ -14,7 +14,9 @@ from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of
 
 RATIOS = (0.3,)
 WITHOUT = {
-    "it merges or rewrites rows": {n for n, one in RUNNABLE.items() if one.rewrites and not one.while_decoding},
+    "it merges or rewrites rows": {
+        n for n, one in RUNNABLE.items() if one.rewrites and not one.while_decoding
+    },
     "it goes on cutting": {name for name, policy in RUNNABLE.items() if policy.while_decoding},
 }
 NAMES_WITHOUT = {name for names in WITHOUT.values() for name in names}
@@ -31,31 +33,47 @@ def of_branches(model: LoadedModel, trace: Trace, branches: list[Branch]) -> lis
     return decode(model, given, STEPS, PLENTY, gold=True)
 
 
-def tokens_and_likelihoods(generations: list[Generation], branch: Branch) -> list[tuple[int, tuple[int, ...], object]]:
+def tokens_and_likelihoods(
+    generations: list[Generation], branch: Branch
+) -> list[tuple[int, tuple[int, ...], object]]:
     """By question. A different batch sums in another order."""
     return [
-        (one.question, one.token_ids, None if one.gold_nll is None else pytest.approx(one.gold_nll, abs=1e-4))
+        (
+            one.question,
+            one.token_ids,
+            None if one.gold_nll is None else pytest.approx(one.gold_nll, abs=1e-4),
+        )
         for one in generations
         if one.branch is branch
     ]
 
 
-def assert_its_own_mask_writes_its_tokens(model: LoadedModel, trace: Trace, generations: list[Generation]) -> int:
+def assert_its_own_mask_writes_its_tokens(
+    model: LoadedModel, trace: Trace, generations: list[Generation]
+) -> int:
     known = [branch for branch in trace.branches if not reason_without_mask(branch)]
     again = [with_mask(branch, mask_of(branch)) for branch in known]
     repeated = of_branches(model, trace, again)
     for branch, given in zip(known, again, strict=True):
         assert given.error is None
-        assert sorted(tokens_and_likelihoods(repeated, given)) == sorted(tokens_and_likelihoods(generations, branch))
+        assert sorted(tokens_and_likelihoods(repeated, given)) == sorted(
+            tokens_and_likelihoods(generations, branch)
+        )
     return len(known)
 
 
 def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
     trace, generations = answered()
     with_masks = len(AGNOSTIC.keys() - NAMES_WITHOUT)
-    assert assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) >= with_masks
-    without = {branch.treatment.policy.name for branch in trace.branches if reason_without_mask(branch)}
-    with_one = {branch.treatment.policy.name for branch in trace.branches if not reason_without_mask(branch)}
+    assert (
+        assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) >= with_masks
+    )
+    without = {
+        branch.treatment.policy.name for branch in trace.branches if reason_without_mask(branch)
+    }
+    with_one = {
+        branch.treatment.policy.name for branch in trace.branches if not reason_without_mask(branch)
+    }
     assert without == NAMES_WITHOUT & AGNOSTIC.keys()
     assert {*AGNOSTIC} - without <= with_one
 
@@ -64,7 +82,9 @@ def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
 def test_where_no_mask_tells_what_is_read_it_says_why(reason: str, names: set[str]) -> None:
     trace, _ = answered()
     refused = [
-        branch for branch in trace.branches if branch.treatment.policy.name in names and reason_without_mask(branch)
+        branch
+        for branch in trace.branches
+        if branch.treatment.policy.name in names and reason_without_mask(branch)
     ]
     assert {branch.treatment.policy.name for branch in refused} == names & AGNOSTIC.keys()
     for branch in refused:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from kvbench.engine.treat.keep import PressError, Ranking, kept_highest, matched_rows, observe
 
 
-def cache(tokens: int, heads: int = 2, size: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def cache(
+    tokens: int, heads: int = 2, size: int = 4, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randn(1, heads, tokens, size, generator=generator) for _ in range(2))  # type: ignore[return-value]
 
@@ -85,7 +87,9 @@ def test_what_is_no_cache_is_refused(change, reason: str) -> None:  # type: igno
         lambda heads: st.integers(1, 24).flatmap(
             lambda tokens: st.lists(
                 st.lists(
-                    st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, float("inf"), -1.0]), min_size=tokens, max_size=tokens
+                    st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, float("inf"), -1.0]),
+                    min_size=tokens,
+                    max_size=tokens,
                 ),
                 min_size=heads,
                 max_size=heads,

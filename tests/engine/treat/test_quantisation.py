@@ -13,7 +13,11 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import decoder_of
 from policies import Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
-from tests.support.models.engine_paths import all_on_one_architecture, first_of_each_path, of_some_questions
+from tests.support.models.engine_paths import (
+    all_on_one_architecture,
+    first_of_each_path,
+    of_some_questions,
+)
 from tests.support.models.plain import beside_a_plain_loop
 from tests.support.models.toy import PLENTY, STEPS, model_of, toy_prompt, treat
 
@@ -58,7 +62,9 @@ def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all
     trace = treat(model, policies, (0.5,), prompt, levels=BITS)
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     compared = of_some_questions(generations)
-    for generation, plain_gold in beside_a_plain_loop(model, trace, policies, compared, treatment_of):
+    for generation, plain_gold in beside_a_plain_loop(
+        model, trace, policies, compared, treatment_of
+    ):
         if not generation.question:
             name = generation.branch.treatment.policy.name
             assert generation.gold_nll == pytest.approx(plain_gold()[1], abs=CLOSE), name
@@ -73,8 +79,12 @@ def treatment_of(branch: Branch) -> Any:
 @pytest.fixture
 def quanto(monkeypatch: pytest.MonkeyPatch) -> None:
     """optimum-quanto whose codes are unpacked in Python: to compile its few lines of C++ takes a minute."""
-    monkeypatch.setenv("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # which a test before may have imported
-    compiled = pytest.importorskip("optimum.quanto.library.extensions.cpp", reason="not installed: kvbench[quant]")
+    monkeypatch.setenv(
+        "SETUPTOOLS_USE_DISTUTILS", "stdlib"
+    )  # which a test before may have imported
+    compiled = pytest.importorskip(
+        "optimum.quanto.library.extensions.cpp", reason="not installed: kvbench[quant]"
+    )
     monkeypatch.setattr(compiled.ext, "_lib", SimpleNamespace(unpack=unpack))
 
 
@@ -87,7 +97,9 @@ def unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
 @pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("residual", [1, 4, 128])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2"])
-def test_the_quantised_cache_of_transformers_gives_the_same_tokens(architecture: str, bits: int, residual: int) -> None:
+def test_the_quantised_cache_of_transformers_gives_the_same_tokens(
+    architecture: str, bits: int, residual: int
+) -> None:
     model, prompt = model_of(architecture), toy_prompt()
     policy = find_policy(f"int{bits}(like=transformers,k_axis=token,residual={residual})")
     trace = treat(model, [policy], (), prompt)

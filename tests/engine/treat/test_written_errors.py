@@ -42,12 +42,18 @@ class Error:
 EVEN, NORMAL = Error("uniform", -1.0, 2.0), Error("normal", 0.0, 0.5)
 ERRORS = {
     "multiplicative_uniform(phase=write,rate=1)": EVEN,
-    "multiplicative_uniform(low=0,high=2,tensor=K,phase=write,rate=1)": replace(EVEN, shift=0.0, tensors=("keys",)),
+    "multiplicative_uniform(low=0,high=2,tensor=K,phase=write,rate=1)": replace(
+        EVEN, shift=0.0, tensors=("keys",)
+    ),
     "multiplicative_uniform(tensor=V,phase=write,rate=1)": replace(EVEN, tensors=("values",)),
     "multiplicative_uniform(unit=value,phase=write,rate=0.3)": replace(EVEN, share=0.3),
     "multiplicative_normal(phase=write,rate=1)": NORMAL,
-    "multiplicative_normal(std=0.25,tensor=K,phase=write,rate=1)": replace(NORMAL, scale=0.25, tensors=("keys",)),
-    "multiplicative_normal(mean=0.5,std=0.1,phase=write,rate=1)": replace(NORMAL, shift=0.5, scale=0.1),
+    "multiplicative_normal(std=0.25,tensor=K,phase=write,rate=1)": replace(
+        NORMAL, scale=0.25, tensors=("keys",)
+    ),
+    "multiplicative_normal(mean=0.5,std=0.1,phase=write,rate=1)": replace(
+        NORMAL, shift=0.5, scale=0.1
+    ),
     "multiplicative_normal(layers=H1,phase=write,rate=1)": replace(NORMAL, layers=(0,)),
     "multiplicative_normal(layers=H2,phase=write,rate=1)": replace(NORMAL, layers=(1,)),
 }
@@ -62,7 +68,9 @@ class ErringCache(DynamicCache):
         super().__init__()
         self._error, self._draws = error, draws
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any) -> Any:
+    def update(
+        self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any
+    ) -> Any:
         first = self.get_seq_length(layer_idx)
         keys = key_states * self._factors("keys", layer_idx, first, key_states)
         values = value_states * self._factors("values", layer_idx, first, value_states)
@@ -79,14 +87,22 @@ class ErringCache(DynamicCache):
         return torch.where(chosen, 1 + error.shift + error.scale * drawn, 1.0)
 
 
-def logits_behind(model: LoadedModel, cache: DynamicCache, token_ids: Sequence[int]) -> torch.Tensor:
-    logits: torch.Tensor = model.network(input_ids=torch.tensor([token_ids]), past_key_values=cache).logits[0, -1]
+def logits_behind(
+    model: LoadedModel, cache: DynamicCache, token_ids: Sequence[int]
+) -> torch.Tensor:
+    logits: torch.Tensor = model.network(
+        input_ids=torch.tensor([token_ids]), past_key_values=cache
+    ).logits[0, -1]
     return logits
 
 
 @torch.inference_mode()
 def plain_answer(
-    model: LoadedModel, prompt: Prompt, question: int, cache: DynamicCache, forced: Sequence[int] = ()
+    model: LoadedModel,
+    prompt: Prompt,
+    question: int,
+    cache: DynamicCache,
+    forced: Sequence[int] = (),
 ) -> tuple[list[int], list[float]]:
     """Writes an answer, or passes the forced tokens; returns the likeliest tokens, and the nats of the forced ones."""
     logits_behind(model, cache, prompt.token_ids)
@@ -120,10 +136,16 @@ def test_errors_of_what_is_written_are_those_of_a_plain_loop(architecture: str) 
             written, _ = plain_answer(model, prompt, question, ErringCache(error, draws_of(branch)))
             assert list(generation.token_ids) == written, branch.treatment.policy.name
             gold = prompt.questions[question].gold_ids
-            likeliest, nats = plain_answer(model, prompt, question, ErringCache(error, draws_of(branch)), gold)
+            likeliest, nats = plain_answer(
+                model, prompt, question, ErringCache(error, draws_of(branch)), gold
+            )
             assert generation.gold is not None
-            assert generation.gold.nats == pytest.approx(nats, rel=1e-5, abs=CLOSE), branch.treatment.policy.name
-            assert generation.gold.right == tuple(map(int.__eq__, likeliest, gold)), branch.treatment.policy.name
+            assert generation.gold.nats == pytest.approx(nats, rel=1e-5, abs=CLOSE), (
+                branch.treatment.policy.name
+            )
+            assert generation.gold.right == tuple(map(int.__eq__, likeliest, gold)), (
+                branch.treatment.policy.name
+            )
             compared += 1
     assert compared == len(ERRORS) * 2 * len(prompt.questions)
 
@@ -133,12 +155,19 @@ def golds(
 ) -> dict[tuple[str, int], tuple[tuple[int, ...], GoldTokens | None]]:
     trace = treat(model, policies, (), toy_prompt(questions=3))
     made = decode(model, trace, STEPS, bound, gold=True)
-    return {(one.branch.treatment.policy.name, one.question): (one.token_ids, one.gold) for one in made}
+    return {
+        (one.branch.treatment.policy.name, one.question): (one.token_ids, one.gold) for one in made
+    }
 
 
-def test_a_written_error_is_neither_a_resident_one_nor_that_of_the_context_alone(llama: LoadedModel) -> None:
+def test_a_written_error_is_neither_a_resident_one_nor_that_of_the_context_alone(
+    llama: LoadedModel,
+) -> None:
     """Else the comparison above would prove less than it says."""
-    names = [f"multiplicative_normal(phase={phase},rate=1)" for phase in ("write", "prefill_write", "resident")]
+    names = [
+        f"multiplicative_normal(phase={phase},rate=1)"
+        for phase in ("write", "prefill_write", "resident")
+    ]
     policies = [find_policy(name) for name in names]
     by_phase = golds(llama, policies)
     for question in range(3):
@@ -150,13 +179,17 @@ def test_a_written_error_is_neither_a_resident_one_nor_that_of_the_context_alone
         assert len(nats) == len(names)
 
 
-def test_a_row_that_is_copied_for_its_right_answer_is_damaged_as_one_that_is_not(llama: LoadedModel) -> None:
+def test_a_row_that_is_copied_for_its_right_answer_is_damaged_as_one_that_is_not(
+    llama: LoadedModel,
+) -> None:
     """A treatment between steps has each question read in a row that is copied."""
     plain = find_policy("multiplicative_normal(phase=write,rate=1)")
     copied = replace(plain, name="copied", step_treatment=Idle)
     answers = golds(llama, [plain, copied])
     for question in range(3):
-        (tokens, gold), (tokens_of_copied, gold_of_copied) = (answers[one.name, question] for one in (plain, copied))
+        (tokens, gold), (tokens_of_copied, gold_of_copied) = (
+            answers[one.name, question] for one in (plain, copied)
+        )
         assert tokens == tokens_of_copied
         assert gold is not None
         assert gold_of_copied is not None
@@ -190,5 +223,7 @@ def test_errors_of_two_kinds_are_written_one_after_the_other(llama: LoadedModel)
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if KINDS[name].reads_other_rows])
 def test_a_kind_that_looks_at_other_rows_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(KVBenchError, match=f"what {name} makes of a row depends on the others.*phase=prefill_write"):
+    with pytest.raises(
+        KVBenchError, match=f"what {name} makes of a row depends on the others.*phase=prefill_write"
+    ):
         find_policy(f"{name}(phase=write)")

@@ -4,7 +4,15 @@ import pytest
 
 from leaderboards.studies.instructions.prompts import leaks, prompt_records
 from leaderboards.studies.instructions.protection import protection_gain, while_obeying
-from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
+from tests.support.records.study_records import (
+    BOTH,
+    HALF,
+    answer,
+    attack,
+    instructions_page,
+    records,
+    small_study,
+)
 
 
 def test_the_gain_is_half_of_what_is_obeyed_more_and_half_of_what_leaks_less() -> None:
@@ -47,14 +55,24 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     rows = small_study().to_dict("records")
     for draw in range(4):
         rows += [answer(draw, BOTH[0], "tova", [True, True]), attack(draw, BOTH[0], "tova", 0.3)]
-        rows += [answer(draw, BOTH[0], "tova", [True, True], 0.6), attack(draw, BOTH[0], "tova", 0.4, 0.6)]
-        rows += [answer(draw, BOTH[0], "tova", [True, False], 0.7), attack(draw, BOTH[0], "tova", 0.9, 0.7)]
+        rows += [
+            answer(draw, BOTH[0], "tova", [True, True], 0.6),
+            attack(draw, BOTH[0], "tova", 0.4, 0.6),
+        ]
+        rows += [
+            answer(draw, BOTH[0], "tova", [True, False], 0.7),
+            attack(draw, BOTH[0], "tova", 0.9, 0.7),
+        ]
         rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.2)]
-    found = {(leak.policy, leak.arm): leak for leak in while_obeying(prompt_records(records(*rows)))}
+    found = {
+        (leak.policy, leak.arm): leak for leak in while_obeying(prompt_records(records(*rows)))
+    }
     assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
     first, second = (found["tova", arm] for arm in BOTH)
     assert (str(first.level), first.obeyed) == ("0.6", 1.0)
-    assert [first.leakage, first.more.mean] == pytest.approx([0.4] * 2), "all four draws leak as much"
+    assert [first.leakage, first.more.mean] == pytest.approx([0.4] * 2), (
+        "all four draws leak as much"
+    )
     assert first.more.low is not None
     assert first.more.high is not None
     assert first.more.low < 0.1 < 0.7 < first.more.high, "which says little of other draws"
@@ -86,7 +104,9 @@ def test_both_policies_of_a_gain_are_resampled_together() -> None:
 
 @pytest.mark.parametrize(("leaked", "said"), [(0.29, "no"), (0.31, "yes")])
 def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -> None:
-    rows = [answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")]
+    rows = [
+        answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")
+    ]
     rows += [attack(draw, BOTH[0], "full", 0.1) for draw in range(2)]
     rows += [attack(draw, BOTH[0], "tova", 0.1 + leaked) for draw in range(2)]
     page = instructions_page("toy", records(*rows))[0]

@@ -31,7 +31,13 @@ def pair(context: str, flip: int | None, kl: list[float], draw: int = 0) -> dict
     tokens, others = [*range(len(kl))], [*range(len(kl))]
     if flip is not None:
         others[flip:] = [100 + number for number in others[flip:]]
-    names = {"task": "base", "question_id": context, "draw_id": context, "dtype": "float16", "sampling": "greedy"}
+    names = {
+        "task": "base",
+        "question_id": context,
+        "draw_id": context,
+        "dtype": "float16",
+        "sampling": "greedy",
+    }
     return names | {
         "draw": draw,
         "regime": "free-running",
@@ -91,7 +97,10 @@ def test_thirds_that_are_too_small_or_meet_are_refused_with_the_reason() -> None
     assert thirds_of(flips([], [])) is None
     few = boundary_of("base", "float16", "greedy", ALL_STEPS, flips([0, 1], [2, 1]))
     assert (few.pearson, few.early_kl, few.welch_t) == (None, None, None)
-    assert few.reason == "2 contexts with a flip, a correlation needs 6 that differ; no early and late third"
+    assert (
+        few.reason
+        == "2 contexts with a flip, a correlation needs 6 that differ; no early and late third"
+    )
 
 
 def test_a_context_has_one_number_the_mean_of_its_draws_and_pairs_without_a_flip_none() -> None:
@@ -108,7 +117,9 @@ def test_a_context_has_one_number_the_mean_of_its_draws_and_pairs_without_a_flip
 
 def test_an_earlier_flip_has_the_larger_mean_over_all_steps_by_construction() -> None:
     """Every flip has the same divergence, and behind it two texts are 10 nats apart."""
-    rows = [pair(f"c{flip}", flip, [0.0] * flip + [1.0] + [10.0] * (12 - flip)) for flip in range(1, 13)]
+    rows = [
+        pair(f"c{flip}", flip, [0.0] * flip + [1.0] + [10.0] * (12 - flip)) for flip in range(1, 13)
+    ]
     found = {one.kl_over: one for one in boundaries_of(DataFrame(rows))}
     assert found[ALL_STEPS].pearson == pytest.approx(-1, abs=0.05)
     assert found[ALL_STEPS].early_kl > found[ALL_STEPS].late_kl  # type: ignore[operator]

@@ -18,14 +18,21 @@ NAN = math.nan
 
 def pair(number: int, kl: Sequence[float] = (0.0, 1e-4), **more: Any) -> dict[str, Any]:
     """A free-running pair of the question of one context, whose paths do not part."""
-    names = {"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"}
+    names = {
+        "task": "base",
+        "question_id": f"q{number}",
+        "draw_id": f"q{number}",
+        "dtype": "float16",
+    }
     way = {"sampling": "greedy", "draw": 0, "regime": "free-running", "pair": "cache"}
     values = {"tokens": [1, 2], "other_tokens": [1, 2], "right": True, "other_right": True}
     return names | way | values | {"kl": list(kl), "js": [one / 4 for one in kl]} | more
 
 
 def test_each_step_averages_the_contexts_that_reach_it() -> None:
-    rows = DataFrame([pair(0, [0.0, 2e-4, 4e-4]), pair(1, [0.0, 4e-4]), pair(1, [0.0, 0.0], draw=1)])
+    rows = DataFrame(
+        [pair(0, [0.0, 2e-4, 4e-4]), pair(1, [0.0, 4e-4]), pair(1, [0.0, 0.0], draw=1)]
+    )
     first, second, third = steps.steps_of(rows)
     assert [one.step for one in (first, second, third)] == [0, 1, 2]
     assert [one.contexts for one in (first, second, third)] == [2, 2, 1]
@@ -45,12 +52,18 @@ def test_steps_that_overflow_are_no_steps_and_runs_before_jensen_and_shannon_hav
 def test_curves_of_orders_of_magnitude_are_drawn_as_powers_of_ten() -> None:
     """A line for each type of numbers; step 0, at which both are equal, has no power."""
     rows = [
-        pair(n, [0.0, 1e-4, 1e-2], regime=regime) for n in range(3) for regime in ("teacher-forced", "free-running")
+        pair(n, [0.0, 1e-4, 1e-2], regime=regime)
+        for n in range(3)
+        for regime in ("teacher-forced", "free-running")
     ]
     rows += [pair(n, [0.0, 1e-12], dtype="float32", regime="teacher-forced") for n in range(3)]
     (section,) = steps.content_of({TABLE: DataFrame(rows)}).parts
-    assert [picture.title for picture in section.pictures] == ["base, teacher-forced"] * 2 + ["base, free-running"] * 2
-    single, half = (mark.places for mark in section.pictures[0].drawing.marks if isinstance(mark, PolicyLine))
+    assert [picture.title for picture in section.pictures] == ["base, teacher-forced"] * 2 + [
+        "base, free-running"
+    ] * 2
+    single, half = (
+        mark.places for mark in section.pictures[0].drawing.marks if isinstance(mark, PolicyLine)
+    )
     assert [place for ends in single for place in ends] == pytest.approx([1, -12])
     assert [place for ends in half for place in ends] == pytest.approx([1, -4, 2, -2])
 
@@ -78,17 +91,28 @@ def test_answers_that_one_path_alone_has_right_are_tossed() -> None:
 
 def test_draws_of_a_context_are_no_further_contexts() -> None:
     """Greedy seeds are copies: five of them would make two contexts ten."""
-    rows = [pair(n, right=True, other_right=False, sampling="top_k", draw=draw) for n in range(2) for draw in range(5)]
+    rows = [
+        pair(n, right=True, other_right=False, sampling="top_k", draw=draw)
+        for n in range(2)
+        for draw in range(5)
+    ]
     (one,) = accuracy.accuracies_of(DataFrame(rows[::-1]))
     assert (one.contexts, one.only_on, one.p) == (2, 2, 0.5)
 
 
 def test_text_on_which_nothing_is_asked_has_no_accuracy() -> None:
-    assert accuracy.content_of({TABLE: DataFrame([pair(0, right=None, other_right=None)])}).parts == ()
+    assert (
+        accuracy.content_of({TABLE: DataFrame([pair(0, right=None, other_right=None)])}).parts == ()
+    )
 
 
 def test_an_example_parts_at_all_draws_at_some_or_at_none() -> None:
-    parted = {0: (True, True, True), 1: (True, False, False), 2: (False, False, False), 3: (False, False, True)}
+    parted = {
+        0: (True, True, True),
+        1: (True, False, False),
+        2: (False, False, False),
+        3: (False, False, True),
+    }
     rows = [
         pair(n, sampling="top_p", draw=draw, other_tokens=[1, 3] if parts else [1, 2])
         for n, draws in parted.items()
@@ -102,13 +126,25 @@ def test_an_example_parts_at_all_draws_at_some_or_at_none() -> None:
 
 
 def drift(number: int, layer: int, l2: float, **more: Any) -> dict[str, Any]:
-    names = {"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16", "layer": layer}
-    lists = {"hidden_l2": [0.0, l2, 9.0], "hidden_cosine": [1.0, 1 - l2 / 8, 0.5], "attention_kl": [l2, 3 * l2]}
+    names = {
+        "task": "base",
+        "question_id": f"q{number}",
+        "draw_id": f"q{number}",
+        "dtype": "float16",
+        "layer": layer,
+    }
+    lists = {
+        "hidden_l2": [0.0, l2, 9.0],
+        "hidden_cosine": [1.0, 1 - l2 / 8, 0.5],
+        "attention_kl": [l2, 3 * l2],
+    }
     return names | lists | more
 
 
 # Three contexts: the second layer is farther apart in all of them, the third as far as the second.
-LAYERS = [drift(n, layer, l2 + n / 8) for n in range(3) for layer, l2 in enumerate((0.25, 1.0, 1.0))]
+LAYERS = [
+    drift(n, layer, l2 + n / 8) for n in range(3) for layer, l2 in enumerate((0.25, 1.0, 1.0))
+]
 
 
 def test_layers_are_told_at_step_1_and_tested_against_the_layer_before() -> None:
@@ -126,17 +162,32 @@ def test_layers_are_told_at_step_1_and_tested_against_the_layer_before() -> None
 
 
 def test_answers_that_lack_the_step_or_overflow_tell_nothing_of_layers() -> None:
-    short = [drift(7, layer, 1.0, hidden_l2=[0.0], hidden_cosine=[1.0], attention_kl=[]) for layer in range(3)]
+    short = [
+        drift(7, layer, 1.0, hidden_l2=[0.0], hidden_cosine=[1.0], attention_kl=[])
+        for layer in range(3)
+    ]
     lost = [drift(8, layer, NAN if layer else 1.0) for layer in range(3)]
-    before = [drift(9, layer, 1.0, **dict.fromkeys(("hidden_l2", "hidden_cosine", "attention_kl"))) for layer in (0, 1)]
-    assert layers.layers_of(DataFrame(LAYERS + short + lost + before)) == layers.layers_of(DataFrame(LAYERS))
+    before = [
+        drift(9, layer, 1.0, **dict.fromkeys(("hidden_l2", "hidden_cosine", "attention_kl")))
+        for layer in (0, 1)
+    ]
+    assert layers.layers_of(DataFrame(LAYERS + short + lost + before)) == layers.layers_of(
+        DataFrame(LAYERS)
+    )
     assert layers.content_of({DRIFT: DataFrame(short + before)}).parts == ()
     assert heads.content_of({DRIFT: DataFrame(short + before)}).parts == ()
 
 
 def test_heads_have_their_mean_and_a_map_of_shares_of_the_largest() -> None:
     found = heads.heads_of(DataFrame(LAYERS))
-    assert [(one.layer, one.head) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [(one.layer, one.head) for one in found] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+        (2, 1),
+    ]
     assert [one.kl.mean for one in found[:2]] == pytest.approx([0.375, 3 * 0.375])
     (section,) = heads.content_of({DRIFT: DataFrame(LAYERS)}).parts
     (name, tiles), *_ = section.maps[0].rows

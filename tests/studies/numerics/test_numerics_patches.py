@@ -23,20 +23,50 @@ CONTEXTS = 12
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:
-    names = {"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"}
-    place = {"direction": INTO_OFF, "rows": "residual", "layers": "one", "layer": 0, "place": "first", "step": 1}
-    kl = {"kl": 0.5, "kl_patched": 0.5, "kl_after": 1.0, "kl_after_patched": 1.0, "kl_answer": float(number)}
+    names = {
+        "task": "base",
+        "question_id": f"q{number}",
+        "draw_id": f"q{number}",
+        "dtype": "float16",
+    }
+    place = {
+        "direction": INTO_OFF,
+        "rows": "residual",
+        "layers": "one",
+        "layer": 0,
+        "place": "first",
+        "step": 1,
+    }
+    kl = {
+        "kl": 0.5,
+        "kl_patched": 0.5,
+        "kl_after": 1.0,
+        "kl_after_patched": 1.0,
+        "kl_answer": float(number),
+    }
     return names | place | kl | more
 
 
 def earlier_rows(at_flip: bool) -> DataFrame:
     """Rows of all layers recover nine tenths, the stream of the first layer nothing."""
-    left = {("residual", 0): 1.0, ("residual", 1): 0.0, ("keys and values", -1): 0.1, ("both", -1): 0.0}
+    left = {
+        ("residual", 0): 1.0,
+        ("residual", 1): 0.0,
+        ("keys and values", -1): 0.1,
+        ("both", -1): 0.0,
+    }
     rows = []
     for number in range(CONTEXTS):
         for (part, layer), share in left.items():
             one = row(number, rows=part, layer=layer, at_flip=at_flip, kl_patched=0.5 * share)
-            for name in ("direction", "layers", "place", "kl_after", "kl_after_patched", "kl_answer"):
+            for name in (
+                "direction",
+                "layers",
+                "place",
+                "kl_after",
+                "kl_after_patched",
+                "kl_answer",
+            ):
                 del one[name]
             rows.append(one)
     return DataFrame(rows)
@@ -84,7 +114,12 @@ def test_tables_of_earlier_runs_are_read_in_one_direction_without_later_steps() 
     assert table is not None
     found = {(one.patched, one.layers, one.layer): one for one in recoveries_of(table)}
     whole = found["keys and values", "all", ALL]
-    assert (whole.direction, whole.place, whole.cases, whole.recovered_after) == (INTO_ON, "flip", CONTEXTS, None)
+    assert (whole.direction, whole.place, whole.cases, whole.recovered_after) == (
+        INTO_ON,
+        "flip",
+        CONTEXTS,
+        None,
+    )
     assert whole.median.mean == pytest.approx(0.9)
     assert whole.recovered.interval == pytest.approx((0.9, 0.9))
     assert found["residual", "one", 0].median.mean == 0.0
@@ -106,5 +141,14 @@ def test_a_page_draws_single_and_cumulative_over_layers() -> None:
     assert [layer for layer, _ in lines[1]] == [0, 1, 2], "from the first alone to all"
     assert dict(lines[0])[1] == pytest.approx(0.6)
     (sheet,) = content.sheets
-    assert {"direction", "place", "patched", "layers", "layer", "recovered", "median", "median_low"} <= {*sheet.columns}
+    assert {
+        "direction",
+        "place",
+        "patched",
+        "layers",
+        "layer",
+        "recovered",
+        "median",
+        "median_low",
+    } <= {*sheet.columns}
     assert content_of({}).parts == ()

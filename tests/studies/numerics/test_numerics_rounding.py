@@ -11,7 +11,11 @@ from leaderboards.studies.numerics.rounding import content_of, layer_errors, pro
 
 def row(context: str, layer: int, **more: Any) -> dict[str, Any]:
     lists = {"lengths": [16, 32], "scores": [1e-4, 3e-4], "outputs": [2e-4, 2e-4]}
-    return {"draw_id": context, "dtype": "float16", "layer": layer, "alone": 1e-4, "propagated": 2e-4} | lists | more
+    return (
+        {"draw_id": context, "dtype": "float16", "layer": layer, "alone": 1e-4, "propagated": 2e-4}
+        | lists
+        | more
+    )
 
 
 ROWS = [

@@ -18,22 +18,48 @@ from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan
-BEFORE, AFTER = 1e-4, 11.0  # nats of a step before a flip and behind it: two texts are as far apart as any
+BEFORE, AFTER = (
+    1e-4,
+    11.0,
+)  # nats of a step before a flip and behind it: two texts are as far apart as any
 
 
 def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     count = len(kl)
-    cell = {"task": "base", "question_id": question, "policy": "full", "level_kind": "ratio", "level": 0.0, "repeat": 0}
-    names = {"dtype": "float16", "sampling": "greedy", "draw": 0, "regime": "teacher-forced", "pair": "cache"}
-    tokens = {"tokens": [*range(count)], "other_tokens": [*range(count)], "right": None, "other_right": None}
+    cell = {
+        "task": "base",
+        "question_id": question,
+        "policy": "full",
+        "level_kind": "ratio",
+        "level": 0.0,
+        "repeat": 0,
+    }
+    names = {
+        "dtype": "float16",
+        "sampling": "greedy",
+        "draw": 0,
+        "regime": "teacher-forced",
+        "pair": "cache",
+    }
+    tokens = {
+        "tokens": [*range(count)],
+        "other_tokens": [*range(count)],
+        "right": None,
+        "other_right": None,
+    }
     steps = {"kl": kl, "js": kl, "largest": kl, "margin": [1.0] * count, "same_top": [True] * count}
     return cell | names | tokens | steps | more
 
 
 def given(*rows: dict[str, Any]) -> StudyInput:
     names = dict.fromkeys(one["question_id"] for one in rows)
-    records = [record(task="base", question_id=name, policy="full", example_id=name, draw_id=name) for name in names]
-    return StudyInput("toy", frame(records), [{"status": "complete"}], {TABLE: DataFrame(list(rows))})
+    records = [
+        record(task="base", question_id=name, policy="full", example_id=name, draw_id=name)
+        for name in names
+    ]
+    return StudyInput(
+        "toy", frame(records), [{"status": "complete"}], {TABLE: DataFrame(list(rows))}
+    )
 
 
 def table_of(*rows: dict[str, Any]) -> DataFrame:
@@ -42,7 +68,11 @@ def table_of(*rows: dict[str, Any]) -> DataFrame:
 
 
 FREE = {"regime": "free-running", "right": True, "other_right": True}
-FLIPPED = row("a", [BEFORE, BEFORE, AFTER, AFTER], **FREE | {"other_tokens": [0, 7, 8, 9], "other_right": False})
+FLIPPED = row(
+    "a",
+    [BEFORE, BEFORE, AFTER, AFTER],
+    **FREE | {"other_tokens": [0, 7, 8, 9], "other_right": False},
+)
 SAME = row("b", [BEFORE, BEFORE], **FREE)
 ROWS = (
     row("a", [1e-4, 3e-4, 2e-4]),
@@ -107,7 +137,9 @@ ANSWER = {"task": "base", "policy": "full", "level_kind": "ratio", "level": 0.0,
 
 
 def named(number: int, **more: Any) -> dict[str, Any]:
-    return ANSWER | {"question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"} | more
+    return (
+        ANSWER | {"question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"} | more
+    )
 
 
 def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
@@ -115,7 +147,9 @@ def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
     rows = []
     for number in range(CONTEXTS):
         for layer in range(layers):
-            steps = [0.0] + [0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)]
+            steps = [0.0] + [
+                0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)
+            ]
             positions = [1e-6] * 5 + [1e-3 * (layer + 1)] * 3
             lists: dict[str, Any] = {"keys": positions, "values": positions, "hidden": steps}
             # As a run of before has them.
@@ -142,5 +176,7 @@ def test_answers_of_one_token_have_no_drift() -> None:
 def page_of(**tables: DataFrame) -> str:
     one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
-    records = frame([record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)])
+    records = frame(
+        [record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)]
+    )
     return build_study(STUDY, StudyInput("toy", records, one.runs, {**one.tables, **names}))[0]

@@ -14,10 +14,22 @@ from typing import Any
 
 import pytest
 
-EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
-needs_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
-on_every_screen = pytest.mark.parametrize(("width", "scheme"), list(product((320, 1280), ("light", "dark"))))
+EXECUTABLE = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
+needs_chromium = pytest.mark.skipif(
+    EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium"
+)
+on_every_screen = pytest.mark.parametrize(
+    ("width", "scheme"), list(product((320, 1280), ("light", "dark")))
+)
 IN_VIEW = "(element => element.offsetParent !== null)"
 # The lowest contrast of any text of the tiles against what it stands on, tiles being translucent and details too.
 LOWEST_CONTRAST = """(() => {
@@ -51,7 +63,9 @@ class Chromium:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -103,32 +117,56 @@ class Chromium:
     ) -> None:
         """Loads a file, at that size in CSS pixels, also where it is open already."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        self.call("Page.navigate", url="about:blank")  # from one fragment to another nothing is loaded
-        self.call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
+        self.call(
+            "Page.navigate", url="about:blank"
+        )  # from one fragment to another nothing is loaded
+        self.call(
+            "Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+        )
         for _ in range(200):
-            if self.evaluate("document.readyState") == "complete" and self.evaluate("location.protocol") == "file:":
+            if (
+                self.evaluate("document.readyState") == "complete"
+                and self.evaluate("location.protocol") == "file:"
+            ):
                 return
             time.sleep(0.05)
         raise RuntimeError(f"chromium did not load {path}")
 
-    def open_quietly(self, path: Path, width: int, scheme: str = "light", fragment: str = "") -> None:
+    def open_quietly(
+        self, path: Path, width: int, scheme: str = "light", fragment: str = ""
+    ) -> None:
         """Loads a page that says nothing on the console, asks for no other file, and is no wider than its window."""
         self.complaints.clear()
         self.requests.clear()
         self.open(path, width=width, scheme=scheme, fragment=fragment)
-        assert self.evaluate("document.documentElement.scrollWidth") <= width, "it is wider than its window"
+        assert self.evaluate("document.documentElement.scrollWidth") <= width, (
+            "it is wider than its window"
+        )
         assert self.complaints == [], self.complaints
-        assert [request.partition("#")[0] for request in self.requests] == [path.as_uri()], self.requests
-        assert self.evaluate("document.querySelectorAll('img').length") == 0, "hostile text is an image"
+        assert [request.partition("#")[0] for request in self.requests] == [path.as_uri()], (
+            self.requests
+        )
+        assert self.evaluate("document.querySelectorAll('img').length") == 0, (
+            "hostile text is an image"
+        )
         assert self.evaluate("document.title") != "owned", "hostile text ran"
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, which must be JSON."""
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
@@ -140,7 +178,9 @@ class Chromium:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
+            "data"
+        ]
         path.write_bytes(base64.b64decode(data))
 
 
@@ -153,9 +193,21 @@ def chromium(profile: Path) -> Iterator[Chromium]:
     read, from_browser = os.pipe()
     # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
     wiring = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
-    command = ["bash", "-c", wiring, "bash", EXECUTABLE, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    command = [
+        "bash",
+        "-c",
+        wiring,
+        "bash",
+        EXECUTABLE,
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        "about:blank",
+    ]
     process = subprocess.Popen(
-        command, pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        pass_fds=(to_browser, from_browser),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     os.close(to_browser)
     os.close(from_browser)

@@ -20,13 +20,15 @@ from leaderboards.rendering.drawing import Plot
 OF_EVERY_TASK = [measure for measure in TABLES if measure.over is not Over.CONCERNED]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 # It ends a script, loads something from elsewhere, gives itself away in the title of the page, and talks to a terminal.
-HOSTILE_IN_A_BROWSER = (
-    "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
-)
+HOSTILE_IN_A_BROWSER = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
 
 
 def results_of(
-    records: DataFrame, model: str = "toy", run: Mapping[str, Any] | None = None, folder: str = "run", **more: Any
+    records: DataFrame,
+    model: str = "toy",
+    run: Mapping[str, Any] | None = None,
+    folder: str = "run",
+    **more: Any,
 ) -> Results:
     """All that a site shows of the records of a run."""
     return Results.of(records, summarise(records), {folder: run or {}}, model, **more)
@@ -94,7 +96,9 @@ def assert_inert(page: str, least: int) -> None:
     assert scripts.count(None) == 1
     assert set(scripts) <= {None, "application/json"}
     assert "img" not in {tag for tag, _ in elements.found}
-    assert not [name for _, attributes in elements.found for name in attributes if name.startswith("on")]
+    assert not [
+        name for _, attributes in elements.found for name in attributes if name.startswith("on")
+    ]
     assert elements.text.count(HOSTILE) >= least
 
 
@@ -103,7 +107,9 @@ def told_by(plot: Plot) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(plot.data())
 
     def text(part: str | int) -> str:
-        return str(data["texts"][part] if isinstance(part, int) else part).replace("\t", "95 % interval ")
+        return str(data["texts"][part] if isinstance(part, int) else part).replace(
+            "\t", "95 % interval "
+        )
 
     return data | {"spots": [[*spot[:3], *map(text, spot[3:])] for spot in data["spots"]]}
 

@@ -34,7 +34,9 @@ def run(model: LoadedModel, job: Job, folder: Path) -> Store:
     return execute(model, build_grid(job, model.count_tokens), folder, "a test")
 
 
-def runs_on_both(job: Job, folder: Path, dtype: torch.dtype = torch.float32) -> tuple[Tables, Tables]:
+def runs_on_both(
+    job: Job, folder: Path, dtype: torch.dtype = torch.float32
+) -> tuple[Tables, Tables]:
     """Returns the tables of a run on a CPU, which works in the same portions as a card, and on the pretended device."""
     with pytest.MonkeyPatch.context() as patch:
         work_as(patch, "cuda")
@@ -57,5 +59,9 @@ def check_equal(expected: Tables, actual: Tables) -> None:
     assert list(expected) == list(actual)
     for name, table in expected.items():
         pd.testing.assert_frame_equal(
-            table.reset_index(drop=True), actual[name].reset_index(drop=True), rtol=RELATIVE, atol=ABSOLUTE, obj=name
+            table.reset_index(drop=True),
+            actual[name].reset_index(drop=True),
+            rtol=RELATIVE,
+            atol=ABSOLUTE,
+            obj=name,
         )

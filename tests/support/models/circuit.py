@@ -37,7 +37,9 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
     # Nothing may stand behind a question: the circuit answers its last token.
-    tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
+    )
     return tokenizer
 
 
@@ -71,7 +73,9 @@ def _plant(network: LlamaForCausalLM) -> None:
     network.model.embed_tokens.weight.zero_()
     network.lm_head.weight.zero_()
     for key, value in PAIRS:
-        network.model.embed_tokens.weight[NUMBER[f"k{key}=v{value}"], [KEY + key, VALUE + value]] = 1.0
+        network.model.embed_tokens.weight[
+            NUMBER[f"k{key}=v{value}"], [KEY + key, VALUE + value]
+        ] = 1.0
     for key in range(KEYS):
         network.model.embed_tokens.weight[NUMBER[f"q{key}?"], ASKED + key] = 1.0
     for value in range(VALUES):
@@ -82,7 +86,10 @@ def _plant(network: LlamaForCausalLM) -> None:
         layer.mlp.down_proj.weight.zero_()
         layer.self_attn.o_proj.weight.mul_(NOISE)
     attention = network.model.layers[LAYER].self_attn
-    for weight, first in ((attention.q_proj.weight, HEAD * SIZE), (attention.k_proj.weight, KEY_HEAD * SIZE)):
+    for weight, first in (
+        (attention.q_proj.weight, HEAD * SIZE),
+        (attention.k_proj.weight, KEY_HEAD * SIZE),
+    ):
         weight[first : first + SIZE] = 0.0
     attention.v_proj.weight[KEY_HEAD * SIZE : (KEY_HEAD + 1) * SIZE] = 0.0
     attention.o_proj.weight[:, HEAD * SIZE : (HEAD + 1) * SIZE] = 0.0
@@ -106,9 +113,13 @@ def _draft(rng: random.Random, request: Request) -> Draft:
         stated.append(StatedValue(f"v{value}", start, end))
         if place % 4 == 1 and len(questions) < request.questions:
             span = (Span("answer", start, end),)
-            questions.append(Question("", f"q{key}?", (f"v{value}",), True, "forward", "thing", 1, span))
+            questions.append(
+                Question("", f"q{key}?", (f"v{value}",), True, "forward", "thing", 1, span)
+            )
         start = end + 1
     return Draft(" ".join(words), tuple(stated), tuple(questions))
 
 
-TASK = Task("circuit", "1", "for a test", _draft, (0.0,), {"quick": 4}, 3, instruction="", max_new_tokens=3)
+TASK = Task(
+    "circuit", "1", "for a test", _draft, (0.0,), {"quick": 4}, 3, instruction="", max_new_tokens=3
+)

@@ -14,7 +14,14 @@ def work_as(monkeypatch: pytest.MonkeyPatch, kind: str = "cpu", **values: Any) -
     own = devices.DEVICE_KINDS["cpu"]
     of_library = {
         name: getattr(own, name)
-        for name in ("raises_out_of_memory", "synchronize", "free_bytes", "empty_cache", "mark", "seconds_between")
+        for name in (
+            "raises_out_of_memory",
+            "synchronize",
+            "free_bytes",
+            "empty_cache",
+            "mark",
+            "seconds_between",
+        )
     }
     changed = replace(devices.DEVICE_KINDS[kind], **{**of_library, **values})
     monkeypatch.setattr(devices, "DEVICE_KINDS", {**devices.DEVICE_KINDS, "cpu": changed})

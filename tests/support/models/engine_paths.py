@@ -61,7 +61,12 @@ def all_on_one_architecture() -> list[Any]:
     first, *others = NETWORKS
     return [
         pytest.param(first, True, id=f"{first}-all"),
-        *(pytest.param(n, False, id=f"{n}-each path", marks=[] if n == SLIDING else pytest.mark.slow) for n in others),
+        *(
+            pytest.param(
+                n, False, id=f"{n}-each path", marks=[] if n == SLIDING else pytest.mark.slow
+            )
+            for n in others
+        ),
         *(pytest.param(name, True, id=f"{name}-all", marks=pytest.mark.slow) for name in others),
     ]
 

@@ -9,12 +9,27 @@ from gguf import GGUFWriter, TokenType
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import LlamaConfig, LlamaForCausalLM
 
-NORMAL, CONTROL, USER_DEFINED, BYTE = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.BYTE
+NORMAL, CONTROL, USER_DEFINED, BYTE = (
+    TokenType.NORMAL,
+    TokenType.CONTROL,
+    TokenType.USER_DEFINED,
+    TokenType.BYTE,
+)
 SPECIAL = ["<|none|>", "<|begin|>", "<|end|>"]
 LETTERS = sorted(ByteLevel.alphabet())
 MERGES = ["1 2", "12 3", "h e", "Ġ he", "Ċ Ċ"]
 BYTE_LEVEL = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
-SENTENCE_PIECE = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "ab", "▁ab", "▁a", "  "]
+SENTENCE_PIECE = [
+    *SPECIAL,
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    "▁",
+    "a",
+    "b",
+    "ab",
+    "▁ab",
+    "▁a",
+    "  ",
+]
 TEMPLATE = (
     "{% for turn in messages %}<|begin|>{{ turn.content }}{% endfor %}"
     "{% if add_generation_prompt %}<|begin|>{% endif %}"
@@ -43,7 +58,12 @@ def toy_llama(vocabulary: Sequence[str] = BYTE_LEVEL, **options: Any) -> LlamaFo
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
     config = LlamaConfig(
-        vocab_size=len(vocabulary), max_position_embeddings=4096, initializer_range=0.25, **sizes, **heads, **options
+        vocab_size=len(vocabulary),
+        max_position_embeddings=4096,
+        initializer_range=0.25,
+        **sizes,
+        **heads,
+        **options,
     )
     network = LlamaForCausalLM(config)
     network.eval()
@@ -70,7 +90,11 @@ def _tensors(network: LlamaForCausalLM) -> dict[str, torch.Tensor]:
         for name, written in NAMES.items():
             weight = state[f"model.layers.{layer}.{name}.weight"]
             if written in ("attn_q", "attn_k"):
-                heads = config.num_attention_heads if written == "attn_q" else config.num_key_value_heads
+                heads = (
+                    config.num_attention_heads
+                    if written == "attn_q"
+                    else config.num_key_value_heads
+                )
                 weight = _interleaved(weight, heads)
             tensors[f"blk.{layer}.{written}.weight"] = weight
     return tensors
@@ -118,10 +142,14 @@ def write_sentence_piece(path: Path, **fields: Any) -> Path:
     writer.add_token_list(SENTENCE_PIECE)
     writer.add_token_types(kinds)
     writer.add_token_scores([-1000.0] * 259 + [-float(place) for place in range(7)])
-    return _finish(writer, FIELDS | {name.replace("__", "."): value for name, value in fields.items()}, {})
+    return _finish(
+        writer, FIELDS | {name.replace("__", "."): value for name, value in fields.items()}, {}
+    )
 
 
-def _finish(writer: GGUFWriter, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Path:
+def _finish(
+    writer: GGUFWriter, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+) -> Path:
     kinds: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}
     for name, value in fields.items():
         kinds[type(value)](name, value)

@@ -18,7 +18,9 @@ from tests.support.models.toy import STEPS
 class PlainRows:
     """What a plain cache holds of a branch, as :class:`policies.CacheRows`: its rows are those that some head reads."""
 
-    def __init__(self, cache: DynamicCache, tokens: Sequence[torch.Tensor], next_position: int) -> None:
+    def __init__(
+        self, cache: DynamicCache, tokens: Sequence[torch.Tensor], next_position: int
+    ) -> None:
         self.states: list[Any] = cache.layers
         self.cache, self._tokens, self._next_position = cache, tokens, next_position
 
@@ -28,7 +30,9 @@ class PlainRows:
 
     def tokens(self, layer: int) -> torch.Tensor:
         context = self._tokens[layer]
-        behind = self._next_position + torch.arange(self.states[layer].keys.shape[2] - context.shape[1])
+        behind = self._next_position + torch.arange(
+            self.states[layer].keys.shape[2] - context.shape[1]
+        )
         return torch.cat([context, behind.expand(len(context), -1)], dim=1)
 
     def keys(self, layer: int) -> torch.Tensor:
@@ -39,7 +43,9 @@ class PlainRows:
         values: torch.Tensor = self.states[layer].values[0].clone()
         return values
 
-    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+    def write(
+        self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None
+    ) -> None:
         present = (self.tokens(layer) != ABSENT)[..., None]
         for name, states in (("keys", keys), ("values", values)):
             if states is not None:
@@ -91,9 +97,17 @@ def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
         if left.keep is None:
             tokens.append(torch.full(keys.shape[:2], UNKNOWN))
         else:
-            heads, longest = [head.nonzero()[:, 0] for head in left.keep], int(left.keep.sum(-1).max())
+            heads, longest = (
+                [head.nonzero()[:, 0] for head in left.keep],
+                int(left.keep.sum(-1).max()),
+            )
             tokens.append(
-                torch.stack([torch.cat([head.new_full((longest - len(head),), ABSENT), head]) for head in heads])
+                torch.stack(
+                    [
+                        torch.cat([head.new_full((longest - len(head),), ABSENT), head])
+                        for head in heads
+                    ]
+                )
             )
             index = tokens[-1].clamp(min=0)[..., None].expand(-1, -1, keys.shape[-1])
             keys, values = keys.gather(1, index), values.gather(1, index)
@@ -131,7 +145,9 @@ def masked(model: LoadedModel, rows: PlainRows) -> Iterator[None]:
             hook.remove()
 
 
-def plain_logits(model: LoadedModel, rows: PlainRows, token_ids: Sequence[int], position: int) -> torch.Tensor:
+def plain_logits(
+    model: LoadedModel, rows: PlainRows, token_ids: Sequence[int], position: int
+) -> torch.Tensor:
     """The logits behind each of these tokens, which the cache holds from now on."""
     with torch.inference_mode(), masked(model, rows):
         hidden = decoder_of(model.network)(
@@ -149,23 +165,40 @@ def plain_nll(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> 
     return sum(nats) / len(nats)
 
 
-def plain_gold(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> tuple[list[float], list[bool]]:
+def plain_gold(
+    model: LoadedModel, trace: Trace, branch: Branch, number: int
+) -> tuple[list[float], list[bool]]:
     """Of each token of a right answer its negative log-likelihood, and whether it is the most likely one."""
-    question, gold = trace.prompt.questions[number].token_ids, trace.prompt.questions[number].gold_ids
-    logits = plain_logits(model, plain_rows(trace, branch), [*question, *gold[:-1]], branch.next_position)
+    question, gold = (
+        trace.prompt.questions[number].token_ids,
+        trace.prompt.questions[number].gold_ids,
+    )
+    logits = plain_logits(
+        model, plain_rows(trace, branch), [*question, *gold[:-1]], branch.next_position
+    )
     nats = -logits[len(question) - 1 :].log_softmax(-1)
     targets = torch.tensor(gold)
     return nats[torch.arange(len(gold)), targets].tolist(), (nats.argmin(-1) == targets).tolist()
 
 
 def plain_answer(
-    model: LoadedModel, trace: Trace, branch: Branch, number: int, steps: int, treatment: Any = None, forced: Any = ()
+    model: LoadedModel,
+    trace: Trace,
+    branch: Branch,
+    number: int,
+    steps: int,
+    treatment: Any = None,
+    forced: Any = (),
 ) -> tuple[list[int], float]:
     """The tokens of an answer and the mean of their negative log-likelihoods, one pass for each token."""
     rows, position = plain_rows(trace, branch), branch.next_position
     if treatment:
         treatment.after_prefill(OneAnswer(rows))
-    pending, written, nats = list(trace.prompt.questions[number].token_ids), list[int](), list[float]()
+    pending, written, nats = (
+        list(trace.prompt.questions[number].token_ids),
+        list[int](),
+        list[float](),
+    )
     for step in range(len(forced) or steps):
         logits = plain_logits(model, rows, pending, position)[-1]
         position += len(pending)
@@ -189,7 +222,9 @@ def beside_a_plain_loop(
     """Yields generations whose tokens are those of a plain loop, with the same loop over the gold answer, to be called.
     No branch of ``policies`` failed, and none is missing."""
     assert [branch.error for branch in trace.branches if branch.error] == []
-    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in policies}
+    assert {branch.treatment.policy.name for branch in trace.branches} == {
+        policy.name for policy in policies
+    }
     for generation in generations:
         answer = partial(plain_answer, model, trace, generation.branch, generation.question, STEPS)
         gold = trace.prompt.questions[generation.question].gold_ids

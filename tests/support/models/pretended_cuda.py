@@ -23,12 +23,19 @@ from torch.utils._pytree import tree_flatten, tree_map
 DEVICE = torch.device("cuda", 0)
 HOST = torch.device("cpu")
 FREE_BYTES, ALL_BYTES = 6 << 30, 8 << 30
-MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+MIXED = (
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+)
 # Operations that take tensors from one device to another.
 MOVES = {"aten::_to_copy", "aten::copy_", "aten::set_", "aten::_copy_from"}
 # CUDA takes indices, and a written value of no dimension, from the host.
 READS_BY_INDEX = {"aten::index", "aten::_unsafe_index"}
-WRITES_BY_INDEX = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"}
+WRITES_BY_INDEX = {
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::_unsafe_index_put",
+}
 # C++ makes tensors of the host inside of these, where CUDA would not: they are computed as one operation.
 WHOLE_CALLS = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.pad_sequence)
 FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
@@ -83,13 +90,21 @@ class Pretended(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
-        cls, operation: Any, _: Sequence[type], positional: Sequence[Any] = (), named: Mapping[str, Any] | None = None
+        cls,
+        operation: Any,
+        _: Sequence[type],
+        positional: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
     ) -> Any:
         return _compute(operation, positional, named or {})
 
 
 def _wrapped(value: Any) -> Any:
-    return Pretended(value) if isinstance(value, torch.Tensor) and not isinstance(value, Pretended) else value
+    return (
+        Pretended(value)
+        if isinstance(value, torch.Tensor) and not isinstance(value, Pretended)
+        else value
+    )
 
 
 def _unwrapped(value: Any) -> Any:
@@ -112,7 +127,9 @@ def _tensors_in(*values: Any) -> list[torch.Tensor]:
     return [value for value in flat if isinstance(value, torch.Tensor)]
 
 
-def _check_one_device(name: str, positional: Sequence[Any], tensors: Sequence[torch.Tensor]) -> None:
+def _check_one_device(
+    name: str, positional: Sequence[Any], tensors: Sequence[torch.Tensor]
+) -> None:
     """Raises :class:`RuntimeError` where CUDA would not take tensors of the host beside those of the device."""
     of_host = [tensor for tensor in tensors if not isinstance(tensor, Pretended)]
     if name in MOVES or len(of_host) in (0, len(tensors)):
@@ -121,11 +138,17 @@ def _check_one_device(name: str, positional: Sequence[Any], tensors: Sequence[to
         is_mixed = not isinstance(positional[0], Pretended)
     elif name in WRITES_BY_INDEX:
         target, value = positional[0], positional[2]
-        is_mixed = not isinstance(target, Pretended) or (not isinstance(value, Pretended) and value.dim() > 0)
+        is_mixed = not isinstance(target, Pretended) or (
+            not isinstance(value, Pretended) and value.dim() > 0
+        )
     else:
-        is_mixed = any(tensor.dim() > 0 for tensor in of_host)  # a number of the host goes with everything
+        is_mixed = any(
+            tensor.dim() > 0 for tensor in of_host
+        )  # a number of the host goes with everything
     if is_mixed:
-        raise RuntimeError(f"{MIXED} (in {name}, shapes {[tuple(tensor.shape) for tensor in tensors]})")
+        raise RuntimeError(
+            f"{MIXED} (in {name}, shapes {[tuple(tensor.shape) for tensor in tensors]})"
+        )
 
 
 def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -137,7 +160,9 @@ def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]
     _check_one_device(name, positional, tensors)
     of_device = [tensor for tensor in tensors if isinstance(tensor, Pretended)]
     device = named.get("device")
-    if name == "aten::_to_copy":  # moves to the host are seen as calls: what arrives here changes the dtype
+    if (
+        name == "aten::_to_copy"
+    ):  # moves to the host are seen as calls: what arrives here changes the dtype
         is_of_device = bool(of_device) or _is_pretended(device)
     elif device is not None:
         is_of_device = _is_pretended(device)
@@ -151,7 +176,9 @@ def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]
     if "pin_memory" in named:
         changed["pin_memory"] = False
     with _on_the_host():
-        result = operation(*tree_map(_unwrapped, positional), **tree_map(_unwrapped, {**named, **changed}))
+        result = operation(
+            *tree_map(_unwrapped, positional), **tree_map(_unwrapped, {**named, **changed})
+        )
     if not is_of_device:
         return result
     if operation._schema.is_mutable:  # what was changed in place is returned as the same object
@@ -164,7 +191,11 @@ class _Operations(TorchDispatchMode):
     """Computes operations without a tensor of the device too, such as ``zeros(device="cuda")``."""
 
     def __torch_dispatch__(
-        self, operation: Any, _: Any, positional: Sequence[Any] = (), named: Mapping[str, Any] | None = None
+        self,
+        operation: Any,
+        _: Any,
+        positional: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
     ) -> Any:
         return _compute(operation, positional, named or {})
 
@@ -186,7 +217,9 @@ def _moved(tensor: Pretended, positional: Sequence[Any], named: Mapping[str, Any
             target = value
     with _on_the_host():
         if target is not None and not _is_pretended(target):
-            on_host: torch.Tensor = tensor.inner.to(dtype, copy=True) if dtype else tensor.inner.clone()
+            on_host: torch.Tensor = (
+                tensor.inner.to(dtype, copy=True) if dtype else tensor.inner.clone()
+            )
             return on_host
         if dtype is None or dtype == tensor.inner.dtype:
             return Pretended(tensor.inner.clone()) if named.get("copy") else tensor
@@ -201,14 +234,20 @@ def _whole(call: Callable[..., Any], positional: Sequence[Any], named: Mapping[s
     if places != {True}:
         return call(*positional, **named)
     with _on_the_host():
-        return _wrapped(call(*tree_map(_unwrapped, positional), **tree_map(_unwrapped, dict(named))))
+        return _wrapped(
+            call(*tree_map(_unwrapped, positional), **tree_map(_unwrapped, dict(named)))
+        )
 
 
 class _Calls(TorchFunctionMode):
     """Sees where calls ask for the device by name, which the operations behind them do not tell."""
 
     def __torch_function__(
-        self, call: Any, _: Any, positional: Sequence[Any] = (), named: Mapping[str, Any] | None = None
+        self,
+        call: Any,
+        _: Any,
+        positional: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
     ) -> Any:
         if call is torch.device:
             return call(*positional, **(named or {}))
@@ -268,7 +307,9 @@ LIBRARY: Mapping[str, Any] = {
     "get_device_name": lambda *_: "pretended",
     "get_device_capability": lambda *_: (9, 0),
     "is_bf16_supported": lambda *_, **__: True,
-    "manual_seed": lambda _: None,  # presses draw from the host's generator, which gets the same seed
+    "manual_seed": lambda _: (
+        None
+    ),  # presses draw from the host's generator, which gets the same seed
     "manual_seed_all": lambda _: None,
     "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
     "set_rng_state": lambda *_, **__: None,
@@ -304,7 +345,9 @@ def pretended_cuda() -> Iterator[None]:
             stack.enter_context(patch.object(torch.cuda, name, value))
         stack.enter_context(patch.object(inference_mode, "__enter__", _NoGradInstead.enter))
         stack.enter_context(patch.object(inference_mode, "__exit__", _NoGradInstead.leave))
-        torch.__future__.set_overwrite_module_params_on_conversion(True)  # a weight cannot become one of the device
+        torch.__future__.set_overwrite_module_params_on_conversion(
+            True
+        )  # a weight cannot become one of the device
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrites)
         stack.enter_context(_Operations())
         stack.enter_context(_Calls())

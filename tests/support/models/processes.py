@@ -24,7 +24,9 @@ class Copy:
     stderr: TextIO
 
     @classmethod
-    def of(cls, action: Callable[[], None], environment: Mapping[str, str] = MappingProxyType({})) -> Self:
+    def of(
+        cls, action: Callable[[], None], environment: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
         """Starts a copy that does this, in a process group of its own, as in a terminal."""
         reading, writing = os.pipe()
 
@@ -33,7 +35,10 @@ class Copy:
             os.environ.update(environment)
             os.dup2(writing, 2)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)  # and not what pytest reads
+            sys.stdout, sys.stderr = (
+                os.fdopen(1, "w"),
+                os.fdopen(2, "w", buffering=1),
+            )  # and not what pytest reads
             action()
 
         process = multiprocessing.get_context("fork").Process(target=act)

@@ -42,7 +42,10 @@ def grid(
     repeats: int = 1,
     numerics: NumericsOptions = NumericsOptions(),  # noqa: B008 - it is frozen
 ) -> Grid:
-    levels = [*(point.level for point in at_ratios(ratios)), *(Level("budget", float(budget)) for budget in budgets)]
+    levels = [
+        *(point.level for point in at_ratios(ratios)),
+        *(Level("budget", float(budget)) for budget in budgets),
+    ]
     points = points_of(levels, repeats)
     chosen = [POLICIES[name] for name in policies]
     return Grid(
@@ -96,20 +99,35 @@ def policies_of(calls: Sequence[Call]) -> list[list[str]]:
 def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     """The command of a small run; of an option that is given again, the last counts."""
     places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
-    small = ["--limit", 1, "--ratios", 0.5, "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
+    small = [
+        "--limit",
+        1,
+        "--ratios",
+        0.5,
+        "--policies",
+        "full,knorm",
+        "--name",
+        "x",
+        "--tasks",
+        "base,hops",
+    ]
     return ["run", *places, *small, "--context-tokens", "native", *more]
 
 
 def by_policy(rows: RowsByTable) -> dict[str, list[Record]]:
     """Groups the records of some rows by their policies, in order of first appearance."""
     policies = dict.fromkeys(record.policy for record in rows.records)
-    return {policy: [record for record in rows.records if record.policy == policy] for policy in policies}
+    return {
+        policy: [record for record in rows.records if record.policy == policy]
+        for policy in policies
+    }
 
 
 def options_in(message: str) -> list[str]:
     """Lists the options that a message names, but for those of another command that stands before them."""
     return re.findall(
-        r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"kvbench [^:;(]*|(run|plan|ray start) --[a-z-]+", "", message)
+        r"(?<![\w-])--[a-z][a-z-]+",
+        re.sub(r"kvbench [^:;(]*|(run|plan|ray start) --[a-z-]+", "", message),
     )
 
 
@@ -144,7 +162,9 @@ class CommandLine:
         """The only line that a command says which fails, beside what it says of models and slow checks."""
         assert self(*words) == 1
         (line,) = [
-            line for line in self.err.splitlines() if line and not line.startswith(("loading", "check ", "forecast: "))
+            line
+            for line in self.err.splitlines()
+            if line and not line.startswith(("loading", "check ", "forecast: "))
         ]
         assert line.startswith("error: ")
         assert "unexpected" not in line

@@ -35,7 +35,12 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.checks.pipeline import as_written, is_handed_over_whole, pipeline_of, texts_for_pipeline
+from kvbench.checks.pipeline import (
+    as_written,
+    is_handed_over_whole,
+    pipeline_of,
+    texts_for_pipeline,
+)
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
 from kvbench.engine.decode.waves import rows_of, waves
@@ -53,9 +58,17 @@ STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
 WINDOW = 32  # tokens, of the sliding layers of the toy Gemma 3 without images
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
-RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}  # without a download
-AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
-END_EVERY = 20  # one token in so many ends an answer: some answers of a wave then end early and some do not
+RUNNABLE = {
+    name: policy for name, policy in POLICIES.items() if not policy.weights
+}  # without a download
+AGNOSTIC = {
+    name: policy
+    for name, policy in RUNNABLE.items()
+    if not (policy.needs_question or policy.needs_spans)
+}
+END_EVERY = (
+    20  # one token in so many ends an answer: some answers of a wave then end early and some do not
+)
 
 
 @cache
@@ -99,9 +112,16 @@ def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrai
         **sizes(query_pre_attn_scalar=HEAD_SIZE, sliding_window=4096, layer_types=list(layer_types))
     )
     vision = SiglipVisionConfig(
-        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1, image_size=28, patch_size=14
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        image_size=28,
+        patch_size=14,
     )
-    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False)
+    config = Gemma3Config(
+        text_config=text, vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False
+    )
     return Gemma3ForConditionalGeneration(config)
 
 
@@ -134,10 +154,15 @@ NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
-SEEDS = {"gemma3": 15, "gemma3_text": 3}  # with others nearly all answers are alike, or none ends early
+SEEDS = {
+    "gemma3": 15,
+    "gemma3_text": 3,
+}  # with others nearly all answers are alike, or none ends early
 
 
-def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] | None = None) -> LoadedModel:
+def toy_model(
+    architecture: str = "llama", build: Callable[[], PreTrainedModel] | None = None
+) -> LoadedModel:
     """A toy model of that architecture, or of another configuration that ``build`` makes."""
     torch.manual_seed(SEEDS.get(architecture, 5))
     network = (build or NETWORKS[architecture])()
@@ -156,7 +181,9 @@ def toy_example(task: str = "base", index: int = 1) -> Example:
     return TASKS[task].example(0, index)
 
 
-def toy_prompt(mode: Mode = "agnostic", task: str = "base", index: int = 1, questions: int | None = None) -> Prompt:
+def toy_prompt(
+    mode: Mode = "agnostic", task: str = "base", index: int = 1, questions: int | None = None
+) -> Prompt:
     """The first prompt of an example, with the first of its questions, by default with all."""
     prompt = build_prompts(toy_tokenizer(), TASKS[task], toy_example(task, index), mode)[0]
     return replace(prompt, questions=prompt.questions[:questions])
@@ -201,7 +228,10 @@ Answers = dict[tuple[str, float, int], tuple[int, ...]]
 
 
 def by_question(generations: Sequence[Generation]) -> Answers:
-    named = {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
+    named = {
+        (g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids
+        for g in generations
+    }
     assert len(named) == len(generations)
     return named
 
@@ -233,7 +263,9 @@ class ActingPress(BasePress):
 
     act: Act
 
-    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+    def compress(
+        self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any
+    ) -> Any:
         return self.act(module, hidden_states, keys, values, attentions, kwargs)
 
 
@@ -243,13 +275,17 @@ class ActingScorer(ScorerPress):
 
     act: Act = lambda *_: None
 
-    def score(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+    def score(
+        self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any
+    ) -> Any:
         return self.act(module, hidden_states, keys, values, attentions, kwargs)
 
 
 def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) -> Policy:
     """A policy around a dummy press."""
-    return Policy(name=name, family="scorer", paper="-", description="for a test", build=build, **fields)
+    return Policy(
+        name=name, family="scorer", paper="-", description="for a test", build=build, **fields
+    )
 
 
 def hiding_keys(queries: torch.Tensor) -> torch.Tensor:
@@ -308,7 +344,9 @@ def kvpress_answers_branch(
     whole = is_handed_over_whole(model, task)
     context = template.head + context if whole else context
     with as_written(model.tokenizer) if whole else nullcontext():
-        return _answers_of_policy(model, policy, situation, branch.treatment.questions, context, questions, steps)
+        return _answers_of_policy(
+            model, policy, situation, branch.treatment.questions, context, questions, steps
+        )
 
 
 def _answers_of_policy(
@@ -325,7 +363,9 @@ def _answers_of_policy(
         for number, question in zip(numbers, questions, strict=True):
             seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
             with drawing_from(seed, model.device):
-                answers += kvpress_answers(model, context, [question], policy.press(situation), steps)
+                answers += kvpress_answers(
+                    model, context, [question], policy.press(situation), steps
+                )
         return answers
     if policy.baseline is None:
         return kvpress_answers(model, context, questions, policy.press(situation), steps)

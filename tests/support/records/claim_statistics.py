@@ -7,7 +7,9 @@ from leaderboards.claims.declaration import NoStatistic, Statistic
 from leaderboards.claims.registry import claims
 
 
-def measured(identifier: str, evidence: Mapping[str, Evidence]) -> dict[str, Statistic | NoStatistic]:
+def measured(
+    identifier: str, evidence: Mapping[str, Evidence]
+) -> dict[str, Statistic | NoStatistic]:
     """Returns the parts of a claim by their names."""
     claim = claims()[identifier]
     found = claim.measure(*(evidence[name] for name in claim.evidence))

@@ -12,7 +12,11 @@ Right = Callable[[float, int], bool]  # of a level and a question
 
 
 def treated_records(
-    treatments: Mapping[str, Right], levels: Sequence[float], kind: str = "rate", repeats: int = 1, **more: Any
+    treatments: Mapping[str, Right],
+    levels: Sequence[float],
+    kind: str = "rate",
+    repeats: int = 1,
+    **more: Any,
 ) -> DataFrame:
     """Returns records in which the full cache is right on every question, and each treatment where its rule says so."""
     rows = []
@@ -29,7 +33,15 @@ def treated_records(
     return DataFrame(rows)
 
 
-def _record(where: dict[str, Any], policy: str, kind: str, level: float, repeat: int, right: bool) -> dict[str, Any]:
+def _record(
+    where: dict[str, Any], policy: str, kind: str, level: float, repeat: int, right: bool
+) -> dict[str, Any]:
     own = {"policy": policy, "level_kind": kind, "level": level, "ratio": 0.0, "repeat": repeat}
-    scores = {"f1": 100.0 if right else 0.0, "right": right, "masked": right, "corrupted": not right, "due": False}
+    scores = {
+        "f1": 100.0 if right else 0.0,
+        "right": right,
+        "masked": right,
+        "corrupted": not right,
+        "due": False,
+    }
     return record(**where, **own, directives_obeyed=None, **scores)

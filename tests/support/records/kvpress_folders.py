@@ -11,7 +11,11 @@ NAME = "qa"
 
 
 def evaluation(
-    folder: Path, metrics: Any, predicted: list[str] | None = None, answers: list[str] | None = None, **config: Any
+    folder: Path,
+    metrics: Any,
+    predicted: list[str] | None = None,
+    answers: list[str] | None = None,
+    **config: Any,
 ) -> Path:
     """One result, with the settings that its ``config.yaml`` would hold."""
     settings = {
@@ -35,7 +39,11 @@ def evaluation(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(yaml.dump({**settings, **config}, sort_keys=False))
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=4))
-    columns = {"task": NAME, "predicted_answer": predicted or ["Paris", "Rome"], "question": "Where?"}
+    columns = {
+        "task": NAME,
+        "predicted_answer": predicted or ["Paris", "Rome"],
+        "question": "Where?",
+    }
     if answers != []:
         columns["answer"] = answers or ["['Paris']", "['Oslo' 'Rome city']"]
     pd.DataFrame(columns).to_csv(folder / "predictions.csv", index=False)

@@ -15,9 +15,20 @@ TYPES = ("person", "location")
 
 
 def cells() -> list[dict[str, Any]]:
-    names = [(policy, level, number) for policy in LEVELS for level in LEVELS[policy] for number in range(QUESTIONS)]
+    names = [
+        (policy, level, number)
+        for policy in LEVELS
+        for level in LEVELS[policy]
+        for number in range(QUESTIONS)
+    ]
     return [
-        {"task": "base", "question_id": f"{number:02}", "policy": policy, "level_kind": "ratio", "level": level}
+        {
+            "task": "base",
+            "question_id": f"{number:02}",
+            "policy": policy,
+            "level_kind": "ratio",
+            "level": level,
+        }
         | {"repeat": 0}
         for policy, level, number in names
     ]
@@ -26,17 +37,35 @@ def cells() -> list[dict[str, Any]]:
 def is_kept(cell: dict[str, Any]) -> bool:
     """The full cache has every answer but one, snapkv loses every other at 0.5 and all at 0.9, knorm all."""
     number, level = int(cell["question_id"]), cell["level"]
-    return bool({"full": number != 1, "snapkv": level < 0.9 and number % 2 == 0, "knorm": False}[cell["policy"]])
+    return bool(
+        {"full": number != 1, "snapkv": level < 0.9 and number % 2 == 0, "knorm": False}[
+            cell["policy"]
+        ]
+    )
 
 
 def records() -> DataFrame:
     rows = []
     for cell in cells():
         number, right = int(cell["question_id"]), is_kept(cell)
-        said = {"right": right, "answered": right or cell["policy"] == "snapkv", "hallucination_kind": None}
-        said |= {"f1": 100.0 * right, "ratio": cell["level"], "golds": [("Ada" if number % 2 else "Oslo")]}
-        place = {"draw_id": f"context {number // 2}", "example_id": f"context {number // 2}", "answer_tokens": 2}
-        rows.append(record(**cell, **said, **place, answer_type=TYPES[number % 2], context_tokens=40))
+        said = {
+            "right": right,
+            "answered": right or cell["policy"] == "snapkv",
+            "hallucination_kind": None,
+        }
+        said |= {
+            "f1": 100.0 * right,
+            "ratio": cell["level"],
+            "golds": [("Ada" if number % 2 else "Oslo")],
+        }
+        place = {
+            "draw_id": f"context {number // 2}",
+            "example_id": f"context {number // 2}",
+            "answer_tokens": 2,
+        }
+        rows.append(
+            record(**cell, **said, **place, answer_type=TYPES[number % 2], context_tokens=40)
+        )
     return frame(rows)
 
 
@@ -64,10 +93,25 @@ def attention() -> DataFrame:
             for layer in (0, 1):
                 reads = [False, bool(layer and kept)]
                 share = [0.05, 0.6 if reads[1] else 0.01]
-                spans = {"answer": share, "subject": [0.1, 0.1], "bridge": [0.0, 0.0], "fact": [0.2, 0.7]}
+                spans = {
+                    "answer": share,
+                    "subject": [0.1, 0.1],
+                    "bridge": [0.0, 0.0],
+                    "fact": [0.2, 0.7],
+                }
                 top = [3, 3] if layer == 0 else [3, 7]
-                alike = {"kept": 1 - cell["level"], "jaccard": 0.25 * (1 + layer), "kappa": None if not layer else 0.5}
-                row = {"step": step, "layer": layer, "top": top, "top_weight": [0.5, 0.6], "retrieves": reads}
+                alike = {
+                    "kept": 1 - cell["level"],
+                    "jaccard": 0.25 * (1 + layer),
+                    "kappa": None if not layer else 0.5,
+                }
+                row = {
+                    "step": step,
+                    "layer": layer,
+                    "top": top,
+                    "top_weight": [0.5, 0.6],
+                    "retrieves": reads,
+                }
                 rows.append({**cell, **row, **spans, "distractor": [0.1, 0.0], **alike})
     return DataFrame(rows)
 

@@ -25,12 +25,19 @@ def small_store(folder: Path) -> Store:
     schema = joined_schema()
     table = pq.read_table(FOLDER / "records.parquet").drop_columns(["model", "setting"])
     of_records = (table.column_names, table.schema.metadata[VERSION])
-    if told["schema_version"] != SCHEMA_VERSION or of_records != (schema.names, schema.metadata[VERSION]):
+    if told["schema_version"] != SCHEMA_VERSION or of_records != (
+        schema.names,
+        schema.metadata[VERSION],
+    ):
         pytest.fail(AGAIN)
     folder.mkdir(parents=True)
     shutil.copy(FOLDER / "run.json", folder)
     store = Store.open(folder)
     for task in table["task"].unique().to_pylist():
         rows = table.filter(pc.equal(table["task"], task))
-        store.write_chunk(task, 0, {one.name: rows.select(list(one.columns)) for one in (CONTEXTS, QUESTIONS, RECORDS)})
+        store.write_chunk(
+            task,
+            0,
+            {one.name: rows.select(list(one.columns)) for one in (CONTEXTS, QUESTIONS, RECORDS)},
+        )
     return store

@@ -20,7 +20,9 @@ def lead(heights: FloatArray) -> LeadByContext:
     """A measure that each context has in percent, shape (contexts, 1 + levels), of one question each."""
     shares = heights.T / 100
     lost = shares[0] - shares
-    return LeadByContext(heights.T, np.maximum(lost, 0), np.maximum(-lost, 0), np.ones(len(heights), dtype=bool))
+    return LeadByContext(
+        heights.T, np.maximum(lost, 0), np.maximum(-lost, 0), np.ones(len(heights), dtype=bool)
+    )
 
 
 def profile(

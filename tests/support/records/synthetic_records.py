@@ -117,17 +117,31 @@ def _judged(one: dict[str, Any]) -> dict[str, Any]:
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:
     """The record of a question that a policy could not treat."""
-    return record(status="failed", reason=reason, **(dict.fromkeys((*METRICS, "output_text")) | changes))
+    return record(
+        status="failed", reason=reason, **(dict.fromkeys((*METRICS, "output_text")) | changes)
+    )
 
 
 def failing(one: dict[str, Any], reason: str) -> dict[str, Any]:
     """What a record had been, had its policy failed."""
-    return failed(reason, **{name: value for name, value in one.items() if name not in (*METRICS, *UNANSWERED)})
+    return failed(
+        reason,
+        **{name: value for name, value in one.items() if name not in (*METRICS, *UNANSWERED)},
+    )
 
 
 def summary_row(policy: str, ratio: float = 0.5, **changes: Any) -> SummaryRow:
     """A row of a summary, blank but for what is given."""
-    return SummaryRow(**{"task": "base", "mode": "agnostic", "policy": policy, **at_ratio(ratio), "n": 4, **changes})
+    return SummaryRow(
+        **{
+            "task": "base",
+            "mode": "agnostic",
+            "policy": policy,
+            **at_ratio(ratio),
+            "n": 4,
+            **changes,
+        }
+    )
 
 
 def at_ratio(ratio: Any) -> dict[str, Any]:
@@ -154,7 +168,10 @@ def realistic_records(
 ) -> DataFrame:
     """A whole run with curves of a believable shape; the same arguments give the same records."""
     generator = np.random.default_rng(7)
-    difficulty = {task: generator.normal(0, 1, (contexts, questions)) + number for number, task in enumerate(tasks)}
+    difficulty = {
+        task: generator.normal(0, 1, (contexts, questions)) + number
+        for number, task in enumerate(tasks)
+    }
     records = []
     for task in tasks:
         for policy in policies:
@@ -164,8 +181,15 @@ def realistic_records(
                     for question in range(questions):
                         hard = float(difficulty[task][context, question])
                         chance = 1 / (1 + np.exp(9 * harm + 0.8 * hard - 3.6))
-                        one = _answered(generator, float(chance), harm, ratio, answerable=question != 3)
-                        identity = {"task": task, "policy": policy, "ratio": ratio, "example_index": context}
+                        one = _answered(
+                            generator, float(chance), harm, ratio, answerable=question != 3
+                        )
+                        identity = {
+                            "task": task,
+                            "policy": policy,
+                            "ratio": ratio,
+                            "example_index": context,
+                        }
                         names = {"example_id": f"{task}-{context}", "question_id": str(question)}
                         records.append(change(record(**identity, **names, **one)))
     return frame(records)
@@ -177,7 +201,9 @@ def _answered(
     right = bool(generator.random() < chance)
     abstained = not right and bool(generator.random() < 0.25)
     hallucinated = not right and not abstained
-    by_layer = [float(np.clip(ratio * harm * (0.6 + 0.15 * layer), 0, 1)) for layer in range(LAYERS)]
+    by_layer = [
+        float(np.clip(ratio * harm * (0.6 + 0.15 * layer), 0, 1)) for layer in range(LAYERS)
+    ]
     return {
         "answerable": answerable,
         "output_text": "Oslo" if right else "I don't know" if abstained else "Lima",
@@ -185,9 +211,13 @@ def _answered(
         "em": 100.0 if right else 0.0,
         "abstained": abstained,
         "hallucinated": hallucinated,
-        "hallucination_kind": ("confused" if generator.random() < 0.6 else "fabricated") if hallucinated else None,
+        "hallucination_kind": ("confused" if generator.random() < 0.6 else "fabricated")
+        if hallucinated
+        else None,
         "eviction_rate": ratio**4,
-        "ger": float(np.clip(ratio**2 * harm + generator.normal(0, 0.02), 0, 1)) if answerable else None,
+        "ger": float(np.clip(ratio**2 * harm + generator.normal(0, 0.02), 0, 1))
+        if answerable
+        else None,
         "ger_by_layer": by_layer if answerable else None,
         "slot_coverage": float(np.clip(1 - harm, 0, 1)) if answerable else None,
         "realised_ratio": int(150 * ratio) / 150,

@@ -18,7 +18,10 @@ PLAIN = {name: value for name, value in SPLIT.items() if name != "messages"}
 # As the data set on the hub has it: every argument in every row.
 OF_HUB = {
     **PLAIN,
-    "kwargs": [{"num_words": None, "relation": None}, {"num_words": 3, "relation": "at least", "keywords": None}],
+    "kwargs": [
+        {"num_words": None, "relation": None},
+        {"num_words": 3, "relation": "at least", "keywords": None},
+    ],
 }
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from datasets_gen import Example, Question, SpanKind, Split, Task
 from datasets_gen.examples.lexicon import full_names
-from tests.support.tasks.solvers import arithmetic, coreference, instructions, knowledge, multi_presence, relations
+from tests.support.tasks.solvers import (
+    arithmetic,
+    coreference,
+    instructions,
+    knowledge,
+    multi_presence,
+    relations,
+)
 from tests.support.tasks.solvers.text import NAME, sentences
 
 OFFICIAL_ROWS = Path(__file__).parents[4] / "shared" / "data" / "sys_ifeval.jsonl"
@@ -43,7 +50,10 @@ _DRAWN: dict[int, Task] = {}  # kept, so that no other task gets the number of o
 def _drawn(
     number: int, count: int, split: Split, level: int | None, held_out: bool, questions: int | None
 ) -> tuple[Example, ...]:
-    return tuple(_DRAWN[number].example(3, index, split, level, questions, held_out) for index in range(count))
+    return tuple(
+        _DRAWN[number].example(3, index, split, level, questions, held_out)
+        for index in range(count)
+    )
 
 
 def some(
@@ -99,10 +109,14 @@ def stated_in(example: Example) -> set[str]:
     if example.task == "knowledge":
         return {word for _, *words in knowledge.read(example.context) for word in words}
     if example.task == "multi_presence":
-        return {word for _, words in multi_presence.read(example.context) for word in words.values()}
+        return {
+            word for _, words in multi_presence.read(example.context) for word in words.values()
+        }
     if example.task == "arithmetic":
         told = map(arithmetic.event, sentences(example.context))
-        return {one.words["subject"] for one in told if one.kind == "start"} | {*re.findall(r"\d+", example.context)}
+        return {one.words["subject"] for one in told if one.kind == "start"} | {
+            *re.findall(r"\d+", example.context)
+        }
     return {name for _, subject, value in facts_in(example) for name in (subject, value)}
 
 

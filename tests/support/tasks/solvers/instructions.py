@@ -31,13 +31,17 @@ def understand(sentence: str) -> tuple[str, tuple[str, ...]]:
     """What part of a prompt the sentence is, and what it says; it must be readable in one way only."""
     readings: list[tuple[str, tuple[str, ...]]] = []
     for relation in ATTRIBUTES:
-        for _, words in matches(relation.statements, sentence, subject=NAME, value=value_of(relation.value_kind)):
+        for _, words in matches(
+            relation.statements, sentence, subject=NAME, value=value_of(relation.value_kind)
+        ):
             readings.append(("statement", (relation.name, words["subject"], words["value"])))
     for kind, known in KINDS.items():
         for _, words in matches(known.phrasings, sentence, argument=r"\w+"):
             readings.append(("rule", (kind, words.get("argument", ""))))
     for defence in DEFENCES.common + DEFENCES.held_out:
-        for _, words in matches(Phrasings(tuple(sentences(defence)), ()), sentence, refusal="[^.]+"):
+        for _, words in matches(
+            Phrasings(tuple(sentences(defence)), ()), sentence, refusal="[^.]+"
+        ):
             readings.append(("guard", tuple(words.values())))
     assert len(readings) == 1, f"{sentence!r} reads as {readings}"
     return readings[0]
@@ -67,7 +71,9 @@ def answers(question: str, prompt: Prompt) -> set[str]:
     """What the statements answer; the question must be readable in one way only."""
     readings: list[set[str]] = []
     for relation in ATTRIBUTES:
-        said = [(subject, value) for name, subject, value in prompt.statements if name == relation.name]
+        said = [
+            (subject, value) for name, subject, value in prompt.statements if name == relation.name
+        ]
         for _, words in matches(relation.forward, question, subject=NAME):
             readings.append({value for subject, value in said if subject == words["subject"]})
         for _, words in matches(relation.reverse, question, value=value_of(relation.value_kind)):

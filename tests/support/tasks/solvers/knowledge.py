@@ -17,7 +17,9 @@ Known = tuple[tuple[str, str, str], ...]  # relation, subject and value
 
 def words_of(phrasings: Phrasings, text: str, kind: str = "") -> Iterator[dict[str, str]]:
     """What a text says, read as each of the phrasings; ``kind`` is that of the value."""
-    for _, words in matches(phrasings, text, subject=NAME, first=NAME, second=NAME, value=value_of(kind)):
+    for _, words in matches(
+        phrasings, text, subject=NAME, first=NAME, second=NAME, value=value_of(kind)
+    ):
         yield words
 
 
@@ -56,12 +58,16 @@ def count(things: list[str]) -> set[str]:
 
 def orders(things: list[str]) -> set[str]:
     """Every way to list them."""
-    return {re.sub(r", (?=\w+$)", " and ", ", ".join(order)) for order in permutations(things)} - {""}
+    return {re.sub(r", (?=\w+$)", " and ", ", ".join(order)) for order in permutations(things)} - {
+        ""
+    }
 
 
 def older(known: Known, *people: str) -> set[str]:
     """Known only when both birthdays are."""
-    years = {person: int(born[-4:]) for person in people for born in values(known, "birthday", person)}
+    years = {
+        person: int(born[-4:]) for person in people for born in values(known, "birthday", person)
+    }
     return {min(years, key=lambda person: years[person])} if len(years) == 2 else set()
 
 
@@ -80,15 +86,26 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
     for found in words_of(DERIVED["older"], question):
         yield older(known, found["first"], found["second"])
     for found in words_of(DERIVED["employer_initials"], question):
-        yield {way for employer in values(known, "employer", found["subject"]) for way in initials(employer)}
+        yield {
+            way
+            for employer in values(known, "employer", found["subject"])
+            for way in initials(employer)
+        }
     for relation in RELATIONS:
         common, held_out = (
             tuple(template.replace("{clause}", relation.clause) for template in templates)
-            for templates in (DERIVED["person_initials"].common, DERIVED["person_initials"].held_out)
+            for templates in (
+                DERIVED["person_initials"].common,
+                DERIVED["person_initials"].held_out,
+            )
         )
         asked = Phrasings(common, held_out)
         for found in words_of(asked, question, relation.value_kind):
-            yield {way for person in subjects(known, relation.name, found["value"]) for way in initials(person)}
+            yield {
+                way
+                for person in subjects(known, relation.name, found["value"])
+                for way in initials(person)
+            }
 
 
 def put_together(question: str, known: Known) -> Iterator[set[str]]:
@@ -103,6 +120,10 @@ def put_together(question: str, known: Known) -> Iterator[set[str]]:
 def solve(question: str, context: str) -> set[str]:
     """Every answer that the context gives; the question must be readable in one way only."""
     known = read(context)
-    answers = [*standard(question, known), *worked_out(question, known), *put_together(question, known)]
+    answers = [
+        *standard(question, known),
+        *worked_out(question, known),
+        *put_together(question, known),
+    ]
     assert len(answers) == 1, f"{question!r} reads in {len(answers)} ways"
     return answers[0]

@@ -11,7 +11,9 @@ Words = dict[str, str]  # subject, value and year
 
 
 def words_of(period: Period, phrasings: Phrasings, text: str) -> Iterator[Words]:
-    for _, words in matches(phrasings, text, subject=NAME, value=value_of(period.value_kind), year=r"\d{4}"):
+    for _, words in matches(
+        phrasings, text, subject=NAME, value=value_of(period.value_kind), year=r"\d{4}"
+    ):
         yield words
 
 
@@ -20,7 +22,11 @@ def read(context: str) -> tuple[tuple[Period, Words], ...]:
     """What the sentences state; each must be readable in one way only."""
     known = []
     for sentence in sentences(context):
-        readings = [(period, words) for period in PERIODS for words in words_of(period, period.statements, sentence)]
+        readings = [
+            (period, words)
+            for period in PERIODS
+            for words in words_of(period, period.statements, sentence)
+        ]
         assert len(readings) == 1, f"{sentence!r} reads as {readings}"
         known += readings
     return tuple(known)
@@ -28,7 +34,11 @@ def read(context: str) -> tuple[tuple[Period, Words], ...]:
 
 def told(period: Period, given: Words, context: str) -> list[Words]:
     """The statements about a relation that say these words."""
-    return [words for other, words in read(context) if other is period and given.items() <= words.items()]
+    return [
+        words
+        for other, words in read(context)
+        if other is period and given.items() <= words.items()
+    ]
 
 
 def readings(question: str, context: str) -> Iterator[set[str]]:
@@ -37,7 +47,10 @@ def readings(question: str, context: str) -> Iterator[set[str]]:
         for asked, phrasings in period.look_up.items():
             for given in words_of(period, phrasings, question):
                 yield {words[asked] for words in told(period, given, context)}
-        places: tuple[tuple[Phrasings, Callable[..., str]], ...] = ((period.first, min), (period.last, max))
+        places: tuple[tuple[Phrasings, Callable[..., str]], ...] = (
+            (period.first, min),
+            (period.last, max),
+        )
         for phrasings, pick in places:
             for given in words_of(period, phrasings, question):
                 by_year = {words["year"]: words["value"] for words in told(period, given, context)}

@@ -23,13 +23,19 @@ class Reading:
     value: str
 
 
-def readings(text: str, part: Literal["statements", "forward", "reverse"], subject: str) -> list[Reading]:
+def readings(
+    text: str, part: Literal["statements", "forward", "reverse"], subject: str
+) -> list[Reading]:
     """All ways to read a text, with the pattern of its subject."""
     found = []
     for relation in (*ATTRIBUTES, *BONDS):
         phrasings: Phrasings = getattr(relation, part)
-        for template, words in matches(phrasings, text, subject=subject, value=value_of(relation.value_kind)):
-            found.append(Reading(relation.name, template, words.get("subject", ""), words.get("value", "")))
+        for template, words in matches(
+            phrasings, text, subject=subject, value=value_of(relation.value_kind)
+        ):
+            found.append(
+                Reading(relation.name, template, words.get("subject", ""), words.get("value", ""))
+            )
     return found
 
 
@@ -43,7 +49,9 @@ def read_sentence(sentence: str) -> Reading:
 @cache
 def read(context: str) -> tuple[Reading, ...]:
     """What is stated; prose that names no one is passed over."""
-    return tuple(read_sentence(sentence) for sentence in sentences(context) if names_someone(sentence))
+    return tuple(
+        read_sentence(sentence) for sentence in sentences(context) if names_someone(sentence)
+    )
 
 
 @cache
@@ -78,7 +86,9 @@ def resolve(phrase: str, stated: tuple[Reading, ...]) -> set[str]:
     if nested is None:
         return {phrase}
     subjects = resolve(nested[2], stated)
-    return {said.value for said in stated if said.relation == nested[1] and said.subject in subjects}
+    return {
+        said.value for said in stated if said.relation == nested[1] and said.subject in subjects
+    }
 
 
 def subjects_of(relation: str, values: set[str], stated: tuple[Reading, ...]) -> set[str]:
@@ -95,4 +105,8 @@ def solve(question: str, context: str) -> set[str]:
     if reverse:
         return subjects_of(asked.relation, {asked.value}, stated)
     subjects = resolve(asked.subject, stated)
-    return {said.value for said in stated if said.relation == asked.relation and said.subject in subjects}
+    return {
+        said.value
+        for said in stated
+        if said.relation == asked.relation and said.subject in subjects
+    }
