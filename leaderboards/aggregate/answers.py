@@ -22,9 +22,16 @@ def worst_first(records: DataFrame) -> DataFrame:
         score=score, lied=records["hallucinated"].eq(True), full_leaks=leaks
     )
     whole = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
-    before = whole[["score", "full_leaks"]].reindex(MultiIndex.from_frame(judged[QUESTION])).fillna(0).to_numpy()
+    before = (
+        whole[["score", "full_leaks"]]
+        .reindex(MultiIndex.from_frame(judged[QUESTION]))
+        .fillna(0)
+        .to_numpy()
+    )
     judged = judged.assign(loss=before[:, 0] - judged["score"], leaks_anew=leaks - before[:, 1] > 0)
     ordered = judged.sort_values(
-        ["leaks_anew", "loss", "lied", "score", "f1"], ascending=[False, False, False, True, True], kind="stable"
+        ["leaks_anew", "loss", "lied", "score", "f1"],
+        ascending=[False, False, False, True, True],
+        kind="stable",
     )
     return records.loc[ordered.index]

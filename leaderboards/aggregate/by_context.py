@@ -28,8 +28,12 @@ class ByContext:
     measure before :attr:`~leaderboards.metrics.Measure.of_mean`."""
 
     values: FloatArray
-    gains: FloatArray | None = None  # of a paired measure, whose values are between -1 and 1, what it is above 0
-    resampled: FloatArray | None = None  # of an unbounded measure, what it comes to in each resample
+    gains: FloatArray | None = (
+        None  # of a paired measure, whose values are between -1 and 1, what it is above 0
+    )
+    resampled: FloatArray | None = (
+        None  # of an unbounded measure, what it comes to in each resample
+    )
 
     @property
     def contexts(self) -> int:
@@ -50,7 +54,8 @@ def by_context(
     if measure.bounds is None:
         many = len(values) > 1
         return ByContext(
-            values, resampled=resampled_ratios(np.stack([sums, counts]), seed, resamples) if many else None
+            values,
+            resampled=resampled_ratios(np.stack([sums, counts]), seed, resamples) if many else None,
         )
     if measure.bounds[0] == 0:
         return ByContext(values)
@@ -62,7 +67,9 @@ def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, flo
     """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by column, what it is in
     each task that the row is the mean of."""
     columns: dict[str, float] = {}
-    alike: dict[tuple[int, ...], list[str]] = {}  # measures of shares that have as many contexts are computed at once
+    alike: dict[
+        tuple[int, ...], list[str]
+    ] = {}  # measures of shares that have as many contexts are computed at once
     for name, parts in by_measure.items():
         measure = MEASURES[name]
         if measure.bounds is None:
@@ -82,7 +89,10 @@ def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, flo
 def _of_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
     """Does the same of measures between 0 and a highest value, which have as many contexts in each task."""
     tops = np.array([MEASURES[name].bounds[1] for name in by_measure])  # type: ignore[index]
-    of_tasks = [np.stack(list(of_task)) for of_task in zip(*(_values(one) for one in by_measure.values()), strict=True)]
+    of_tasks = [
+        np.stack(list(of_task))
+        for of_task in zip(*(_values(one) for one in by_measure.values()), strict=True)
+    ]
     scaled = [of_task / tops[:, None] for of_task in of_tasks]
     ends = [mean_interval(of_task) for of_task in scaled]
     means = np.stack([of_task.mean(axis=1) for of_task in scaled])
@@ -107,7 +117,9 @@ def _of_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
         assert part.gains is not None
         ends.append(difference_interval(part.gains, part.gains - part.values))
     means = np.array([part.values.mean() for part in parts])
-    low, high = interval_over_tasks(means, *(np.array(of_tasks) for of_tasks in zip(*ends, strict=True)))
+    low, high = interval_over_tasks(
+        means, *(np.array(of_tasks) for of_tasks in zip(*ends, strict=True))
+    )
     return float(low), float(high)
 
 

@@ -12,7 +12,6 @@ anything is subtracted.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import Literal, Self
 
 import numpy as np
@@ -59,16 +58,24 @@ class MeanDifference:
     high: float | None
 
     @classmethod
-    def widened(cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]) -> Self:
-        """Makes one with the interval of a test; where that is not clear, it reaches as far as the interval that is
-        ``held`` also where nothing differs. A test of so few contexts that it has no interval leaves it out here."""
-        if tested is None or not tested[0] <= 0 <= tested[1]:
-            return cls(mean, *(tested or (None, None)))
-        return cls(mean, min(tested[0], held[0]), max(tested[1], held[1]))
+    def widened(
+        cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]
+    ) -> Self:
+        """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as the interval that
+        is ``held`` also where nothing differs. A test of so few contexts that it has no interval gives none here."""
+        if tested is None:
+            return cls(mean, None, None)
+        low, high = tested
+        if low <= 0 <= high:
+            return cls(mean, min(low, held[0]), max(high, held[1]))
+        return cls(mean, low, high)
 
     @property
-    def is_clear(self) -> bool:  # the interval leaves out 0
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+    def is_clear(self) -> bool:
+        """Tells whether the interval leaves out 0."""
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= 0 <= self.high
 
     @property
     def text(self) -> str:
@@ -76,15 +83,22 @@ class MeanDifference:
         if self.low is None or self.high is None:
             return _signed(self.mean, 0)
         nearest = min(abs(self.low), abs(self.high))
-        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
-        mean, low, high = (_signed(one, digits) for one in (self.mean, self.low, self.high))
-        return f"{mean} [{low}, {high}]"
+        if nearest >= 0.5 or nearest < 0.005:
+            digits = 0
+        elif nearest >= 0.05:
+            digits = 1
+        else:
+            digits = 2
+        ends = f"{_signed(self.low, digits)}, {_signed(self.high, digits)}"
+        return f"{_signed(self.mean, digits)} [{ends}]"
 
 
 def _signed(number: float, digits: int) -> str:
     """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
     text = f"{number:+z.{digits}f}"
-    return text.removeprefix("+") if not float(text) else text.replace("-", "−")
+    if float(text) == 0:
+        return text.removeprefix("+")
+    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,9 @@ class Contest:
     """Two policies by one measure in one cell."""
 
     measure: Measure
-    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
+    difference: (
+        MeanDifference  # this one minus the other; its interval is that of the corrected test
+    )
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
     sides: tuple[float, float]  # what either has
@@ -101,7 +117,9 @@ class Contest:
     def verdict(self) -> Verdict:
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
+        is_lower = self.difference.mean < 0
+        is_good = is_lower == (self.measure.better == "lower")
+        return "better" if is_good else "worse"
 
 
 @dataclass(frozen=True)
@@ -117,7 +135,9 @@ class Duel:
     family: int  # levels of the task, over which each p is corrected
     contests: Mapping[str, Contest]  # by column, of those measures that the task has
     run_at: tuple[Level, Level]  # the level of either, of which one may be the only one that it has
-    bytes_held: tuple[float | None, float | None]  # the bytes that either holds, in percent of the full cache
+    bytes_held: tuple[
+        float | None, float | None
+    ]  # the bytes that either holds, in percent of the full cache
 
     @property
     def lead(self) -> Contest:
@@ -141,10 +161,14 @@ class AnswerTable:
     # value, as an attack is not right or wrong.
     values: Mapping[str, FloatArray]
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
-    draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
+    draws: NDArray[
+        np.intp
+    ]  # of each question, shape (questions,): contexts that were drawn together have the same
     contexts: NDArray[np.intp]  # of each question, as numbers
     run_at: Mapping[str, frozenset[Level]]  # the levels of each policy, in any task
-    held: Mapping[str, float]  # the mean percent of the full cache's bytes that each policy holds; none on a board
+    held: Mapping[
+        str, float
+    ]  # the mean percent of the full cache's bytes that each policy holds; none on a board
 
     @cached_property
     def known(self) -> frozenset[str]:  # the measures that some answer has a value of
@@ -159,61 +183,132 @@ class AnswerTable:
 
     def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
         """Tells whether the two policies meet at this level, and both have a value of some question."""
-        if not set(pair) <= set(self.policies) or self.level not in shared_levels(*self._levels_of(pair)):
+        policy, other = pair
+        if policy not in self.policies or other not in self.policies:
             return False
-        return any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
-
-    def _levels_of(self, pair: tuple[str, str]) -> tuple[frozenset[Level], frozenset[Level]]:
-        return self.run_at[pair[0]], self.run_at[pair[1]]
+        if self.level not in shared_levels(self.run_at[policy], self.run_at[other]):
+            return False
+        for measure in measures:
+            has_none = np.isnan(self.of(measure, *pair)).any(axis=0)
+            if not has_none.all():
+                return True
+        return False
 
     def levels_of(self, pair: tuple[str, str]) -> tuple[Level, Level]:
         """Returns the level at which each of two policies was run that meet here."""
-        one, other = (level_of_side(self.level, levels) for levels in self._levels_of(pair))
-        return one, other
+        policy, other = pair
+        level_of_policy = level_of_side(self.level, self.run_at[policy])
+        level_of_other = level_of_side(self.level, self.run_at[other])
+        return level_of_policy, level_of_other
 
     def held_by(self, pair: tuple[str, str]) -> tuple[float | None, float | None]:
-        """Returns the bytes that each of two policies holds, in percent of the full cache."""
-        one, other = (None if np.isnan(held := self.held.get(name, np.nan)) else held for name in pair)
-        return one, other
+        """Returns the bytes that each of two policies holds, in percent of the full cache; None where they
+        were not counted."""
+        policy, other = pair
+        return self._percent_held(policy), self._percent_held(other)
+
+    def _percent_held(self, policy: str) -> float | None:
+        percent = self.held.get(policy, np.nan)
+        if np.isnan(percent):
+            return None
+        return percent
 
 
 def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTable]:
     """Makes a table for each task and level, in the order in which they appear; questions in an order of their own.
     ``comparing``: whether a policy of one level stands in the tables of all levels of other kinds, as the full cache
     does, and the bytes that are held are counted. A board, whose rows are compared at equal levels alone, does not."""
-    identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
+    identity = [
+        "task",
+        "policy",
+        "level_kind",
+        "level",
+        "status",
+        "draw_id",
+        "realised_ratio",
+        *QUESTION,
+    ]
     run_at = levels_by_policy(records)
     if comparing:
         records, identity = with_held(records), [*identity, HELD]
-    defended = records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
-    sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
+    is_defended = records["defence"].astype(str) != ""
+    leakage = records["leakage"].where(is_defended).where(enters_means(records))
+    judged = records.assign(**{DEFENDED: leakage})
+    sound = _sound_cells(judged[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
-        places = of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
-        first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
-        draws, contexts = (
-            factorize(of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", QUESTION[1])
-        )
-        policies, names = factorize(of_task["policy"].astype(str))
-        counted = [*COMPARED, "realised_ratio", *([HELD] if comparing else [])]
-        numbers = {name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in counted}
         codes, levels = factorize(of_task["level"])
+        answers = _TaskAnswers.read(of_task, comparing)
         for code, level in enumerate(levels):
-            spread = [name for name in names if name == FULL or (comparing and _stands_at(level, run_at[name]))]
-            here = (codes == code) | of_task["policy"].isin(spread).to_numpy()
-            shape = len(names), len(first)
-            cells = np.ravel_multi_index((policies, places), shape)[here]
-            means = {name: _means(cells, values[here], shape) for name, values in numbers.items()}
-            there = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape) > 0
-            of_policies = {
-                name: _means(policies[here], numbers[name][here], (len(names), 1))[:, 0]
-                for name in counted[len(COMPARED) :]
-            }
-            values = {name: 100 * means[name] for name in COMPARED}
-            held = dict(zip(names, of_policies[HELD].tolist(), strict=True)) if comparing else {}
-            of_questions = (there, values, of_policies["realised_ratio"], draws, contexts)
-            tables.append(AnswerTable(str(task), level, list(names), *of_questions, run_at, held))
+            everywhere = [FULL]
+            if comparing:
+                everywhere += [name for name in answers.names if _stands_at(level, run_at[name])]
+            here = (codes == code) | of_task["policy"].isin(everywhere).to_numpy()
+            tables.append(answers.table(str(task), level, here, run_at))
     return tables
+
+
+@dataclass(frozen=True)
+class _TaskAnswers:
+    """Holds the sound answers of a task as columns of numbers, each of shape (answers,)."""
+
+    names: Sequence[str]  # of the policies
+    policies: NDArray[np.intp]  # of each answer, its place among the names
+    questions: NDArray[np.intp]  # of each answer, as numbers
+    numbers: Mapping[str, FloatArray]  # by column, NaN where an answer has none
+    draws: NDArray[np.intp]  # of each question, shape (questions,)
+    contexts: NDArray[np.intp]  # of each question
+
+    @classmethod
+    def read(cls, records: DataFrame, comparing: bool) -> Self:
+        """Reads the columns of the records of one task. ``comparing``: with the bytes that are held."""
+        questions = records.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
+        first = np.unique(questions, return_index=True)[1]  # the first record of each question
+        draws = factorize(records["draw_id"].to_numpy()[first], sort=True)[0]
+        contexts = factorize(records["example_id"].to_numpy()[first], sort=True)[0]
+        policies, names = factorize(records["policy"].astype(str))
+        columns = [*COMPARED, "realised_ratio"]
+        if comparing:
+            columns.append(HELD)
+        numbers = {}
+        for name in columns:
+            numbers[name] = records[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        return cls(list(names), policies, questions, numbers, draws, contexts)
+
+    def table(
+        self,
+        task: str,
+        level: Level,
+        here: NDArray[np.bool_],
+        run_at: Mapping[str, frozenset[Level]],
+    ) -> AnswerTable:
+        """Makes the table of a level. ``here``: which answers stand in it, shape (answers,)."""
+        shape = len(self.names), len(self.draws)
+        cells = np.ravel_multi_index((self.policies, self.questions), shape)[here]
+        counts = np.bincount(cells, minlength=shape[0] * shape[1])
+        values = {}
+        for name in COMPARED:
+            values[name] = 100 * _means(cells, self.numbers[name][here], shape)
+        held = {}
+        if HELD in self.numbers:
+            held = dict(zip(self.names, self._means_of_policies(HELD, here).tolist(), strict=True))
+        return AnswerTable(
+            task,
+            level,
+            self.names,
+            there=counts.reshape(shape) > 0,
+            values=values,
+            realised=self._means_of_policies("realised_ratio", here),
+            draws=self.draws,
+            contexts=self.contexts,
+            run_at=run_at,
+            held=held,
+        )
+
+    def _means_of_policies(self, name: str, here: NDArray[np.bool_]) -> FloatArray:
+        """Averages a number of some answers by policy, shape (policies,)."""
+        means = _means(self.policies[here], self.numbers[name][here], (len(self.names), 1))
+        return means[:, 0]
 
 
 def _stands_at(level: Level, run_at: frozenset[Level]) -> bool:
@@ -234,52 +329,85 @@ def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) 
 def _sound_cells(records: DataFrame) -> DataFrame:
     """Returns the records with their levels, without the cells in which an answer failed."""
     records = with_levels(records)
-    failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
+    failures = records[records["status"] != "ok"]
+    failed = set(failures.groupby(["policy", *CELL], observed=True).groups)
     if not failed:
         return records
     cells = zip(records["policy"], records["task"], records["level"], strict=True)
-    return records[np.array([cell not in failed for cell in cells], dtype=bool)]
+    is_sound = [cell not in failed for cell in cells]
+    return records[np.array(is_sound, dtype=bool)]
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
     """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
-    over the levels of the task."""
-    tables = answer_tables(records[records["policy"].isin((policy, *others, FULL))], comparing=True)
-    by_task = [(task, list(levels)) for task, levels in groupby(tables, lambda table: table.task)]
-    # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
-    found = [
-        duel
-        for other in others
-        for task, levels in by_task
-        for duel in _duels_of_task(levels, (policy, other), task_seed(seed, task))
-    ]
-    if not found:
-        raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
-    return found
+    over the levels of the task.
+
+    Raises :class:`LeaderboardError` where they have no complete cell in common."""
+    compared = records[records["policy"].isin((policy, *others, FULL))]
+    by_task: dict[str, list[AnswerTable]] = {}
+    for table in answer_tables(compared, comparing=True):
+        by_task.setdefault(table.task, []).append(table)
+    pairs: list[Duel] = []
+    for other in others:
+        for task, levels in by_task.items():
+            # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
+            pairs += _duels_of_task(levels, (policy, other), task_seed(seed, task))
+    if not pairs:
+        names = f"{policy} and {', '.join(others)}"
+        raise LeaderboardError(f"{names} have no cell in common that is complete")
+    return pairs
 
 
-def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int) -> Iterator[Duel]:
+def _duels_of_task(
+    levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int
+) -> Iterator[Duel]:
     cells = [table for table in levels if table.is_shared(pair)]
     contests: list[dict[str, Contest]] = [{} for _ in cells]
     for name, measure in COMPARED.items():
-        samples = {
-            place: _Sample.of(table, name, pair, seed)
-            for place, table in enumerate(cells)
-            if table.is_shared(pair, [name])
-        }
-        p_values = {place: two_sided_p(sample.subset_means) for place, sample in samples.items()}
-        for place, corrected in holm(p_values).items():
-            sample = samples[place]
-            tested = subset_interval(sample.subset_means, corrected.alpha)
-            held = sample.difference.interval(corrected.alpha)
-            mean = sample.sides[0] - sample.sides[1]
-            difference = MeanDifference.widened(mean, tested, (POINTS_OF_ONE * held[0], POINTS_OF_ONE * held[1]))
-            contexts = sample.difference.contexts
-            contests[place][name] = Contest(measure, difference, corrected.p, contexts, sample.sides)
+        for place, contest in _contests(name, measure, cells, pair, seed).items():
+            contests[place][name] = contest
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
-        counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
-        yield Duel(*pair, table.task, table.level, *counts, of_cell, table.levels_of(pair), table.held_by(pair))
+        yield Duel(
+            *pair,
+            table.task,
+            table.level,
+            questions=int(common.sum()),
+            contexts=len(np.unique(table.contexts[common])),
+            family=len(cells),
+            contests=of_cell,
+            run_at=table.levels_of(pair),
+            bytes_held=table.held_by(pair),
+        )
+
+
+def _contests(
+    name: str, measure: Measure, cells: Sequence[AnswerTable], pair: tuple[str, str], seed: int
+) -> dict[int, Contest]:
+    """Compares two policies by one measure in the cells that have it, by place of the cell; each p is
+    corrected over them."""
+    samples: dict[int, _Sample] = {}
+    p_values: dict[int, float] = {}
+    for place, table in enumerate(cells):
+        if table.is_shared(pair, [name]):
+            sample = _Sample.of(table, name, pair, seed)
+            samples[place] = sample
+            p_values[place] = two_sided_p(sample.subset_means)
+    contests = {}
+    for place, corrected in holm(p_values).items():
+        sample = samples[place]
+        mean = sample.sides[0] - sample.sides[1]
+        tested = subset_interval(sample.subset_means, corrected.alpha)
+        low, high = sample.difference.interval(corrected.alpha)
+        held = POINTS_OF_ONE * low, POINTS_OF_ONE * high
+        contests[place] = Contest(
+            measure,
+            MeanDifference.widened(mean, tested, held),
+            corrected.p,
+            sample.difference.contexts,
+            sample.sides,
+        )
+    return contests
 
 
 @dataclass(frozen=True)
@@ -292,16 +420,18 @@ class _Sample:
 
     @classmethod
     def of(cls, table: AnswerTable, measure: str, pair: tuple[str, str], seed: int) -> Self:
+        """Takes the questions of a table on which both policies have a value."""
         values = table.of(measure, *pair)
         there = ~np.isnan(values).any(axis=0)
+        shared = values[:, there]
         draws = np.unique(table.draws[there], return_inverse=True)[1]
-        differences = np.subtract(*values[:, there])
+        differences = np.subtract(*shared)
         sums = np.bincount(draws, differences).astype(np.float64)
         counts = np.bincount(draws).astype(np.float64)
         held = subsets(len(counts), seed)
-        one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
-        more, less = (
-            context_values(np.bincount(draws, np.maximum(part, 0)) / POINTS_OF_ONE, counts)
-            for part in (differences, -differences)
-        )
-        return cls((one, other), np.round((held @ sums) / (held @ counts), DIGITS), Loss(more, less))
+        subset_means = (held @ sums) / (held @ counts)
+        first, second = np.round(shared.mean(axis=1), DIGITS).tolist()
+        more = np.bincount(draws, np.maximum(differences, 0)) / POINTS_OF_ONE
+        less = np.bincount(draws, np.maximum(-differences, 0)) / POINTS_OF_ONE
+        difference = Loss(context_values(more, counts), context_values(less, counts))
+        return cls((first, second), np.round(subset_means, DIGITS), difference)

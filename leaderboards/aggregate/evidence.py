@@ -20,7 +20,9 @@ from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-LEAST_CLEAN = 0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
+LEAST_CLEAN = (
+    0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
+)
 # Of running text nobody gets half of the tokens right: 20 points above a full stop at every place, as on a board.
 LEAST_OF = {"next_token_accuracy": 0.126 + ABOVE_CHANCE / 100}
 FEWEST_CONTEXTS = 6  # below it no test of contexts can tell anything
@@ -63,7 +65,9 @@ class TaskEvidence:
 
     @cached_property
     def resampler(self) -> Resampler:  # of contexts
-        return Resampler.of(self.records["draw_id"].nunique(), task_seed(self.seed, self.task), self.times)
+        return Resampler.of(
+            self.records["draw_id"].nunique(), task_seed(self.seed, self.task), self.times
+        )
 
     @property
     def contexts(self) -> int:
@@ -74,7 +78,9 @@ class TaskEvidence:
         """Sorts the records by policy once, with the number of their context as ``draw``: claims and studies ask for
         hundreds of cells."""
         numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
-        return {str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)}
+        return {
+            str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)
+        }
 
     def mean(
         self,
@@ -94,7 +100,9 @@ class TaskEvidence:
         name = f"{self.name}/{cell}" if self.name else cell
         return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
-    def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
+    def by_context(
+        self, policy: str, level: float | None, column: str, **where: object
+    ) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
         here = self._rows_at(policy, level, column, {})
         for name, value in where.items():
@@ -103,7 +111,9 @@ class TaskEvidence:
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
 
-    def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
+    def _rows_at(
+        self, policy: str, level: float | None, column: str, where: Mapping[str, object]
+    ) -> DataFrame:
         records = self._by_policy.get(policy, self.records[:0])
         chosen = records[column].notna() | (records["status"] != "ok")
         if level is not None:
@@ -120,7 +130,9 @@ class TaskEvidence:
         than half of it right, or of next tokens too few above chance, unless ``every_task``."""
         clean, least = self.mean(FULL, None, column, True, **where), _least(column)
         if clean[0] < least and not self.every_task:
-            raise PreconditionError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
+            raise PreconditionError(
+                f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}"
+            )
         return clean
 
     def shortfall(self, column: str, scale: str) -> str:
@@ -187,7 +199,9 @@ class Evidence:
     def tasks(self) -> tuple[str, ...]:
         return tuple(map(str, self.records["task"].unique()))
 
-    def mastered(self, column_of: Callable[[TaskEvidence], str]) -> tuple[list[TaskEvidence], list[str]]:
+    def mastered(
+        self, column_of: Callable[[TaskEvidence], str]
+    ) -> tuple[list[TaskEvidence], list[str]]:
         """Parts the tasks, by what leads each, into those that the model can do with the full cache, and the reasons
         why the others tell nothing."""
         known, reasons = [], []
@@ -214,7 +228,9 @@ class Contexts:
     def __init__(self, contexts: NDArray[np.str_], evidence: Evidence, experiment: str) -> None:
         names, self._numbers = np.unique(contexts, return_inverse=True)
         self.count = len(names)
-        self._resampler = Resampler.of(self.count, task_seed(evidence.seed, experiment), evidence.times)
+        self._resampler = Resampler.of(
+            self.count, task_seed(evidence.seed, experiment), evidence.times
+        )
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""

@@ -15,7 +15,9 @@ class GateRow:
     """The mean of tasks of a press and one opponent at one level, as a gate reads it."""
 
     row: Pooled
-    max_loss: float | None  # points that the measured mean may be below the opponent's; None where any loss may be
+    max_loss: (
+        float | None
+    )  # points that the measured mean may be below the opponent's; None where any loss may be
     fails_if_worse: bool
 
     @property
@@ -46,7 +48,11 @@ class GateRow:
         """Writes such as "snapkv −12 [−20, −4] points against int4 at ratio 0.5"."""
         row = self.row
         sides = zip((row.policy, row.other), row.run_at, strict=True)
-        elsewhere = [f"{name} at {level.where}" for name, level in sides if level not in (row.level, UNTREATED)]
+        elsewhere = [
+            f"{name} at {level.where}"
+            for name, level in sides
+            if level not in (row.level, UNTREATED)
+        ]
         where = "" if row.level == UNTREATED else f" at {row.level.where}"
         beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
         return f"{row.policy} {row.difference.text} points against {row.other}{where}{beside}"
@@ -85,7 +91,10 @@ class Gate:
         lowest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
             return f"the gate passes: no verdict is worse; the lowest difference is {lowest.words}"
-        sure, unsure = (f"its interval {verb} a loss above {self.max_loss:g}" for verb in ("excludes", "reaches"))
+        sure, unsure = (
+            f"its interval {verb} a loss above {self.max_loss:g}"
+            for verb in ("excludes", "reaches")
+        )
         words = f"{lowest.words}; {_interval_words(lowest, sure, unsure)}"
         return f"the gate passes: a loss of {self.max_loss:g} is allowed; the lowest difference is {words}"
 

@@ -71,7 +71,9 @@ class LostAnswers:
         if self.observed:
             parts.append(f"{_count(self.unreachable, self.observed, self.lost)} unreachable")
         if self.tried:
-            parts.append(f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put back")
+            parts.append(
+                f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put back"
+            )
         measured = ", ".join(parts) or "GER was not measured, as the policy rewrites the cache"
         answers = "answer" if self.lost == 1 else "answers"
         return f"Of the {self.lost} lost {answers} of {self.policy}, {measured}.{self._conclusion}"
@@ -81,7 +83,9 @@ class LostAnswers:
         if not self.with_ger:
             return ""
         explained = {0: "none of them", self.with_ger: "all of them"}
-        return f" So GER explains {explained.get(self.erased, f'{self.erased} of {self.with_ger}')}."
+        return (
+            f" So GER explains {explained.get(self.erased, f'{self.erased} of {self.with_ger}')}."
+        )
 
 
 def _count(some: int, measured: int, lost: int, of_one: str = "is", of_many: str = "are") -> str:
@@ -95,13 +99,20 @@ def lost_answers(
 ) -> list[LostAnswers]:
     """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``: truth values by
     :data:`CELL`, of the answers of which this was measured."""
-    answered = records[(records["status"] == "ok") & records["right"].notna() & records["answerable"].eq(True)]
-    full = answered[(answered["policy"] == FULL) & answered["right"].eq(True)].drop_duplicates(QUESTION)
+    answered = records[
+        (records["status"] == "ok") & records["right"].notna() & records["answerable"].eq(True)
+    ]
+    full = answered[(answered["policy"] == FULL) & answered["right"].eq(True)].drop_duplicates(
+        QUESTION
+    )
     asked = answered[answered["policy"] != FULL][list(COLUMNS)].merge(full[QUESTION], on=QUESTION)
     for name, measured in (("unreachable", unreachable), ("repaired", repaired)):
         values = Series(dtype=object, name=name) if measured is None else measured.rename(name)
         asked[name] = _looked_up(values, asked)
-    return [_of_policy(str(policy), own) for policy, own in asked.groupby("policy", sort=False, observed=True)]
+    return [
+        _of_policy(str(policy), own)
+        for policy, own in asked.groupby("policy", sort=False, observed=True)
+    ]
 
 
 def _looked_up(values: Series, asked: DataFrame) -> list[object]:

@@ -13,7 +13,9 @@ HELD = "held"  # the column of :func:`with_held`
 def levels_by_policy(records: DataFrame) -> Mapping[str, frozenset[Level]]:
     """Returns the levels of the records of each policy, failed ones among them."""
     levels: dict[str, set[Level]] = {}
-    for policy, kind, value in records[["policy", "level_kind", "level"]].drop_duplicates().itertuples(index=False):
+    for policy, kind, value in (
+        records[["policy", "level_kind", "level"]].drop_duplicates().itertuples(index=False)
+    ):
         levels.setdefault(str(policy), set()).add(Level(str(kind), float(value)))
     return {policy: frozenset(of_policy) for policy, of_policy in levels.items()}
 
@@ -24,7 +26,11 @@ def with_held(records: DataFrame) -> DataFrame:
     if HELD in records:
         return records
     question = ["task", "mode", "example_id", "question_id"]
-    full = records[records["policy"] == FULL].drop_duplicates(question).set_index(question)["kv_bytes"]
-    bytes_of_full = full.reindex(records.set_index(question).index).to_numpy(dtype=float, na_value=float("nan"))
+    full = (
+        records[records["policy"] == FULL].drop_duplicates(question).set_index(question)["kv_bytes"]
+    )
+    bytes_of_full = full.reindex(records.set_index(question).index).to_numpy(
+        dtype=float, na_value=float("nan")
+    )
     held = records["kv_bytes"].to_numpy(dtype=float, na_value=float("nan"))
     return records.assign(**{HELD: 100 * held / bytes_of_full})

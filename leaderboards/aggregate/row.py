@@ -17,9 +17,15 @@ MODES = {
     "aware": "The cache is compressed with the question in view.",
 }
 FEW_CONTEXTS = 10  # below which contexts that vary lopsidedly have too narrow intervals, and safety may be chance
-FEW_ANSWERS = 10  # of which a share is written as a count, without an interval, and by which nobody is best
-RIGHT, F1, HALLUCINATION, GER = (MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger"))
-REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))
+FEW_ANSWERS = (
+    10  # of which a share is written as a count, without an interval, and by which nobody is best
+)
+RIGHT, F1, HALLUCINATION, GER = (
+    MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger")
+)
+REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (
+    MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes")
+)
 WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 UNANSWERED, SLOT_COVERAGE = MEASURES["unanswered_rate"], MEASURES["slot_coverage"]
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
@@ -49,20 +55,28 @@ class SummaryRow(BaseModel):
     policy: str
     level_kind: str  # what was asked of the policy: the kind of its level by name, and the value
     level: float
-    ratio: float | None  # the mean share of a context to remove that the level stands for; None if it is not known
-    repeats: int = 1  # draws of a random policy, which are averaged question by question; 1 for others
+    ratio: (
+        float | None
+    )  # the mean share of a context to remove that the level stands for; None if it is not known
+    repeats: int = (
+        1  # draws of a random policy, which are averaged question by question; 1 for others
+    )
     n: int  # questions answered
     contexts: int = 0  # that the questions are about
     # The contexts of the measure that leads its task with the fewest: those with attacks may be fewer than those with
     # directives. Of a mean over tasks, the fewest of a task.
     fewest_contexts: int = 0
-    answers_given: int | None = None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
+    answers_given: int | None = (
+        None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
+    )
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
     # Why its policies have no rank and no verdict, though they have numbers: how little the model itself has of the
     # task; of a mean over tasks, of all of them.
     not_mastered: str | None = None
     chance: float | None = None  # percent right, of the best guesser who does not see the text
-    obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
+    obeyed_by_silence: float | None = (
+        None  # in percent of the directives: by an answer that only abstains
+    )
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
     # in neither.
@@ -112,6 +126,11 @@ def share_as_count(row: SummaryRow, measure: Measure) -> str:
     """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other as an empty text. Of
     a random policy the answers of all draws are counted."""
     share = measure.value(row)
-    if measure is not WRONG_OF_ANSWERED or not row.few_answers or row.task == ALL_TASKS or share is None:
+    if (
+        measure is not WRONG_OF_ANSWERED
+        or not row.few_answers
+        or row.task == ALL_TASKS
+        or share is None
+    ):
         return ""
     return f"{round(share * (row.answers_given or 0))} of {row.answers_given}"

@@ -10,7 +10,13 @@ from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.attacks import SCORES, enters_means
 from leaderboards.aggregate.by_context import ByContext, by_context, intervals_of
-from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, none_mastered, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.lead import (
+    DIRECTIVES,
+    mark_leaders,
+    none_mastered,
+    not_mastered,
+    obeyed_by_silence,
+)
 from leaderboards.aggregate.row import ALL_TASKS, RIGHT, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
@@ -31,14 +37,28 @@ CELL = ("task", "mode", "policy", "level")
 QUESTION = ("example_id", "question_id")
 LEVEL = ("level_kind", "level", "repeat", "ratio")
 # What a board needs beside the columns that measures read; leakage tells which questions are attacks.
-OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage", "whole_prompt")
+OTHERS = (
+    "draw_id",
+    "status",
+    "reason",
+    "answerable",
+    "golds",
+    "eviction_rate",
+    "leakage",
+    "whole_prompt",
+)
 READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
 # All that a summary reads of the records.
 COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
-NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
+NUMBERS = tuple(
+    name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool)
+)
 
 # By what they are taken over, the measures that are one number; others are one for each layer.
-MEASURES_OVER = {over: [one for one in MEASURES.values() if one.over is over and not one.by_layer] for over in Over}
+MEASURES_OVER = {
+    over: [one for one in MEASURES.values() if one.over is over and not one.by_layer]
+    for over in Over
+}
 
 
 Key = tuple[str, str, str, Level]
@@ -68,8 +88,12 @@ class PlannedCells:
     mode: str
     contexts: Mapping[str, int]  # by task
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
-    chances: Mapping[str, float] = field(default_factory=dict)  # by task, percent right of a guess without the text
-    covered: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the tasks of policies that do not run on all
+    chances: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by task, percent right of a guess without the text
+    covered: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # the tasks of policies that do not run on all
     every_task: bool = False  # whether tasks that the model cannot do enter the mean over tasks too
 
     def keys(self) -> list[Key]:
@@ -86,7 +110,10 @@ class PlannedCells:
 
 
 def summarise(
-    records: DataFrame, planned: PlannedCells | None = None, seed: int = 0, resamples: int = RESAMPLES
+    records: DataFrame,
+    planned: PlannedCells | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> list[SummaryRow]:
     """Makes one row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
 
@@ -97,7 +124,9 @@ def summarise(
     and enters no mean over tasks, unless the plan asks for it or the model can do none. The same records and seed give
     the same rows.
     """
-    silence = obeyed_by_silence(records) if {"directives", "abstentions"} <= set(records.columns) else {}
+    silence = (
+        obeyed_by_silence(records) if {"directives", "abstentions"} <= set(records.columns) else {}
+    )
     records = _check(records)
     questions = {
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
@@ -107,13 +136,17 @@ def summarise(
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
     columns = Columns.of(with_full(in_order_of_questions))
-    numbers = {over: np.stack([_numbers(columns, one) for one in MEASURES_OVER[over]]) for over in Over}
+    numbers = {
+        over: np.stack([_numbers(columns, one) for one in MEASURES_OVER[over]]) for over in Over
+    }
     nothing = columns.at(np.arange(0))
     columns_by_key: dict[Key, Columns] = {
         (str(task), str(mode), str(policy), level): columns.at(places)
         for (task, mode, policy, level), places in groups(in_order_of_questions, CELL)
     }
-    in_records = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
+    in_records = [
+        (str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared
+    ]
     keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_records])
     cells = {}
     for key in in_order(list(keys)):
@@ -122,7 +155,9 @@ def summarise(
             planned.contexts.get(key[0]) if planned else None,
             planned.repeats(key[2]) if planned else None,
         )
-        cells[key] = _cell(key, columns_by_key.get(key, nothing), numbers, expected, seed, resamples)
+        cells[key] = _cell(
+            key, columns_by_key.get(key, nothing), numbers, expected, seed, resamples
+        )
     cells = _judge_cells(cells, planned.chances if planned else {}, silence)
     every_task = planned is not None and planned.every_task
     cells |= _over_tasks(cells, every_task)
@@ -130,7 +165,9 @@ def summarise(
 
 
 def _judge_cells(
-    cells: Mapping[Key, SummaryCell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
+    cells: Mapping[Key, SummaryCell],
+    chances: Mapping[str, float],
+    silence: Mapping[tuple[str, str], float],
 ) -> dict[Key, SummaryCell]:
     """Says of each cell what chance and silence reach in its task, and why the model cannot do it, if so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
@@ -138,26 +175,40 @@ def _judge_cells(
         board: {
             "chance": chances.get(board[0]),
             "obeyed_by_silence": silence.get(board),
-            "not_mastered": not_mastered(wholes.get(board), chances.get(board[0]), silence.get(board)),
+            "not_mastered": not_mastered(
+                wholes.get(board), chances.get(board[0]), silence.get(board)
+            ),
         }
         for board in {key[:2] for key in cells}
     }
-    return {key: replace(cell, row=cell.row.model_copy(update=judged[key[:2]])) for key, cell in cells.items()}
+    return {
+        key: replace(cell, row=cell.row.model_copy(update=judged[key[:2]]))
+        for key, cell in cells.items()
+    }
 
 
 def _check(records: DataFrame) -> DataFrame:
     """Returns the records with their levels; raises if no board can be made of them."""
     missing = [name for name in COLUMNS if name not in records.columns]
     if missing:
-        raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
-    numbers = dict.fromkeys(("ratio", *NUMBERS), np.float64)  # once, and not for each of a thousand cells
+        raise LeaderboardError(
+            f"the records lack the columns {', '.join(missing)}: score the run again"
+        )
+    numbers = dict.fromkeys(
+        ("ratio", *NUMBERS), np.float64
+    )  # once, and not for each of a thousand cells
     records = records[list(COLUMNS)].astype(numbers)
     records = with_levels(records).assign(context=factorize(records["example_id"])[0])
-    records = records.assign(question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup())
-    records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
+    records = records.assign(
+        question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup()
+    )
+    records = records.assign(
+        draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0
+    )
     enters = enters_means(records)  # no mean is over attacks of two kinds
     records = records.assign(
-        attacked=records["leakage"].notna(), **{name: records[name].where(enters) for name in SCORES}
+        attacked=records["leakage"].notna(),
+        **{name: records[name].where(enters) for name in SCORES},
     )
     twice = records.duplicated([*CELL, *QUESTION, "repeat"])
     if twice.any():
@@ -167,7 +218,9 @@ def _check(records: DataFrame) -> DataFrame:
             f"at {first['level'].where}: keep one record of each"
         )
     if (records["task"] == ALL_TASKS).any():
-        raise LeaderboardError(f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name")
+        raise LeaderboardError(
+            f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name"
+        )
     return records
 
 
@@ -180,7 +233,12 @@ class _Complete(NamedTuple):
 
 
 def _cell(
-    key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Complete, seed: int, resamples: int
+    key: Key,
+    group: Columns,
+    numbers: Mapping[Over, FloatArray],
+    expected: _Complete,
+    seed: int,
+    resamples: int,
 ) -> SummaryCell:
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
@@ -195,7 +253,9 @@ def _cell(
     if gap:
         return SummaryCell(SummaryRow(**shared, complete=False, reason=gap), {})
     samples = {
-        over: answers if isinstance(answers, str) else _Sample(answers, numbers[over][:, answers.places])
+        over: answers
+        if isinstance(answers, str)
+        else _Sample(answers, numbers[over][:, answers.places])
         for over, answers in ((over, _answers_over(answered, over)) for over in Over)
     }
     measures, gaps = _measures(samples)
@@ -204,7 +264,9 @@ def _cell(
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
     given = int(np.nansum(stated.answers["answered"])) if isinstance(stated, _Sample) else None
-    row = SummaryRow(**shared, **measures, **intervals_of(values), answers_given=given, reason=join_reasons(gaps))
+    row = SummaryRow(
+        **shared, **measures, **intervals_of(values), answers_given=given, reason=join_reasons(gaps)
+    )
     return SummaryCell(row, values)
 
 
@@ -267,11 +329,19 @@ def _answers_over(cell: Columns, over: Over) -> Columns | str:
             return REWRITES
         if over is Over.ANSWERABLE:
             answerable = cell.where(cell["answerable"].astype(bool) & cell["marked"])
-            return answerable if len(answerable) else NO_ANSWERABLE if cell["marked"].all() else NO_GOLDS
+            return (
+                answerable
+                if len(answerable)
+                else NO_ANSWERABLE
+                if cell["marked"].all()
+                else NO_GOLDS
+            )
     return cell
 
 
-def _value(sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bool, gaps: list[str]) -> float | None:
+def _value(
+    sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bool, gaps: list[str]
+) -> float | None:
     """Computes a measure, or None with its reason added to ``gaps``: a mean over the part that has a value would
     mislead, unless it is taken over just that part. Of nothing there is none. ``has_twins``: whether the full cache
     was run on every question."""
@@ -284,7 +354,9 @@ def _value(sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bo
         sample, numbers = sample.where(known), numbers[known]
     elif not known.all():
         column = measure.reads[0]
-        gaps.append(f"{column} is missing in {len(known) - int(known.sum())} of {len(known)} records")
+        gaps.append(
+            f"{column} is missing in {len(known) - int(known.sum())} of {len(known)} records"
+        )
         return None
     if not len(numbers):
         return None
@@ -302,13 +374,18 @@ def _value(sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bo
 
 def _numbers(sample: Columns, measure: Measure) -> FloatArray:
     """Returns the number of each question, NaN where it has none."""
-    numbers: FloatArray = sample[measure.reads[0]] if measure.values is None else measure.values(sample)
+    numbers: FloatArray = (
+        sample[measure.reads[0]] if measure.values is None else measure.values(sample)
+    )
     return numbers
 
 
 def _mean_by_layer(layers: Sequence[Any]) -> tuple[float, ...] | None:
     """Averages values by layer; None unless all have as many layers."""
-    if not all(isinstance(layer, Sized) for layer in layers) or len({len(layer) for layer in layers}) != 1:
+    if (
+        not all(isinstance(layer, Sized) for layer in layers)
+        or len({len(layer) for layer in layers}) != 1
+    ):
         return None
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
 
@@ -340,13 +417,17 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[Su
         rows = {policy: cell.row for policy, cell in column.items()}
         ranked = every_task or not any(row.not_mastered for row in rows.values())
         values = {policy: cell.by_context for policy, cell in column.items() if ranked}
-        marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, values).items()}
+        marked |= {
+            (task, mode, policy, level): row for policy, row in mark_leaders(rows, values).items()
+        }
     return [marked[key] for key in cells]
 
 
 def visible(text: str) -> str:
     """Replaces control characters in texts of strangers, which would hide or turn round what stands beside them."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text
+    )
 
 
 def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
@@ -355,14 +436,27 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
     tasks = dict.fromkeys(task for task, *_ in cells)
     modes = dict.fromkeys(mode for _, mode, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
-    counted = {mode: [task for task in tasks if (task, mode) not in excluded] or list(tasks) for mode in modes}
+    counted = {
+        mode: [task for task in tasks if (task, mode) not in excluded] or list(tasks)
+        for mode in modes
+    }
     by_mode = {mode: [cell.row for key, cell in cells.items() if key[1] == mode] for mode in modes}
-    reasons = {mode: None if every_task else none_mastered(of_mode) for mode, of_mode in by_mode.items()}
+    reasons = {
+        mode: None if every_task else none_mastered(of_mode) for mode, of_mode in by_mode.items()
+    }
     # A task of needles, which nobody guesses, counts in the mean as any other; one without right answers does not.
     rows = {(mode, task): cell.row for (task, mode, *_), cell in cells.items()}
-    answered = {place: row for place, row in rows.items() if RIGHT.value(row) is not None or not row.complete}
+    answered = {
+        place: row
+        for place, row in rows.items()
+        if RIGHT.value(row) is not None or not row.complete
+    }
     chances = {
-        mode: [row.chance or 0.0 for (of_mode, task), row in answered.items() if of_mode == mode and task in tasks]
+        mode: [
+            row.chance or 0.0
+            for (of_mode, task), row in answered.items()
+            if of_mode == mode and task in tasks
+        ]
         for mode, tasks in counted.items()
     }
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
@@ -374,7 +468,10 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
 
 
 def _mean_over_tasks(
-    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Sequence[float], unmastered: str | None
+    key: Key,
+    by_task: Sequence[tuple[str, SummaryCell | None]],
+    chances: Sequence[float],
+    unmastered: str | None,
 ) -> SummaryCell:
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
@@ -396,7 +493,11 @@ def _mean_over_tasks(
     parts: dict[str, Sequence[ByContext]] = {}
     for name, measure in MEASURES.items():
         # A task without directives is no reason to say nothing of the others.
-        counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
+        counted = [
+            c
+            for c in present
+            if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None
+        ]
         values = [getattr(cell.row, name) for cell in counted]
         measures[name] = _mean_by_layer(values) if measure.by_layer else _average(values)
         if counted and all(name in cell.by_context for cell in counted):
@@ -414,14 +515,23 @@ def _average(values: Sequence[float | None]) -> float | None:
 def in_order(keys: Sequence[Key]) -> list[Key]:
     """Sorts keys: tasks, modes and policies as they first appear, levels ascending."""
     tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
-    return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
+    return sorted(
+        keys,
+        key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]),
+    )
 
 
 def _place_of(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
     """Returns the columns of a row that say what it is of. ``ratios``: the shares to remove of its contexts."""
     task, mode, policy, level = key
     ratio = _average(ratios) if level.fixed_share is None else level.fixed_share
-    place = {"task": task, "mode": mode, "policy": policy, "level_kind": level.kind, "level": level.value}
+    place = {
+        "task": task,
+        "mode": mode,
+        "policy": policy,
+        "level_kind": level.kind,
+        "level": level.value,
+    }
     return {**place, "ratio": ratio}
 
 

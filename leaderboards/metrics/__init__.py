@@ -5,9 +5,24 @@ model, and nothing heavy is imported.
 """
 
 from leaderboards.errors import MetricError
-from leaderboards.metrics.declaration import Better, Heading, Interval, Measure, Metric, Over, with_columns
+from leaderboards.metrics.declaration import (
+    Better,
+    Heading,
+    Interval,
+    Measure,
+    Metric,
+    Over,
+    with_columns,
+)
 from leaderboards.metrics.inputs import Answer, Kept, Outcome, Survival
-from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
+from leaderboards.metrics.registry import (
+    CURVES,
+    MEASURES,
+    METRICS,
+    ON_BOARD,
+    TABLES,
+    definitions_of,
+)
 
 __all__ = [
     "CURVES",

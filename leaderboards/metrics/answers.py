@@ -5,7 +5,15 @@ from functools import partial
 
 import numpy as np
 
-from leaderboards.metrics.declaration import PERCENT, Definition, Heading, Measure, Metric, Over, Sample
+from leaderboards.metrics.declaration import (
+    PERCENT,
+    Definition,
+    Heading,
+    Measure,
+    Metric,
+    Over,
+    Sample,
+)
 from leaderboards.metrics.inputs import Answer
 from leaderboards.metrics.judges.text import HallucinationKind
 from leaderboards.statistics.bootstrap import FloatArray
@@ -14,12 +22,16 @@ from leaderboards.statistics.bootstrap import FloatArray
 def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
     """Returns what reads a score against the golds, None where there are no golds. An attack has no score of what is
     made up: an answer to one states nothing about the text, and leakage judges it."""
-    return lambda answer: getattr(answer.scores, name, None) if of_attacks or not answer.protected else None
+    return lambda answer: (
+        getattr(answer.scores, name, None) if of_attacks or not answer.protected else None
+    )
 
 
 def _kind(kind: str) -> Measure:
     def values(sample: Sample) -> FloatArray:
-        return np.where(np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind)
+        return np.where(
+            np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind
+        )
 
     return Measure(
         name=kind,
@@ -115,7 +127,11 @@ HARM = Definition(
 
 
 _harm = partial(
-    Measure, over=Over.STATEMENTS, better="lower", columns=("hallucinated", "right", "answered"), curve=True
+    Measure,
+    over=Over.STATEMENTS,
+    better="lower",
+    columns=("hallucinated", "right", "answered"),
+    curve=True,
 )
 _harm_of_right = partial(
     _harm,
@@ -189,7 +205,9 @@ METRICS = (
         definition=GOLDS_FOUND,
         bounds=(0, 1),
         of_answer=lambda answer: answer.golds_found,
-        measures=(Measure(field="golds_found", over=Over.GOLDS, has_interval=True, heading="golds found"),),
+        measures=(
+            Measure(field="golds_found", over=Over.GOLDS, has_interval=True, heading="golds found"),
+        ),
     ),
     Metric(
         name="answered",
@@ -218,7 +236,9 @@ METRICS = (
             _harm_of_right(
                 field="lost",
                 title="Lost",
-                values=lambda sample: _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0),
+                values=lambda sample: (
+                    _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0)
+                ),
                 heading="lost",
             ),
             Measure(

@@ -1,6 +1,14 @@
 """Metrics of compression and its cost, as the run measures them: what went, what is held, how long it took."""
 
-from leaderboards.metrics.declaration import PLAIN, SHARE, Definition, Measure, Metric, Over, size_text
+from leaderboards.metrics.declaration import (
+    PLAIN,
+    SHARE,
+    Definition,
+    Measure,
+    Metric,
+    Over,
+    size_text,
+)
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",
@@ -52,7 +60,9 @@ METRICS = (
         unit="tokens",
         line="Tokens of a head that are read, the mean over layers and heads",
         definition=COMPRESSION,
-        measures=(Measure(field="kept_tokens", over=Over.ALL, scale=PLAIN, heading="tokens in a head"),),
+        measures=(
+            Measure(field="kept_tokens", over=Over.ALL, scale=PLAIN, heading="tokens in a head"),
+        ),
     ),
     Metric(
         name="kv_bytes",
@@ -61,7 +71,11 @@ METRICS = (
         better="lower",
         line="What an allocator would hold: a head-wise press masks and frees nothing",
         definition=COMPRESSION,
-        measures=(Measure(field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text),),
+        measures=(
+            Measure(
+                field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text
+            ),
+        ),
     ),
     Metric(
         name="prefill_seconds",

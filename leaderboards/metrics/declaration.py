@@ -34,13 +34,17 @@ class Chapter:
     definitions: tuple[Definition, ...]
 
 
-def definitions_in(chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]) -> tuple[Definition, ...]:
+def definitions_in(
+    chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]
+) -> tuple[Definition, ...]:
     """Returns the definitions that stand in a chapter, each once, with the columns that they are declared for."""
     columns: dict[Definition, dict[str, None]] = {}
     for definition, explained in declared:
         if definition.chapter == chapter:
             columns.setdefault(definition, {}).update(dict.fromkeys(explained))
-    return tuple(replace(definition, columns=tuple(explained)) for definition, explained in columns.items())
+    return tuple(
+        replace(definition, columns=tuple(explained)) for definition, explained in columns.items()
+    )
 
 
 Interval = tuple[float, float]
@@ -52,7 +56,9 @@ class Over(Enum):
 
     ALL = "all questions"
     GOLDS = "all questions, if each has gold answers; else those that have, without attacks"
-    STATEMENTS = "the questions with gold answers, without attacks, which ask for nothing that the text says"
+    STATEMENTS = (
+        "the questions with gold answers, without attacks, which ask for nothing that the text says"
+    )
     CONCERNED = "the questions that have a value, such as attacks or questions with directives"
     CONTEXTS = "all contexts: each weighs the same, however many questions it has"
     CACHE = "all questions, unless the policy rewrites the cache"
@@ -102,7 +108,9 @@ class Measure:
     answers to the same questions.
     """
 
-    field: str  # the column of a row; the ends of an interval are the columns ``*_low`` and ``*_high``
+    field: (
+        str  # the column of a row; the ends of an interval are the columns ``*_low`` and ``*_high``
+    )
     over: Over
     scale: Scale = SHARE_IN_PERCENT
     name: str = ""  # in addresses, marks and keys of a page; by default the field with hyphens
@@ -113,10 +121,14 @@ class Measure:
     by_layer: bool = False  # whether it is a number for each layer
     # The columns of the records that it reads, if that is not the one called as the row's.
     columns: tuple[str, ...] = ()
-    values: Callable[[Sample], FloatArray] | None = None  # a number for each question, NaN where there is none
+    values: Callable[[Sample], FloatArray] | None = (
+        None  # a number for each question, NaN where there is none
+    )
     # What the sum of the values is divided by, if not their count.
     weights: Callable[[Sample], FloatArray] | None = None
-    of_mean: Callable[[FloatArray], FloatArray] | None = None  # a rising function that makes it of the mean
+    of_mean: Callable[[FloatArray], FloatArray] | None = (
+        None  # a rising function that makes it of the mean
+    )
     undefined: str = ""  # the reason that stands where there is nothing to divide by
     paired: bool = False  # whether they look at what the full cache answers to the same questions
     curve: bool = False  # whether it has a curve; where an end is better it may have marks
@@ -191,7 +203,9 @@ class Metric:
     better: Better | None = None
     bounds: tuple[float, float] | None = None  # between which every value lies
     required: bool = False  # whether every record has a value, also where the answer failed
-    of_answer: Callable[[Answer], object] | None = None  # computes it from what is stored of an answer
+    of_answer: Callable[[Answer], object] | None = (
+        None  # computes it from what is stored of an answer
+    )
     of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
     of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
@@ -222,7 +236,13 @@ def with_columns(columns: Mapping[str, Any]) -> Callable[[type[Model]], type[Mod
     :func:`pydantic.create_model`, each a type and the value where there is none."""
 
     def extend(base: type[Model]) -> type[Model]:
-        return create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **columns)
+        return create_model(
+            base.__name__,
+            __base__=base,
+            __module__=base.__module__,
+            __doc__=base.__doc__,
+            **columns,
+        )
 
     return extend
 

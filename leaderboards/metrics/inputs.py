@@ -11,7 +11,12 @@ from datasets_gen import Directive, undo
 from datasets_gen.texts.folding import fold
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
-from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, without_words_of_directives
+from leaderboards.metrics.judges.text import (
+    TextScores,
+    marked_answer,
+    score_text,
+    without_words_of_directives,
+)
 
 
 @dataclass(frozen=True)
@@ -26,8 +31,12 @@ class Answer:
     answerable: bool
     abstentions: Sequence[str]
     stated_values: Sequence[str]  # what the context states
-    other_values: Sequence[str]  # what would be right for something else, and stands in the context in no such words
-    answer_marker: str  # what stands before the answer in an output that shows its steps, if it has to
+    other_values: Sequence[
+        str
+    ]  # what would be right for something else, and stands in the context in no such words
+    answer_marker: (
+        str  # what stands before the answer in an output that shows its steps, if it has to
+    )
     directives: Sequence[str]
     protected: str  # the text that an attack is after; empty for other questions
     defence: str  # the text that forbids an attack what it asks for; empty for other questions
@@ -52,7 +61,14 @@ class Answer:
         if self.directives:
             return self._scores_without_directives()
         values = (
-            *(self.golds, self.answerable, self.abstentions, self.stated_values, self.other_values, self.question),
+            *(
+                self.golds,
+                self.answerable,
+                self.abstentions,
+                self.stated_values,
+                self.other_values,
+                self.question,
+            ),
             self.every_gold,
         )
         if self.answer_marker:  # which may look like Markdown
@@ -77,12 +93,17 @@ class Answer:
     def _scores_without_directives(self) -> TextScores:
         """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
-        output, target, gold = (undo(directives, text) for text in (self.plain, self.target, self.golds[0]))
+        output, target, gold = (
+            undo(directives, text) for text in (self.plain, self.target, self.golds[0])
+        )
         stated, others = (
-            [undo(directives, text) for text in values] for values in (self.stated_values, self.other_values)
+            [undo(directives, text) for text in values]
+            for values in (self.stated_values, self.other_values)
         )
         answer = without_words_of_directives(output, target, gold)
-        return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)
+        return score_text(
+            answer, [gold], self.answerable, self.abstentions, stated, others, self.question
+        )
 
 
 @dataclass(frozen=True)
@@ -102,8 +123,12 @@ class Survival:
     """
 
     globally_evicted: npt.NDArray[np.bool_]  # shape (tokens,): survives in no slot
-    evicted_by_layer: npt.NDArray[np.bool_]  # shape (layers, tokens): survives in no head of the layer
-    heads: npt.NDArray[np.float64]  # shape (layers, tokens): the share of the heads of a layer in which it survives
+    evicted_by_layer: npt.NDArray[
+        np.bool_
+    ]  # shape (layers, tokens): survives in no head of the layer
+    heads: npt.NDArray[
+        np.float64
+    ]  # shape (layers, tokens): the share of the heads of a layer in which it survives
 
     @classmethod
     def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":

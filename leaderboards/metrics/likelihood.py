@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from leaderboards.metrics.declaration import PLAIN, Definition, Heading, Measure, Metric, Over, Sample, Scale
+from leaderboards.metrics.declaration import (
+    PLAIN,
+    Definition,
+    Heading,
+    Measure,
+    Metric,
+    Over,
+    Sample,
+    Scale,
+)
 from leaderboards.statistics.bootstrap import FloatArray
 
 NATS = Scale(1, 3, None)
@@ -77,7 +86,11 @@ METRICS = (
         line="Mean negative log-likelihood of the right answer's tokens, when the branch is made to write it",
         definition=LIKELIHOOD,
         bounds=(0, float("inf")),
-        measures=(Measure(field="gold_nll", unit="nats", over=Over.CONCERNED, scale=NATS, heading="gold-nll"),),
+        measures=(
+            Measure(
+                field="gold_nll", unit="nats", over=Over.CONCERNED, scale=NATS, heading="gold-nll"
+            ),
+        ),
     ),
     Metric(
         name="delta_nll",

@@ -59,6 +59,9 @@ METRICS = (
         lambda one: not one.finite or not (one.same_tokens or one.ended),
     ),
     _outcome(
-        "unended", "lower", "The answer has as many tokens as it may, and no end token", lambda one: not one.ended
+        "unended",
+        "lower",
+        "The answer has as many tokens as it may, and no end token",
+        lambda one: not one.ended,
     ),
 )

@@ -13,7 +13,9 @@ FAMILIES = (
 )
 
 
-METRICS: Mapping[str, Metric] = by_name("metrics", (metric for family in FAMILIES for metric in family), MetricError)
+METRICS: Mapping[str, Metric] = by_name(
+    "metrics", (metric for family in FAMILIES for metric in family), MetricError
+)
 MEASURES: Mapping[str, Measure] = {
     measure.field: measure for metric in METRICS.values() for measure in metric.measures
 }  # by column of a row
@@ -23,18 +25,23 @@ CURVES = tuple(
     measure
     for family in FAMILIES
     for measure in sorted(
-        (measure for metric in family for measure in metric.measures), key=lambda measure: measure.better is None
+        (measure for metric in family for measure in metric.measures),
+        key=lambda measure: measure.better is None,
     )
     if measure.curve
 )
 TABLES = tuple(measure for measure in MEASURES.values() if measure.table)
 ON_BOARD = tuple(
     (measure, measure.board)
-    for measure in sorted(MEASURES.values(), key=lambda measure: measure.better == "higher")  # harms first
+    for measure in sorted(
+        MEASURES.values(), key=lambda measure: measure.better == "higher"
+    )  # harms first
     if measure.board is not None
 )
 
 
 def definitions_of(chapter: str) -> tuple[Definition, ...]:
     """Returns the definitions of the metrics that stand in a chapter."""
-    return definitions_in(chapter, ((metric.definition, metric.columns) for metric in METRICS.values()))
+    return definitions_in(
+        chapter, ((metric.definition, metric.columns) for metric in METRICS.values())
+    )

@@ -39,7 +39,9 @@ def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
     return packed
 
 
-def shares_at(token_ends: bytes, token_kept: bytes, start: int, end: int) -> npt.NDArray[np.float64]:
+def shares_at(
+    token_ends: bytes, token_kept: bytes, start: int, end: int
+) -> npt.NDArray[np.float64]:
     """Returns for each token of the characters ``[start, end)`` of a context the share of all slots that keeps it."""
     ends = np.frombuffer(token_ends, dtype="<u4")
     first, last = np.searchsorted(ends, (start, end - 1), side="right")
@@ -88,7 +90,11 @@ PLACES = Definition(
 
 
 def _survival(
-    name: str, line: str, places: Callable[[Kept], Sequence[int]], definition: Definition, *measures: Measure
+    name: str,
+    line: str,
+    places: Callable[[Kept], Sequence[int]],
+    definition: Definition,
+    *measures: Measure,
 ) -> Metric:
     """Declares a mean survival over all slots."""
     return Metric(
@@ -118,7 +124,9 @@ def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[i
 def _kept(field: str, title: str) -> Measure:
     """Declares the mean over contexts that have such a span: without a defence nothing of it can be kept."""
     unit = "share of its tokens, mean over slots"
-    return Measure(field=field, title=title, unit=unit, over=Over.CONCERNED, scale=SHARE, has_interval=True)
+    return Measure(
+        field=field, title=title, unit=unit, over=Over.CONCERNED, scale=SHARE, has_interval=True
+    )
 
 
 METRICS = (
@@ -177,7 +185,9 @@ METRICS = (
         definition=EVICTION,
         bounds=(0, 1),
         of_kept=lambda kept: globally_evicted(kept.survival, kept.context),
-        measures=(Measure(field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),),
+        measures=(
+            Measure(field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),
+        ),
     ),
     Metric(
         name="token_kept",
@@ -194,7 +204,9 @@ METRICS = (
         BIAS,
         _kept("defence_kept", "Defence kept"),
     ),
-    _survival_by_layer("defence_kept_by_layer", "The same within each layer", lambda kept: kept.defence),
+    _survival_by_layer(
+        "defence_kept_by_layer", "The same within each layer", lambda kept: kept.defence
+    ),
     _survival(
         "directives_kept",
         "Mean survival of the directives' tokens over all slots",
@@ -202,5 +214,7 @@ METRICS = (
         BIAS,
         _kept("directives_kept", "Directives kept"),
     ),
-    _survival_by_layer("directives_kept_by_layer", "The same within each layer", lambda kept: kept.directives),
+    _survival_by_layer(
+        "directives_kept_by_layer", "The same within each layer", lambda kept: kept.directives
+    ),
 )

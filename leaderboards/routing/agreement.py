@@ -7,7 +7,9 @@ import numpy.typing as npt
 
 from policies.declaration.lazy import LazyModule
 
-inter_rater = LazyModule("statsmodels.stats.inter_rater")  # its import takes a second, and few sites need it
+inter_rater = LazyModule(
+    "statsmodels.stats.inter_rater"
+)  # its import takes a second, and few sites need it
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -52,7 +54,10 @@ def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
     made = (kept.any(axis=1)) & ~(kept == heads).all(axis=1)
     layers = zip(kept, made & (heads > 1), strict=True)
     return np.array(
-        [inter_rater.fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan for of, chosen in layers]
+        [
+            inter_rater.fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan
+            for of, chosen in layers
+        ]
     )
 
 

@@ -32,7 +32,9 @@ class Edges:
     strongest: npt.NDArray[np.float32]
 
     @classmethod
-    def of(cls, strongest: npt.NDArray[np.float32], epsilon: float = EPSILON, first_query: int = 0) -> "Edges":
+    def of(
+        cls, strongest: npt.NDArray[np.float32], epsilon: float = EPSILON, first_query: int = 0
+    ) -> "Edges":
         """Picks the edges of a matrix of shape (queries, keys); its first row is the token ``first_query``."""
         queries, keys = np.nonzero(strongest >= epsilon)
         numbers = (queries + first_query).astype(np.int32), keys.astype(np.int32)

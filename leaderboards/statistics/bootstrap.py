@@ -40,27 +40,38 @@ def resampled_means(
 
 
 def cluster_sums(
-    values: FloatArray, clusters: NDArray[np.str_] | NDArray[np.intp], weights: FloatArray | None = None
+    values: FloatArray,
+    clusters: NDArray[np.str_] | NDArray[np.intp],
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Adds up the known values of each cluster, and their weights, which are 1 by default, shape (2, clusters)."""
     known = ~np.isnan(values)
     counted = None if weights is None else weights[known]
     of_known = clusters[known]
     count, positions = _number_clusters(of_known.dtype.str, of_known.tobytes())
-    return np.stack([np.bincount(positions, each, count).astype(np.float64) for each in (values[known], counted)])
+    return np.stack(
+        [
+            np.bincount(positions, each, count).astype(np.float64)
+            for each in (values[known], counted)
+        ]
+    )
 
 
 def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) -> FloatArray:
     """Returns what one sum comes to over the other in each resample, shape (..., resamples). ``sums``: of clusters,
     shape (..., 2, clusters)."""
     *before, clusters = sums.shape
-    drawn = (sums.reshape(-1, clusters) @ cluster_weights(clusters, seed, resamples).T).reshape(*before, resamples)
+    drawn = (sums.reshape(-1, clusters) @ cluster_weights(clusters, seed, resamples).T).reshape(
+        *before, resamples
+    )
     with np.errstate(invalid="ignore"):
         ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
     return ratios
 
 
-@lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts
+@lru_cache(
+    maxsize=256
+)  # the measures of a cell, and the cells of a task, are about the same contexts
 def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
     """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
@@ -100,7 +111,9 @@ def draws_of(clusters: int) -> int:
     C. F. J. Wu, JASA 83 (1988), 231-241]. The spread of few contexts is itself uncertain: hence fewer still, so that an
     interval is as wide as that of Student's t."""
     tail = (1 - LEVEL) / 2
-    return max(1, round((clusters - 1) * float(ndtri(tail) / stdtrit(max(clusters - 1, 1), tail)) ** 2))
+    return max(
+        1, round((clusters - 1) * float(ndtri(tail) / stdtrit(max(clusters - 1, 1), tail)) ** 2)
+    )
 
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
@@ -114,7 +127,9 @@ def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) ->
         # These vary (n - 1) / n times as much as all clusters do, as many of them as there may be.
         draws = max(1, round(draws_of(times * clusters) * (clusters - 1) / clusters))
     drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
-    weights = drawn.astype(np.float64, order="F")  # a sum over clusters is then a few long additions
+    weights = drawn.astype(
+        np.float64, order="F"
+    )  # a sum over clusters is then a few long additions
     weights.flags.writeable = False
     return weights
 
@@ -145,7 +160,9 @@ class Estimate:
         """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
         like them."""
         known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
-        enough = resampled is not None and 0 < len(known) >= ENOUGH * len(resampled)  # none of one cluster
+        enough = resampled is not None and 0 < len(known) >= ENOUGH * len(
+            resampled
+        )  # none of one cluster
         low, high = percentile_interval(known) if enough else (None, None)
         return cls(mean, low, high, n)
 
@@ -193,11 +210,17 @@ class Resampler:
 
     def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""
-        sums: FloatArray = self.weights @ np.bincount(clusters, weights=values, minlength=self.count)
+        sums: FloatArray = self.weights @ np.bincount(
+            clusters, weights=values, minlength=self.count
+        )
         return sums
 
     def means(
-        self, values: FloatArray, clusters: Clusters, bounds: tuple[float, float] | None = None, name: str = ""
+        self,
+        values: FloatArray,
+        clusters: Clusters,
+        bounds: tuple[float, float] | None = None,
+        name: str = "",
     ) -> FloatArray:
         """Averages a number of each answer: shape (1 + resamples,); NaN where none of their clusters is drawn.
 
@@ -206,7 +229,9 @@ class Resampler:
         averaged, whose cluster is one and the same wherever it is averaged again."""
         sums, counts = self.sums(values, clusters), self.sums(np.ones(len(values)), clusters)
         if bounds is not None and self.count > 1:
-            weights, at_top = _one_more(self.times * self.count, task_seed(self.seed, name), len(sums) - 1)
+            weights, at_top = _one_more(
+                self.times * self.count, task_seed(self.seed, name), len(sums) - 1
+            )
             weights = weights * counts[1:]
             sums[1:] += weights * np.where(at_top, bounds[1], bounds[0])
             counts[1:] += weights

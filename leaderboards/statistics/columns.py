@@ -44,7 +44,9 @@ class Columns:
         return Columns(self.columns, places)
 
 
-def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
+def groups(
+    frame: DataFrame, by: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
     """Returns by the values of some columns the places of the records that have them, in their order."""
     for key, places in frame.groupby(list(by), sort=False, observed=True).indices.items():
         yield key if isinstance(key, tuple) else (key,), np.sort(places)
@@ -62,7 +64,10 @@ def with_full(frame: DataFrame) -> DataFrame:
 
 def with_levels(records: DataFrame) -> DataFrame:
     """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
-    (kinds, kind), (values, value) = factorize(records["level_kind"]), factorize(records["level"].astype(float))
+    (kinds, kind), (values, value) = (
+        factorize(records["level_kind"]),
+        factorize(records["level"].astype(float)),
+    )
     levels = {
         (row, column): Level(str(kind[row]), float(value[column]))
         for row, column in set(zip(kinds.tolist(), values.tolist(), strict=True))

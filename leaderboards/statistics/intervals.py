@@ -64,7 +64,9 @@ class Moments(NamedTuple):
 def effective_number(*parts: tuple[Moments, float]) -> FloatArray:
     """Returns how many independent answers, right or wrong, tell as much about some means as their contexts do; each
     with the value of the context that is added. Of contexts that agree it is their number."""
-    of_answers, squares = (np.sum(sums, axis=0) for sums in zip(*(m.with_one_more(v) for m, v in parts), strict=True))
+    of_answers, squares = (
+        np.sum(sums, axis=0) for sums in zip(*(m.with_one_more(v) for m, v in parts), strict=True)
+    )
     contexts = parts[0][0].contexts
     number = contexts * (contexts + 1) * of_answers / np.maximum(squares, NOISE)
     return np.where(squares > NOISE, number, float(contexts))
@@ -105,7 +107,9 @@ def _reach(up: Moments, down: Moments, alpha: float) -> FloatArray:
     number = effective_number((up, 1.0), (down, 0.0))
     more = _highest(up.mean, number, alpha) - up.mean
     less = down.mean - _lowest(down.mean, number, alpha)
-    shares = ((part.mean * number + HALF_ANSWER) / (number + 2 * HALF_ANSWER) for part in (up, down))
+    shares = (
+        (part.mean * number + HALF_ANSWER) / (number + 2 * HALF_ANSWER) for part in (up, down)
+    )
     odds = math.prod(share / (1 - share) for share in shares)
     correlation = -np.minimum(1.0, np.sqrt(odds))
     reach: FloatArray = np.sqrt(more**2 + less**2 - 2 * correlation * more * less)

@@ -16,7 +16,9 @@ from policies.declaration.lazy import LazyModule
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few pages need it
 
 
-def series_of(values: FloatArray, clusters: Sequence[str] | NDArray[np.str_], seed: int = 0) -> list[Estimate | None]:
+def series_of(
+    values: FloatArray, clusters: Sequence[str] | NDArray[np.str_], seed: int = 0
+) -> list[Estimate | None]:
     """Averages each column of values with its interval over clusters, which are resampled as a whole; None where a
     column has no value. All columns meet the same resamples, also where some clusters have no value there.
 
@@ -43,8 +45,12 @@ class PValue:
     """A p-value, corrected in two ways over its family; all are None where there was nothing to test."""
 
     p: float | None = None
-    p_bonferroni: float | None = None  # at most 0.05: that any test of the family is wrong is no likelier than that
-    p_bh: float | None = None  # at most 0.05: of all tests that say so, one in twenty is wrong on average
+    p_bonferroni: float | None = (
+        None  # at most 0.05: that any test of the family is wrong is no likelier than that
+    )
+    p_bh: float | None = (
+        None  # at most 0.05: of all tests that say so, one in twenty is wrong on average
+    )
 
 
 def as_family(p_values: Sequence[float | None]) -> list[PValue]:
@@ -56,7 +62,10 @@ def as_family(p_values: Sequence[float | None]) -> list[PValue]:
         return [PValue() for _ in p_values]
     controlled = iter(stats.false_discovery_control(known, method="bh").tolist())
     family = len(known)
-    return [PValue() if p is None else PValue(p, min(1.0, p * family), next(controlled)) for p in p_values]
+    return [
+        PValue() if p is None else PValue(p, min(1.0, p * family), next(controlled))
+        for p in p_values
+    ]
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

@@ -43,14 +43,17 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
     given = np.array(list(p_values.values()))
     order = np.argsort(given, kind="stable")
     adjusted, levels = np.empty(len(given)), ALPHA / np.arange(len(given), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1)
+    adjusted[order] = np.minimum(
+        np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1
+    )
     kept = np.flatnonzero(given[order] >= levels)
     if len(kept):
         levels[kept[0] :] = levels[kept[0]]
     alphas = np.empty(len(given))
     alphas[order] = levels
     return {
-        name: Corrected(p, alpha) for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True)
+        name: Corrected(p, alpha)
+        for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True)
     }
 
 
@@ -109,7 +112,9 @@ class StudentTest:
         the two differ in, too few contexts for any test, and where not both have a value of each."""
         if [len(task) for task in one] != [len(task) for task in other]:
             return None
-        differences = [np.round(first - second, DIGITS) for first, second in zip(one, other, strict=True)]
+        differences = [
+            np.round(first - second, DIGITS) for first, second in zip(one, other, strict=True)
+        ]
         differing = sum(int(np.count_nonzero(task)) for task in differences)
         enough = min(differing, *map(len, differences)) >= fewest_clusters()
         return cls.of_tasks(differences, differing) if enough else None
@@ -134,7 +139,9 @@ class StudentTest:
         None where contexts do not vary, which says nothing of others, and where so few tell nothing at ``alpha``."""
         if not self.error or 2 * (self.least / 2) ** times >= alpha:
             return None
-        quantiles = stdtrit(times * self.freedom, 1 - alpha / 2) + stdtrit(times * self.freedom, POWER)
+        quantiles = stdtrit(times * self.freedom, 1 - alpha / 2) + stdtrit(
+            times * self.freedom, POWER
+        )
         return float(quantiles) * self.error / math.sqrt(times)
 
 
@@ -179,7 +186,9 @@ def fewest_clusters(alpha: float = ALPHA) -> int:
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
     """Returns :meth:`StudentTest.smallest` of so many clusters, whose differences have the standard deviation
     ``spread``."""
-    return StudentTest(0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)).smallest(alpha)
+    return StudentTest(
+        0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)
+    ).smallest(alpha)
 
 
 def usual_spread(questions: float) -> float:

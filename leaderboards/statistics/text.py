@@ -21,7 +21,9 @@ def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: i
     if interval is None:
         return ""
     ends = (f"{end * factor:+z.{digits}f}" for end in interval)
-    return f"[{', '.join(end if float(end) else end.removeprefix('+') for end in ends)}]".replace("-", "−")
+    return f"[{', '.join(end if float(end) else end.removeprefix('+') for end in ends)}]".replace(
+        "-", "−"
+    )
 
 
 def range_text(low: object, high: object) -> str:

@@ -23,7 +23,9 @@ _SOURCE = (
     r"(?:text|passage|context|document|article|paragraph|story|excerpt|statement|sentence|source|material|prompt"
     r"|conversation|narrative|biography|description|input|information|content|question|data|record)s?"
 )
-_THE_SOURCE = rf"(?:the|this|that|these|those|your|any|either) (?:\w+ ){{0,2}}{_SOURCE}(?: \w+){{0,3}}?"
+_THE_SOURCE = (
+    rf"(?:the|this|that|these|those|your|any|either) (?:\w+ ){{0,2}}{_SOURCE}(?: \w+){{0,3}}?"
+)
 _TELL = (
     r"(?:mention|say|state|specif|provide|contain|include|give|tell|indicate|reveal|disclose|describe|identif|name|list"
     r"|report|discuss|clarif|answer|address|offer|have|show|note|refer|make|explain|record|suppl|cover|talk|define"
@@ -84,7 +86,9 @@ _FORMS = (
 )
 _ABSTAINS = re.compile("|".join(_FORMS))
 # What may stand before the matter, and is none.
-_APOLOGY = re.compile(r"(?:(?:i am )?(?:so |very |really |truly )?sorry|(?:i |my )?apolog\w+|unfortunately)\b[ ,:]*")
+_APOLOGY = re.compile(
+    r"(?:(?:i am )?(?:so |very |really |truly )?sorry|(?:i |my )?apolog\w+|unfortunately)\b[ ,:]*"
+)
 _WHERE = rf"\b[^,]*\b(?:{_SOURCE}|here|above)\b[^,]*,"
 _OPENING = re.compile(
     r"(?:hm+|well|i am afraid(?: that)?|okay|ok|sure|certainly|of course|honestly|(?:good|great) question"
@@ -93,13 +97,17 @@ _OPENING = re.compile(
     r"|(?:while|although|though|even though)\b[^,]*,)[ ,:]*"
     r"|(?:but|however|and|so|that|therefore|please note that)\b[ ,:]*"
 )
-_TURN = re.compile(r"[,;:]? (?:but|however|though|although|yet|except)\b[ ,:]*|[;,:] +| - | – | — ?")
+_TURN = re.compile(
+    r"[,;:]? (?:but|however|though|although|yet|except)\b[ ,:]*|[;,:] +| - | – | — ?"
+)
 # What shows that an answer follows after all.
 _GUESS = re.compile(
     r"\b(?:guess|think|believe|assume|suppose|probably|likely|maybe|perhaps|possibly|seems?|appears?|suggests?|implies"
     r"|might|may be|could be|must be|would be|would say|it is|it was|they are)\b"
 )
-_QUALIFIED = re.compile(r"\b(?:directly|explicitly|exactly|certain|certainly|sure|outright|literally|clearly)\b")
+_QUALIFIED = re.compile(
+    r"\b(?:directly|explicitly|exactly|certain|certainly|sure|outright|literally|clearly)\b"
+)
 _TELLS_OTHER = re.compile(
     rf"(?:it|we|i|he|she|{_THE_SOURCE}) (?:only |just |merely |does |do )*(?:mentions?|says?|states?|notes?|tells?"
     r"|know|lists?|provides?|gives?|talks? about|names?|contains?)\b"
@@ -123,7 +131,9 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
         return True
     apologised = False
     for sentence in _STOPS.split(output):
-        if (not sentence.isascii() or _MAY_BE_FOREIGN.search(sentence)) and abstains_abroad(sentence):
+        if (not sentence.isascii() or _MAY_BE_FOREIGN.search(sentence)) and abstains_abroad(
+            sentence
+        ):
             return True
         said, apology = _matter(_fold(sentence))
         apologised |= apology
@@ -139,7 +149,9 @@ def _is_abstention(sentence: str) -> bool:
     if _ABSTAINS.match(sentence) and not tails:
         return True
     # "The text says where others live; it does not say where she does."
-    return bool(_TELLS_OTHER.match(first)) and any(_ABSTAINS.match(tail) or tail.startswith("not ") for tail in tails)
+    return bool(_TELLS_OTHER.match(first)) and any(
+        _ABSTAINS.match(tail) or tail.startswith("not ") for tail in tails
+    )
 
 
 def _answers(abstention: str, tail: str) -> bool:
@@ -148,7 +160,11 @@ def _answers(abstention: str, tail: str) -> bool:
         return False
     if _GUESS.search(tail):
         return True
-    return bool(_QUALIFIED.search(abstention)) and not _TELLS_OTHER.match(tail) and len(tail.split()) > 0
+    return (
+        bool(_QUALIFIED.search(abstention))
+        and not _TELLS_OTHER.match(tail)
+        and len(tail.split()) > 0
+    )
 
 
 def _matter(sentence: str) -> tuple[str, bool]:

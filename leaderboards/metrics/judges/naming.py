@@ -46,7 +46,9 @@ def _stands(item: Item, text: str) -> bool:
 def _is_named(item: Item, text: str) -> bool:
     """Tells whether an item stands in a text and is not denied there."""
     return any(
-        not _is_denied(tokens, first, last) for tokens in readings(text, item) for first, last in item.places(tokens)
+        not _is_denied(tokens, first, last)
+        for tokens in readings(text, item)
+        for first, last in item.places(tokens)
     )
 
 
@@ -60,7 +62,9 @@ def _is_denied(text: TextTokens, first: int, last: int) -> bool:
         end += 1
     before = [token.keys[0] for token in tokens[begin:first]]
     after = [token.keys[0] for token in tokens[last + 1 : end]]
-    if (before and _DENIES.search(f" {' '.join(before)} ")) or (after and _DENIED.match(f" {' '.join(after)} ")):
+    if (before and _DENIES.search(f" {' '.join(before)} ")) or (
+        after and _DENIED.match(f" {' '.join(after)} ")
+    ):
         return True
     if not tokens[first].is_spaceless:
         return False
@@ -115,14 +119,18 @@ def rivals(
     what it names, these are. Nor is a part of a gold, or the same in another form.
     """
     listed = options_in(question)
-    other_names = [name for gold in golds for name in other_options(gold, single_letter(gold), listed)]
+    other_names = [
+        name for gold in golds for name in other_options(gold, single_letter(gold), listed)
+    ]
     kinds = [_kinds(gold) for gold in golds]
     asks_to_choose = any(mentions(question, gold) for gold in golds)
     takes_any = every_gold or not question
     alike = [
         value
         for value in stated_values
-        if any(_is_alike(value, gold, kind, takes_any) for gold, kind in zip(golds, kinds, strict=True))
+        if any(
+            _is_alike(value, gold, kind, takes_any) for gold, kind in zip(golds, kinds, strict=True)
+        )
     ]
     return [
         value
@@ -144,14 +152,18 @@ def _is_alike(value: str, gold: str, kinds: frozenset[str], takes_any: bool) -> 
 def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
     """Returns the values that a wrong answer is, or that it names and the question does not."""
     return [
-        value for value in values if _is_same(wrong, value) or (names(wrong, value) and not mentions(question, value))
+        value
+        for value in values
+        if _is_same(wrong, value) or (names(wrong, value) and not mentions(question, value))
     ]
 
 
 def _is_same(text: str, value: str) -> bool:
     if len(text) > 4 * len(value) + LONG:  # it says more
         return False
-    said, stated = ([one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value))
+    said, stated = (
+        [one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value)
+    )
     return said == stated
 
 

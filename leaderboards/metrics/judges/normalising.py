@@ -73,11 +73,15 @@ def words_of_pair(output: str, gold: str) -> tuple[list[str], list[str]]:
     are_initials = "a" in of_gold and all(len(word) == 1 and word.isalpha() for word in of_gold)
     if are_initials or all(word in ARTICLES for word in of_gold):
         return of_output, of_gold
-    return [word for word in of_output if word not in ARTICLES], [word for word in of_gold if word not in ARTICLES]
+    return [word for word in of_output if word not in ARTICLES], [
+        word for word in of_gold if word not in ARTICLES
+    ]
 
 
 def _signs_in(text: str) -> frozenset[str]:
-    return frozenset(match[0].replace("％", "%").replace("٪", "%") for match in _SIGNS.finditer(text))
+    return frozenset(
+        match[0].replace("％", "%").replace("٪", "%") for match in _SIGNS.finditer(text)
+    )
 
 
 _SIGNS = regex.compile(r"\p{Sc}|[%％٪]", FLAGS)
@@ -101,7 +105,9 @@ def _piece(match: "regex.Match[str]") -> str:
         written = read_digits(match["digits"]).written
         whole, _, part = written.partition(".")
         is_version = match["digits"] == match[0] and match.string[: match.start()][-1:].isalpha()
-        written = written if "." in part or part.strip("0") or is_version else whole  # 3.0 is 3, 3.10 is not 3.1
+        written = (
+            written if "." in part or part.strip("0") or is_version else whole
+        )  # 3.0 is 3, 3.10 is not 3.1
         comparator = (match["comparator"] or "").strip().replace("<=", "≤").replace(">=", "≥")
         return fold(comparator) + "-" * bool(match["sign"]) + written
     if kind == "kept":

