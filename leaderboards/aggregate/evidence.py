@@ -47,7 +47,7 @@ class TooFewError(NoEvidenceError):
 
 
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
-    """Returns a table of a study; :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
+    """Returns a table of a study. Raises :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
     table = tables.get(name)
     if table is None or table.empty:
         raise NoEvidenceError(f"nothing was {filled}: there is no table {name}")
@@ -64,10 +64,10 @@ class TaskEvidence:
     times: int = 1
 
     @cached_property
-    def resampler(self) -> Resampler:  # of contexts
-        return Resampler.of(
-            self.records["draw_id"].nunique(), task_seed(self.seed, self.task), self.times
-        )
+    def resampler(self) -> Resampler:
+        """Returns what resamples the contexts; the same seed and task resample the same."""
+        contexts = self.records["draw_id"].nunique()
+        return Resampler.of(contexts, task_seed(self.seed, self.task), self.times)
 
     @property
     def contexts(self) -> int:
@@ -78,9 +78,10 @@ class TaskEvidence:
         """Sorts the records by policy once, with the number of their context as ``draw``: claims and studies ask for
         hundreds of cells."""
         numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
-        return {
-            str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)
-        }
+        by_policy = {}
+        for policy, records in numbered.groupby("policy", sort=False, observed=True):
+            by_policy[str(policy)] = records
+        return by_policy
 
     def mean(
         self,
@@ -92,22 +93,30 @@ class TaskEvidence:
     ) -> FloatArray:
         """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
         What failed or is NaN counts as 0. ``has_width``: whether resamples differ where all contexts agree, as those of
-        an interval must. ``where``: values of other columns. :class:`NoEvidenceError` without records."""
+        an interval must. ``where``: values of other columns.
+
+        Raises :class:`NoEvidenceError` without records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        bounds = METRICS[column].range if has_width and column in METRICS else None
-        cell = f"{policy}/{level}/{column}/{sorted(where.items())}"
-        name = f"{self.name}/{cell}" if self.name else cell
+        bounds = None
+        if has_width and column in METRICS:
+            bounds = METRICS[column].range
+        name = f"{policy}/{level}/{column}/{sorted(where.items())}"
+        if self.name:
+            name = f"{self.name}/{name}"
         return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
     def by_context(
         self, policy: str, level: float | None, column: str, **where: object
     ) -> FloatArray:
-        """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
+        """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer.
+
+        Raises :class:`NoEvidenceError` without records of the policy and level."""
         here = self._rows_at(policy, level, column, {})
         for name, value in where.items():
             here = here[here[name] == value]
-        means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
+        values = here[column].astype(np.float64).fillna(0)
+        means = values.groupby(here["draw"]).mean()
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
 
@@ -126,9 +135,12 @@ class TaskEvidence:
         return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
-        """Averages the same over the answers of the full cache; :class:`PreconditionError` where the model has less
-        than half of it right, or of next tokens too few above chance, unless ``every_task``."""
-        clean, least = self.mean(FULL, None, column, True, **where), _least(column)
+        """Averages the same over the answers of the full cache, shape (1 + resamples,).
+
+        Raises :class:`PreconditionError` where the model has less than half of it right, or of next tokens too few
+        above chance, unless ``every_task``; :class:`NoEvidenceError` without records of the full cache."""
+        clean = self.mean(FULL, None, column, True, **where)
+        least = _least(column)
         if clean[0] < least and not self.every_task:
             raise PreconditionError(
                 f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}"
@@ -138,10 +150,14 @@ class TaskEvidence:
     def shortfall(self, column: str, scale: str) -> str:
         """Says how little the model itself has of the task, where that is too little to judge anything by; empty where
         it can do it. ``scale``: what the column is a percentage of."""
-        reached, least = float(self.mean(FULL, None, column)[0]), _least(column)
+        reached = float(self.mean(FULL, None, column)[0])
+        least = _least(column)
+        if reached >= least:
+            return ""
         bounds = METRICS[column].range
-        percent = 100 / (bounds[1] if bounds else 1.0)
-        return has_itself(percent * reached, scale, percent * least) if reached < least else ""
+        highest = bounds[1] if bounds else 1.0
+        percent = 100 / highest
+        return has_itself(percent * reached, scale, percent * least)
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
@@ -152,13 +168,16 @@ class TaskEvidence:
     def levels(self, policy: str) -> tuple[Level, ...]:
         """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
         here = self._by_policy.get(policy, self.records[:0])
-        pairs = set(zip(here["level_kind"].astype(str), here["level"].astype(float), strict=True))
-        return tuple(sorted((Level(*pair) for pair in pairs), key=lambda level: level.amount))
+        kinds, values = here["level_kind"].astype(str), here["level"].astype(float)
+        levels = [Level(*pair) for pair in set(zip(kinds, values, strict=True))]
+        return tuple(sorted(levels, key=lambda level: level.amount))
 
     def area(self, policy: str, levels: Sequence[float]) -> FloatArray:
         """Returns the mean height of the curve of what is kept, from the untreated cache on."""
         clean = self.clean()
-        heights = np.stack([clean / clean, *(self.share_kept(policy, at) for at in levels)], axis=1)
+        shares = [clean / clean]
+        shares += [self.share_kept(policy, level) for level in levels]
+        heights = np.stack(shares, axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
         return mean_heights(places, heights, places[:, -1])
 
@@ -171,8 +190,11 @@ def check_same_contexts(first: TaskEvidence, second: TaskEvidence) -> None:
 
 def _least(column: str) -> float:
     """Returns what the full cache must reach in a column for a share of it to tell anything."""
-    bounds = METRICS[column].bounds  # truth values have none
-    return LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
+    if column in LEAST_OF:
+        return LEAST_OF[column]
+    bounds = METRICS[column].bounds
+    highest = bounds[1] if bounds else 1.0  # truth values have no bounds
+    return LEAST_CLEAN * highest
 
 
 @dataclass(frozen=True)
@@ -204,18 +226,18 @@ class Evidence:
     ) -> tuple[list[TaskEvidence], list[str]]:
         """Parts the tasks, by what leads each, into those that the model can do with the full cache, and the reasons
         why the others tell nothing."""
-        known, reasons = [], []
+        mastered, reasons = [], []
         for task in map(self.of, self.tasks):
             try:
                 task.clean(column_of(task))
             except NoEvidenceError as error:
                 reasons.append(str(error))
             else:
-                known.append(task)
-        return known, reasons
+                mastered.append(task)
+        return mastered, reasons
 
     def of(self, task: str) -> TaskEvidence:
-        """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
+        """Returns the records of a task. Raises :class:`NoEvidenceError` where there are none."""
         if task not in self.tasks:
             raise NoEvidenceError(f"there are no records of {task}")
         records = self.records[self.records["task"] == task]
@@ -228,9 +250,8 @@ class Contexts:
     def __init__(self, contexts: NDArray[np.str_], evidence: Evidence, experiment: str) -> None:
         names, self._numbers = np.unique(contexts, return_inverse=True)
         self.count = len(names)
-        self._resampler = Resampler.of(
-            self.count, task_seed(evidence.seed, experiment), evidence.times
-        )
+        seed = task_seed(evidence.seed, experiment)
+        self._resampler = Resampler.of(self.count, seed, evidence.times)
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""

@@ -47,15 +47,16 @@ class GateRow:
     def words(self) -> str:
         """Writes such as "snapkv −12 [−20, −4] points against int4 at ratio 0.5"."""
         row = self.row
-        sides = zip((row.policy, row.other), row.run_at, strict=True)
-        elsewhere = [
-            f"{name} at {level.where}"
-            for name, level in sides
-            if level not in (row.level, UNTREATED)
-        ]
-        where = "" if row.level == UNTREATED else f" at {row.level.where}"
-        beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
-        return f"{row.policy} {row.difference.text} points against {row.other}{where}{beside}"
+        words = f"{row.policy} {row.difference.text} points against {row.other}"
+        if row.level != UNTREATED:
+            words += f" at {row.level.where}"
+        elsewhere = []
+        for name, level in zip((row.policy, row.other), row.run_at, strict=True):
+            if level not in (row.level, UNTREATED):
+                elsewhere.append(f"{name} at {level.where}")
+        if elsewhere:
+            words += f" ({', '.join(elsewhere)})"
+        return words
 
 
 @dataclass(frozen=True)
@@ -82,21 +83,22 @@ class Gate:
         if largest.is_over:
             sure = f"its interval excludes a loss of {self.max_loss:g} or less"
             unsure = f"its interval reaches {self.max_loss:g}, so that it may be chance"
-            reason = f"above the loss of {self.max_loss:g} that is allowed; {_interval_words(largest, sure, unsure)}"
-        more = f"; {len(failed)} of {len(rows)} comparisons fail" if len(failed) > 1 else ""
-        return f"the gate fails: {largest.words}, {reason}{more}"
+            certainty = _interval_words(largest, sure, unsure)
+            reason = f"above the loss of {self.max_loss:g} that is allowed; {certainty}"
+        if len(failed) > 1:
+            reason += f"; {len(failed)} of {len(rows)} comparisons fail"
+        return f"the gate fails: {largest.words}, {reason}"
 
     def success(self, rows: Sequence[GateRow]) -> str:
         """Says in one line that the gate passes, with the largest loss and whether the interval excludes a larger."""
         lowest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
             return f"the gate passes: no verdict is worse; the lowest difference is {lowest.words}"
-        sure, unsure = (
-            f"its interval {verb} a loss above {self.max_loss:g}"
-            for verb in ("excludes", "reaches")
-        )
-        words = f"{lowest.words}; {_interval_words(lowest, sure, unsure)}"
-        return f"the gate passes: a loss of {self.max_loss:g} is allowed; the lowest difference is {words}"
+        sure = f"its interval excludes a loss above {self.max_loss:g}"
+        unsure = f"its interval reaches a loss above {self.max_loss:g}"
+        allowed = f"a loss of {self.max_loss:g} is allowed"
+        words = f"the lowest difference is {lowest.words}; {_interval_words(lowest, sure, unsure)}"
+        return f"the gate passes: {allowed}; {words}"
 
 
 def _interval_words(row: GateRow, sure: str, unsure: str) -> str:

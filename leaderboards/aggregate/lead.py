@@ -228,7 +228,7 @@ def marks(
     for policy, of_tasks in values.items():
         if policy == best:
             continue
-        test = StudentTest.of_pairs(values[best], of_tasks)
+        test = StudentTest.from_pairs(values[best], of_tasks)
         if test:
             p_values[policy] = test.p
     worse = {policy for policy, test in holm(p_values).items() if test.p < ALPHA}
@@ -242,7 +242,7 @@ def differ(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> bool:
     """Tells whether the mean over tasks of two policies differs, by Student's t over contexts: the test of a
     comparison, uncorrected. Fewer contexts than can be told from chance tell nothing. ``first``, ``second``: an array
     for each task, of shape (contexts,)."""
-    test = StudentTest.of_pairs(first, second)
+    test = StudentTest.from_pairs(first, second)
     return test is not None and test.p < ALPHA
 
 

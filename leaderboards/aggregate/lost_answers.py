@@ -99,37 +99,38 @@ def lost_answers(
 ) -> list[LostAnswers]:
     """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``: truth values by
     :data:`CELL`, of the answers of which this was measured."""
-    answered = records[
-        (records["status"] == "ok") & records["right"].notna() & records["answerable"].eq(True)
-    ]
-    full = answered[(answered["policy"] == FULL) & answered["right"].eq(True)].drop_duplicates(
-        QUESTION
-    )
-    asked = answered[answered["policy"] != FULL][list(COLUMNS)].merge(full[QUESTION], on=QUESTION)
-    for name, measured in (("unreachable", unreachable), ("repaired", repaired)):
-        values = Series(dtype=object, name=name) if measured is None else measured.rename(name)
-        asked[name] = _looked_up(values, asked)
-    return [
-        _of_policy(str(policy), own)
-        for policy, own in asked.groupby("policy", sort=False, observed=True)
-    ]
+    is_answered = (records["status"] == "ok") & records["right"].notna()
+    answered = records[is_answered & records["answerable"].eq(True)]
+    is_full = answered["policy"] == FULL
+    right_with_full = answered[is_full & answered["right"].eq(True)].drop_duplicates(QUESTION)
+    treated = answered.loc[~is_full, list(COLUMNS)]
+    answers = treated.merge(right_with_full[QUESTION], on=QUESTION)
+    answers["unreachable"] = _look_up(unreachable, answers)
+    answers["repaired"] = _look_up(repaired, answers)
+    counts = []
+    for policy, of_policy in answers.groupby("policy", sort=False, observed=True):
+        counts.append(_count_lost(str(policy), of_policy))
+    return counts
 
 
-def _looked_up(values: Series, asked: DataFrame) -> list[object]:
+def _look_up(values: Series | None, answers: DataFrame) -> list[object]:
     """Returns the value of each answer; None where there is none."""
-    by_cell = dict(zip(values.index, values, strict=True))
-    return [by_cell.get(key) for key in asked[CELL].itertuples(index=False, name=None)]
+    by_cell: dict[object, object] = {}
+    if values is not None:
+        by_cell.update(zip(values.index, values, strict=True))
+    return [by_cell.get(key) for key in answers[CELL].itertuples(index=False, name=None)]
 
 
-def _of_policy(policy: str, asked: DataFrame) -> LostAnswers:
-    lost = with_levels(asked[~asked["right"].eq(True)])
+def _count_lost(policy: str, answers: DataFrame) -> LostAnswers:
+    """Counts the lost ones of the answers of a policy to questions that the full cache has right."""
+    lost = with_levels(answers[~answers["right"].eq(True)])
     ger = lost["ger"].astype(float)
     by_level: dict[Level, Counter[Fate]] = {}
     for level, fate in zip(lost["level"], _fates(lost), strict=True):
         by_level.setdefault(level, Counter())[fate] += 1
     return LostAnswers(
         policy,
-        right_with_full=len(asked),
+        right_with_full=len(answers),
         lost=len(lost),
         with_ger=int(ger.notna().sum()),
         erased=int(ger.eq(1).sum()),
@@ -152,5 +153,6 @@ def _fates(lost: DataFrame) -> Sequence[Fate]:
         Fate.THERE: ger.eq(0),
     }
     fates = [*holds, Fate.UNKNOWN]
-    places = np.select([*map(np.asarray, holds.values())], range(len(holds)), len(holds))
+    conditions = [np.asarray(flags) for flags in holds.values()]
+    places = np.select(conditions, range(len(holds)), len(holds))
     return [fates[place] for place in places]

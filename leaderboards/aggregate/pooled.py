@@ -398,7 +398,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     test = None
     if min(*contexts, differing) >= fewest_clusters():
-        test = StudentTest.of_tasks([part.values for part in parts], differing)
+        test = StudentTest.from_tasks([part.values for part in parts], differing)
     first, second = np.mean([part.sides for part in parts], axis=0).tolist()
     span = f"area up to {shared.levels[-1].where}"
     if places.shape[1] == 1:

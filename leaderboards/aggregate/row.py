@@ -16,20 +16,24 @@ MODES = {
     "agnostic": "The cache is compressed before the question is seen.",
     "aware": "The cache is compressed with the question in view.",
 }
-FEW_CONTEXTS = 10  # below which contexts that vary lopsidedly have too narrow intervals, and safety may be chance
-FEW_ANSWERS = (
-    10  # of which a share is written as a count, without an interval, and by which nobody is best
-)
-RIGHT, F1, HALLUCINATION, GER = (
-    MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger")
-)
-REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (
-    MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes")
-)
+# Below it contexts that vary lopsidedly have too narrow intervals, and safety may be chance.
+FEW_CONTEXTS = 10
+# Of fewer a share is written as a count, without an interval, and nobody is best by it.
+FEW_ANSWERS = 10
+RIGHT = MEASURES["right"]
+F1 = MEASURES["f1"]
+HALLUCINATION = MEASURES["hallucination_rate"]
+GER = MEASURES["ger"]
+REALISED_RATIO = MEASURES["realised_ratio"]
+KEPT_TOKENS = MEASURES["kept_tokens"]
+KV_BYTES = MEASURES["kv_bytes"]
 WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
-UNANSWERED, SLOT_COVERAGE = MEASURES["unanswered_rate"], MEASURES["slot_coverage"]
-OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
-NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
+UNANSWERED = MEASURES["unanswered_rate"]
+SLOT_COVERAGE = MEASURES["slot_coverage"]
+OBEYED = MEASURES["directives_obeyed"]
+LEAKAGE = MEASURES["leakage_under_defence"]
+NEXT_TOKENS = MEASURES["next_token_accuracy"]
+PERPLEXITY = MEASURES["perplexity"]
 DELTA_NLL = MEASURES["delta_nll"]
 
 
@@ -55,9 +59,8 @@ class SummaryRow(BaseModel):
     policy: str
     level_kind: str  # what was asked of the policy: the kind of its level by name, and the value
     level: float
-    ratio: (
-        float | None
-    )  # the mean share of a context to remove that the level stands for; None if it is not known
+    # The mean share of a context to remove that the level stands for; None if it is not known.
+    ratio: float | None
     repeats: int = (
         1  # draws of a random policy, which are averaged question by question; 1 for others
     )

@@ -22,16 +22,22 @@ from leaderboards.statistics.bootstrap import FloatArray
 def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
     """Returns what reads a score against the golds, None where there are no golds. An attack has no score of what is
     made up: an answer to one states nothing about the text, and leakage judges it."""
-    return lambda answer: (
-        getattr(answer.scores, name, None) if of_attacks or not answer.protected else None
-    )
+
+    def score(answer: Answer) -> object:
+        if answer.protected and not of_attacks:
+            return None
+        return getattr(answer.scores, name, None)
+
+    return score
 
 
 def _kind(kind: str) -> Measure:
+    """Declares the share of answers that are hallucinations of one kind."""
+
     def values(sample: Sample) -> FloatArray:
-        return np.where(
-            np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind
-        )
+        is_missing = np.isnan(sample["hallucinated"])
+        is_of_kind = sample["hallucination_kind"] == kind
+        return np.where(is_missing, np.nan, is_of_kind)
 
     return Measure(
         name=kind,

@@ -42,9 +42,10 @@ def definitions_in(
     for definition, explained in declared:
         if definition.chapter == chapter:
             columns.setdefault(definition, {}).update(dict.fromkeys(explained))
-    return tuple(
-        replace(definition, columns=tuple(explained)) for definition, explained in columns.items()
-    )
+    definitions = []
+    for definition, explained in columns.items():
+        definitions.append(replace(definition, columns=tuple(explained)))
+    return tuple(definitions)
 
 
 Interval = tuple[float, float]
@@ -148,8 +149,10 @@ class Measure:
 
     @property
     def row_columns(self) -> tuple[str, ...]:
-        ends = ("", "_low", "_high") if self.has_interval else ("",)
-        return tuple(f"{self.field}{end}" for end in ends)
+        """Lists the columns of a row that it fills: its own, and those of its interval if it has one."""
+        if not self.has_interval:
+            return (self.field,)
+        return self.field, f"{self.field}_low", f"{self.field}_high"
 
     @property
     def factor(self) -> float:
@@ -166,8 +169,10 @@ class Measure:
     @property
     def bounds(self) -> tuple[float, float] | None:
         """Returns the ends, in the unit of the row, between which every value lies; None where nothing bounds it."""
+        if self.scale is POINTS:
+            return -1.0, 1.0
         if self.top is None:
-            return (-1.0, 1.0) if self.scale is POINTS else None
+            return None
         return 0.0, self.top / self.factor
 
     @property
@@ -180,12 +185,18 @@ class Measure:
         return number
 
     def interval(self, row: object) -> Interval | None:
-        low, high = (getattr(row, f"{self.field}_{end}", None) for end in ("low", "high"))
-        return None if low is None or high is None else (low, high)
+        """Returns the ends of the interval of a row, in the unit of the row; None where it has none."""
+        low = getattr(row, f"{self.field}_low", None)
+        high = getattr(row, f"{self.field}_high", None)
+        if low is None or high is None:
+            return None
+        return low, high
 
     def text(self, number: float | None) -> str:
         """Returns a number of the row as it is shown; a dash for None."""
-        return "–" if number is None else f"{number * self.factor:z.{self.digits}f}"
+        if number is None:
+            return "–"
+        return f"{number * self.factor:z.{self.digits}f}"
 
 
 @dataclass(frozen=True)
@@ -203,19 +214,21 @@ class Metric:
     better: Better | None = None
     bounds: tuple[float, float] | None = None  # between which every value lies
     required: bool = False  # whether every record has a value, also where the answer failed
-    of_answer: Callable[[Answer], object] | None = (
-        None  # computes it from what is stored of an answer
-    )
-    of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
-    of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
+    # What computes it: from what is stored of an answer, from what the cache had kept, from how the answer ended.
+    of_answer: Callable[[Answer], object] | None = None
+    of_kept: Callable[[Kept], object] | None = None
+    of_outcome: Callable[[Outcome], object] | None = None
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
 
     @property
     def range(self) -> tuple[float, float] | None:
         """Returns the ends between which every value lies, those of a truth value among them; None where nothing bounds
         it."""
-        bounds = (0.0, 1.0) if self.type is bool else self.bounds
-        return None if bounds is None or isinf(bounds[1]) else bounds
+        if self.type is bool:
+            return 0.0, 1.0
+        if self.bounds is None or isinf(self.bounds[1]):
+            return None
+        return self.bounds
 
     @property
     def of_stored(self) -> bool:
@@ -225,7 +238,10 @@ class Metric:
     @property
     def columns(self) -> tuple[str, ...]:
         """Lists the columns that its definition explains."""
-        return (self.name, *(name for measure in self.measures for name in measure.row_columns))
+        columns = [self.name]
+        for measure in self.measures:
+            columns += measure.row_columns
+        return tuple(columns)
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -261,5 +277,11 @@ def size_text(count: float | None) -> str:
     for power, unit in UNITS:
         if count >= 10**power:
             size = count / 10**power
-            return f"{size:,.{2 if size < 10 else 1 if size < 100 else 0}f} {unit}"
+            if size < 10:
+                digits = 2
+            elif size < 100:
+                digits = 1
+            else:
+                digits = 0
+            return f"{size:,.{digits}f} {unit}"
     return f"{count:.0f} B"

@@ -61,14 +61,12 @@ class Answer:
         if self.directives:
             return self._scores_without_directives()
         values = (
-            *(
-                self.golds,
-                self.answerable,
-                self.abstentions,
-                self.stated_values,
-                self.other_values,
-                self.question,
-            ),
+            self.golds,
+            self.answerable,
+            self.abstentions,
+            self.stated_values,
+            self.other_values,
+            self.question,
             self.every_gold,
         )
         if self.answer_marker:  # which may look like Markdown
@@ -83,23 +81,24 @@ class Answer:
         if not self.golds:
             return None
         said = fold(self.spoken)
-        found = [fold(gold) in said for gold in self.golds]
-        return sum(found) / len(found) if self.every_gold else float(any(found))
+        contained = [fold(gold) in said for gold in self.golds]
+        if not self.every_gold:
+            return float(any(contained))
+        return sum(contained) / len(contained)
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:
+        """Tells for each directive whether the answer obeys it as it stands."""
         return strictly(self.directives, self.spoken)
 
     def _scores_without_directives(self) -> TextScores:
         """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
-        output, target, gold = (
-            undo(directives, text) for text in (self.plain, self.target, self.golds[0])
-        )
-        stated, others = (
-            [undo(directives, text) for text in values]
-            for values in (self.stated_values, self.other_values)
-        )
+        output = undo(directives, self.plain)
+        target = undo(directives, self.target)
+        gold = undo(directives, self.golds[0])
+        stated = [undo(directives, value) for value in self.stated_values]
+        others = [undo(directives, value) for value in self.other_values]
         answer = without_words_of_directives(output, target, gold)
         return score_text(
             answer, [gold], self.answerable, self.abstentions, stated, others, self.question

@@ -18,34 +18,46 @@ def globally_evicted(survival: Survival, tokens: Sequence[int]) -> float | None:
     Of the answer's tokens that is GER. A union over slots: it looks perfect when each layer holds another fragment.
     Read it beside slot coverage.
     """
-    return float(survival.globally_evicted[list(tokens)].mean()) if tokens else None
+    if not tokens:
+        return None
+    return float(survival.globally_evicted[list(tokens)].mean())
 
 
 def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
     """Returns the mean survival of some tokens over all slots, in [0, 1]; ``None`` if there are none."""
-    return float(survival.heads[:, list(tokens)].mean()) if tokens else None
+    if not tokens:
+        return None
+    return float(survival.heads[:, list(tokens)].mean())
 
 
 def by_layer(shares: npt.NDArray[Any], tokens: Sequence[int]) -> list[float] | None:
-    """Returns the mean over some tokens of shares, shape (layers, tokens), for each layer that presses compress."""
-    return shares[:, list(tokens)].mean(axis=1).tolist() if tokens else None
+    """Returns the mean over some tokens of shares, shape (layers, tokens), for each layer that presses compress; None
+    if there are none."""
+    if not tokens:
+        return None
+    means: list[float] = shares[:, list(tokens)].mean(axis=1).tolist()
+    return means
 
 
 def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
     """Returns for each token the share of all slots in which it survives, in 255ths: 0 in none, 255 in all. Rounded up,
     so that 0 is GlobalEvicted and nothing else."""
-    shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
-    packed: bytes = shares.astype(np.uint8).tobytes()
+    shares = survival.heads.mean(axis=0)[list(tokens)]
+    parts = np.ceil(255 * shares - 1e-9)  # a sum's noise is no part more
+    packed: bytes = parts.astype(np.uint8).tobytes()
     return packed
 
 
 def shares_at(
     token_ends: bytes, token_kept: bytes, start: int, end: int
 ) -> npt.NDArray[np.float64]:
-    """Returns for each token of the characters ``[start, end)`` of a context the share of all slots that keeps it."""
+    """Returns for each token of the characters ``[start, end)`` of a context the share of all slots that keeps it,
+    shape (tokens,). ``token_ends``: where each token of the context ends, as uint32. ``token_kept``: of
+    :func:`kept_shares`."""
     ends = np.frombuffer(token_ends, dtype="<u4")
+    parts = np.frombuffer(token_kept, dtype=np.uint8)
     first, last = np.searchsorted(ends, (start, end - 1), side="right")
-    return np.frombuffer(token_kept, dtype=np.uint8)[first : last + 1] / 255
+    return parts[first : last + 1] / 255
 
 
 GER = Definition(

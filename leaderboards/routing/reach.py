@@ -37,14 +37,17 @@ class Edges:
     ) -> "Edges":
         """Picks the edges of a matrix of shape (queries, keys); its first row is the token ``first_query``."""
         queries, keys = np.nonzero(strongest >= epsilon)
-        numbers = (queries + first_query).astype(np.int32), keys.astype(np.int32)
-        return cls(*numbers, strongest[queries, keys])
+        numbers = (queries + first_query).astype(np.int32)
+        return cls(numbers, keys.astype(np.int32), strongest[queries, keys])
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
     """Puts edges of one layer together, such as those of the context and those of the question; queries differ."""
-    names = ("queries", "keys", "strongest")
-    return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return Edges(
+        queries=np.concatenate([part.queries for part in parts]),
+        keys=np.concatenate([part.keys for part in parts]),
+        strongest=np.concatenate([part.strongest for part in parts]),
+    )
 
 
 def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:

@@ -35,8 +35,11 @@ def resampled_means(
     """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over
     that of the weights, NaN where that is 0. Under one seed the same contexts meet the same resamples; a mean over
     tasks averages these arrays, with a seed for each task."""
-    sums = cluster_sums(np.asarray(values, dtype=np.float64), np.asarray(clusters), weights)
-    return resampled_ratios(sums, seed, resamples) if sums.shape[1] > 1 else None
+    numbers = np.asarray(values, dtype=np.float64)
+    sums = cluster_sums(numbers, np.asarray(clusters), weights)
+    if sums.shape[1] < 2:
+        return None
+    return resampled_ratios(sums, seed, resamples)
 
 
 def cluster_sums(
@@ -44,34 +47,32 @@ def cluster_sums(
     clusters: NDArray[np.str_] | NDArray[np.intp],
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Adds up the known values of each cluster, and their weights, which are 1 by default, shape (2, clusters)."""
-    known = ~np.isnan(values)
-    counted = None if weights is None else weights[known]
-    of_known = clusters[known]
-    count, positions = _number_clusters(of_known.dtype.str, of_known.tobytes())
-    return np.stack(
-        [
-            np.bincount(positions, each, count).astype(np.float64)
-            for each in (values[known], counted)
-        ]
-    )
+    """Adds up the values of each cluster without NaN, and their weights, which are 1 by default, shape (2, clusters).
+    ``values``, ``clusters``, ``weights``: shape (values,)."""
+    has_value = ~np.isnan(values)
+    if weights is not None:
+        weights = weights[has_value]
+    names = clusters[has_value]
+    count, positions = _number_clusters(names.dtype.str, names.tobytes())
+    totals = np.bincount(positions, values[has_value], count).astype(np.float64)
+    counts = np.bincount(positions, weights, count).astype(np.float64)
+    return np.stack([totals, counts])
 
 
 def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) -> FloatArray:
     """Returns what one sum comes to over the other in each resample, shape (..., resamples). ``sums``: of clusters,
     shape (..., 2, clusters)."""
     *before, clusters = sums.shape
-    drawn = (sums.reshape(-1, clusters) @ cluster_weights(clusters, seed, resamples).T).reshape(
-        *before, resamples
-    )
+    weights = cluster_weights(clusters, seed, resamples)
+    flat = sums.reshape(-1, clusters)
+    drawn = (flat @ weights.T).reshape(*before, resamples)
     with np.errstate(invalid="ignore"):
         ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
     return ratios
 
 
-@lru_cache(
-    maxsize=256
-)  # the measures of a cell, and the cells of a task, are about the same contexts
+# The measures of a cell, and the cells of a task, are about the same contexts.
+@lru_cache(maxsize=256)
 def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
     """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
@@ -93,15 +94,19 @@ def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[Float
 
 def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     """Interpolates linearly between the two nearest values of each row, as numpy does."""
-    place, rest = divmod(share * (ordered.shape[1] - 1), 1)
-    below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
+    last = ordered.shape[1] - 1
+    whole, rest = divmod(share * last, 1)
+    place = int(whole)
+    below = ordered[:, place]
+    above = ordered[:, min(place + 1, last)]
     quantiles: FloatArray = below + rest * (above - below)
     return quantiles
 
 
 def task_seed(seed: int, task: str) -> int:
     """Derives a seed for a task, so that it is resampled independently of whatever else is in the run."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
+    digest = hashlib.sha256(f"{seed}/{task}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
 
 
 def draws_of(clusters: int) -> int:
@@ -111,9 +116,9 @@ def draws_of(clusters: int) -> int:
     C. F. J. Wu, JASA 83 (1988), 231-241]. The spread of few contexts is itself uncertain: hence fewer still, so that an
     interval is as wide as that of Student's t."""
     tail = (1 - LEVEL) / 2
-    return max(
-        1, round((clusters - 1) * float(ndtri(tail) / stdtrit(max(clusters - 1, 1), tail)) ** 2)
-    )
+    freedom = clusters - 1
+    narrower = float(ndtri(tail) / stdtrit(max(freedom, 1), tail))  # the normal quantile is smaller
+    return max(1, round(freedom * narrower**2))
 
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
@@ -127,9 +132,8 @@ def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) ->
         # These vary (n - 1) / n times as much as all clusters do, as many of them as there may be.
         draws = max(1, round(draws_of(times * clusters) * (clusters - 1) / clusters))
     drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
-    weights = drawn.astype(
-        np.float64, order="F"
-    )  # a sum over clusters is then a few long additions
+    # In this order a sum over clusters is a few long additions.
+    weights = drawn.astype(np.float64, order="F")
     weights.flags.writeable = False
     return weights
 
@@ -148,22 +152,28 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
+        """Returns both ends; None where there is no interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
     @classmethod
     def within(cls, mean: float, ends: tuple[float, float] | None, n: int) -> Self:
+        """Makes an estimate of a mean and the ends of its interval, if it has any."""
         low, high = ends or (None, None)
         return cls(mean, low, high, n)
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
-        """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
+        """Makes an estimate with the percentile interval of ``resampled``, shape (resamples,); None of one cluster.
+        Resamples without a value (NaN) are left out; where they are many, there is no interval, as the rest are not
         like them."""
-        known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
-        enough = resampled is not None and 0 < len(known) >= ENOUGH * len(
-            resampled
-        )  # none of one cluster
-        low, high = percentile_interval(known) if enough else (None, None)
+        if resampled is None:
+            return cls(mean, None, None, n)
+        with_value = resampled[~np.isnan(resampled)]
+        if not len(with_value) or len(with_value) < ENOUGH * len(resampled):
+            return cls(mean, None, None, n)
+        low, high = percentile_interval(with_value)
         return cls(mean, low, high, n)
 
 
@@ -209,10 +219,9 @@ class Resampler:
         return int(self.weights.shape[1])
 
     def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:
-        """Adds up a number of each answer: shape (1 + resamples,)."""
-        sums: FloatArray = self.weights @ np.bincount(
-            clusters, weights=values, minlength=self.count
-        )
+        """Adds up a number of each answer: shape (1 + resamples,). ``values``, ``clusters``: shape (answers,)."""
+        by_cluster = np.bincount(clusters, weights=values, minlength=self.count)
+        sums: FloatArray = self.weights @ by_cluster
         return sums
 
     def means(
@@ -227,13 +236,14 @@ class Resampler:
         Where all clusters agree, their resamples do too, which says nothing of other clusters. Values between
         ``bounds`` therefore meet one cluster more in each resample, all at one of the bounds; ``name``: of what is
         averaged, whose cluster is one and the same wherever it is averaged again."""
-        sums, counts = self.sums(values, clusters), self.sums(np.ones(len(values)), clusters)
+        sums = self.sums(values, clusters)
+        counts = self.sums(np.ones(len(values)), clusters)
         if bounds is not None and self.count > 1:
-            weights, at_top = _one_more(
-                self.times * self.count, task_seed(self.seed, name), len(sums) - 1
-            )
-            weights = weights * counts[1:]
-            sums[1:] += weights * np.where(at_top, bounds[1], bounds[0])
+            lowest, highest = bounds
+            seed = task_seed(self.seed, name)
+            parts, at_top = _one_more(self.times * self.count, seed, len(sums) - 1)
+            weights = parts * counts[1:]
+            sums[1:] += weights * np.where(at_top, highest, lowest)
             counts[1:] += weights
         with np.errstate(invalid="ignore"):
             means: FloatArray = sums / counts
@@ -241,4 +251,7 @@ class Resampler:
 
     def estimate_of(self, means: FloatArray, n: int) -> Estimate:
         """Makes an estimate of a measure of shape (1 + resamples,), without an interval from a single cluster."""
-        return Estimate.of(float(means[0]), means[1:] if self.count > 1 else None, n)
+        resampled = None
+        if self.count > 1:
+            resampled = means[1:]
+        return Estimate.of(float(means[0]), resampled, n)

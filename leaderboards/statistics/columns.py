@@ -38,9 +38,13 @@ class Columns:
         return len(self.places)
 
     def where(self, mask: NDArray[np.bool_]) -> "Columns":
-        return self if mask.all() else Columns(self.columns, self.places[mask])
+        """Selects some of these records. ``mask``: shape (len(self),)."""
+        if mask.all():
+            return self
+        return Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
+        """Returns the records at some places of the columns."""
         return Columns(self.columns, places)
 
 
@@ -48,8 +52,10 @@ def groups(
     frame: DataFrame, by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
     """Returns by the values of some columns the places of the records that have them, in their order."""
-    for key, places in frame.groupby(list(by), sort=False, observed=True).indices.items():
-        yield key if isinstance(key, tuple) else (key,), np.sort(places)
+    grouped = frame.groupby(list(by), sort=False, observed=True)
+    for key, places in grouped.indices.items():
+        values = key if isinstance(key, tuple) else (key,)
+        yield values, np.sort(places)
 
 
 def with_full(frame: DataFrame) -> DataFrame:
@@ -64,16 +70,14 @@ def with_full(frame: DataFrame) -> DataFrame:
 
 def with_levels(records: DataFrame) -> DataFrame:
     """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
-    (kinds, kind), (values, value) = (
-        factorize(records["level_kind"]),
-        factorize(records["level"].astype(float)),
-    )
-    levels = {
-        (row, column): Level(str(kind[row]), float(value[column]))
-        for row, column in set(zip(kinds.tolist(), values.tolist(), strict=True))
-    }
+    kind_codes, kinds = factorize(records["level_kind"])
+    value_codes, values = factorize(records["level"].astype(float))
+    levels = {}
+    for row, column in set(zip(kind_codes.tolist(), value_codes.tolist(), strict=True)):
+        levels[row, column] = Level(str(kinds[row]), float(values[column]))
     ordered = sorted(set(levels.values()))
-    codes = np.zeros((len(kind), len(value)), dtype=np.intp)
+    codes = np.zeros((len(kinds), len(values)), dtype=np.intp)  # by kind and value
     for place, level in levels.items():
         codes[place] = ordered.index(level)
-    return records.assign(level=Categorical.from_codes(codes[kinds, values], ordered, ordered=True))
+    of_records = codes[kind_codes, value_codes]
+    return records.assign(level=Categorical.from_codes(of_records, ordered, ordered=True))

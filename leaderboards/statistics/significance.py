@@ -1,6 +1,5 @@
 """Tests one difference, also over few clusters, and corrects p-values where many are tested."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,21 +39,22 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
     the level of that one."""
     # By hand, as statsmodels' multipletests collects garbage at each call: half a second where torch is loaded, and a
     # comparison has hundreds of families.
-    given = np.array(list(p_values.values()))
-    order = np.argsort(given, kind="stable")
-    adjusted, levels = np.empty(len(given)), ALPHA / np.arange(len(given), 0, -1)
-    adjusted[order] = np.minimum(
-        np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1
-    )
-    kept = np.flatnonzero(given[order] >= levels)
+    family = np.array(list(p_values.values()))
+    order = np.argsort(family, kind="stable")
+    ordered = family[order]
+    remaining = np.arange(len(family), 0, -1)  # tests not yet rejected
+    levels = ALPHA / remaining
+    kept = np.flatnonzero(ordered >= levels)
     if len(kept):
         levels[kept[0] :] = levels[kept[0]]
-    alphas = np.empty(len(given))
+    adjusted = np.empty(len(family))
+    adjusted[order] = np.minimum(np.maximum.accumulate(ordered * remaining), 1)
+    alphas = np.empty(len(family))
     alphas[order] = levels
-    return {
-        name: Corrected(p, alpha)
-        for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True)
-    }
+    corrected = {}
+    for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True):
+        corrected[name] = Corrected(p, alpha)
+    return corrected
 
 
 def bootstrap_p(resampled: FloatArray) -> float:
@@ -71,7 +71,9 @@ def bootstrap_p(resampled: FloatArray) -> float:
     if fewer:
         return counted
     spread = max(float(np.std(resampled)), FLAT)
-    return min(counted, max(2 * float(ndtr(-abs(float(np.mean(resampled))) / spread)), LEAST_P))
+    distance = abs(float(np.mean(resampled))) / spread
+    tails = 2 * float(ndtr(-distance))
+    return min(counted, max(tails, LEAST_P))
 
 
 # A percentile bootstrap that draws as many contexts as there are is too sure of few: where two policies do not differ,
@@ -94,44 +96,58 @@ class StudentTest:
     least: float
 
     @classmethod
-    def of_tasks(cls, values: Sequence[FloatArray], differing: int) -> Self:
+    def from_tasks(cls, values: Sequence[FloatArray], differing: int) -> Self:
         """Takes the unweighted mean of the means of tasks, each of two contexts or more. ``values``: one for each
         context, an array for each task; ``differing``: how many contexts differ from 0. Tasks may vary differently and
         have different numbers of contexts: the degrees of freedom are those of B. L. Welch, Biometrika 34 (1947)."""
+        counts = [len(task) for task in values]
+        freedoms = [count - 1 for count in counts]
         variances = np.array([task.var(ddof=1) / len(task) for task in values])
-        mean, total = float(np.mean([task.mean() for task in values])), float(variances.sum())
+        mean = float(np.mean([task.mean() for task in values]))
+        total = float(variances.sum())
         error = math.sqrt(total) / len(values)
+        least = 2.0 ** (1 - differing)
         if error < FLAT:
-            return cls(mean, 0.0, float(min(map(len, values)) - 1), 2.0 ** (1 - differing))
-        freedom = total**2 / float(sum(variances**2 / [len(task) - 1 for task in values]))
-        return cls(mean, error, freedom, 2.0 ** (1 - differing))
+            return cls(mean, 0.0, float(min(freedoms)), least)
+        freedom = total**2 / float(sum(variances**2 / freedoms))
+        return cls(mean, error, freedom, least)
 
     @classmethod
-    def of_pairs(cls, one: Sequence[FloatArray], other: Sequence[FloatArray]) -> Self | None:
-        """Takes the differences of two policies on the same contexts, an array for each task; None where a task has, or
-        the two differ in, too few contexts for any test, and where not both have a value of each."""
-        if [len(task) for task in one] != [len(task) for task in other]:
+    def from_pairs(cls, first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Self | None:
+        """Takes the differences of two policies on the same contexts, an array of shape (contexts,) for each task; None
+        where a task has, or the two differ in, too few contexts for any test, and where not both have a value of
+        each."""
+        if [len(task) for task in first] != [len(task) for task in second]:
             return None
-        differences = [
-            np.round(first - second, DIGITS) for first, second in zip(one, other, strict=True)
-        ]
-        differing = sum(int(np.count_nonzero(task)) for task in differences)
-        enough = min(differing, *map(len, differences)) >= fewest_clusters()
-        return cls.of_tasks(differences, differing) if enough else None
+        differences = []
+        differing = 0
+        for of_first, of_second in zip(first, second, strict=True):
+            difference = np.round(of_first - of_second, DIGITS)
+            differences.append(difference)
+            differing += int(np.count_nonzero(difference))
+        fewest = min(len(difference) for difference in differences)
+        if min(differing, fewest) < fewest_clusters():
+            return None
+        return cls.from_tasks(differences, differing)
 
     @property
     def p(self) -> float:
         """Returns the two-sided p that the true mean is 0; never 0."""
         if abs(self.mean) < FLAT:
             return 1.0
-        tails = 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error)) if self.error else 0.0
+        tails = 0.0
+        if self.error:
+            tails = 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
         return max(tails, self.least, LEAST_P)
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Returns the interval of ``1 - alpha``: it leaves out 0 exactly where p is below ``alpha``."""
         half = float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
-        low, high = self.mean - half, self.mean + half
-        return (min(low, 0.0), max(high, 0.0)) if self.p >= alpha else (low, high)
+        low = self.mean - half
+        high = self.mean + half
+        if self.p < alpha:
+            return low, high
+        return min(low, 0.0), max(high, 0.0)
 
     def smallest(self, alpha: float = ALPHA, times: int = 1) -> float | None:
         """Returns the smallest true mean that is told from 0 at ``alpha`` four times in five, with so many
@@ -139,9 +155,8 @@ class StudentTest:
         None where contexts do not vary, which says nothing of others, and where so few tell nothing at ``alpha``."""
         if not self.error or 2 * (self.least / 2) ** times >= alpha:
             return None
-        quantiles = stdtrit(times * self.freedom, 1 - alpha / 2) + stdtrit(
-            times * self.freedom, POWER
-        )
+        freedom = times * self.freedom
+        quantiles = stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER)
         return float(quantiles) * self.error / math.sqrt(times)
 
 
@@ -155,7 +170,8 @@ class StudentTest:
 def subsets(clusters: int, seed: int) -> FloatArray:
     """Returns which clusters each subset holds, as 0 and 1, shape (subsets, clusters); none is empty."""
     if clusters <= ALL_UP_TO:
-        drawn = (np.arange(1, 2**clusters)[:, None] >> np.arange(clusters)) & 1
+        numbers = np.arange(1, 2**clusters)  # whose binary digits are the clusters of a subset
+        drawn = (numbers[:, None] >> np.arange(clusters)) & 1
     else:
         random = np.random.default_rng(seed).integers(0, 2, (2 * SUBSETS, clusters))
         drawn = random[random.any(axis=1)][:SUBSETS]
@@ -174,8 +190,10 @@ def subset_interval(means: FloatArray, alpha: float = ALPHA) -> tuple[float, flo
     """Returns the interval of ``1 - alpha`` from the means of all subsets: it leaves out 0 exactly where
     :func:`two_sided_p` is below ``alpha``. None where so few clusters have no such interval."""
     place = int(np.ceil(alpha * (len(means) + 1) / 2)) - 1  # from either end, counted from 1
+    if place < 1:
+        return None
     ordered = np.sort(means)
-    return None if place < 1 else (float(ordered[place - 1]), float(ordered[-place]))
+    return float(ordered[place - 1]), float(ordered[-place])
 
 
 def fewest_clusters(alpha: float = ALPHA) -> int:
@@ -186,9 +204,9 @@ def fewest_clusters(alpha: float = ALPHA) -> int:
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
     """Returns :meth:`StudentTest.smallest` of so many clusters, whose differences have the standard deviation
     ``spread``."""
-    return StudentTest(
-        0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)
-    ).smallest(alpha)
+    error = spread / math.sqrt(clusters)
+    test = StudentTest(0.0, error, freedom=clusters - 1, least=2.0 ** (1 - clusters))
+    return test.smallest(alpha)
 
 
 def usual_spread(questions: float) -> float:
@@ -198,8 +216,9 @@ def usual_spread(questions: float) -> float:
 
 def clusters_to_detect(difference: float, spread: float) -> int:
     """Returns the fewest clusters by which :func:`smallest_detectable` sees a difference."""
-    return next(
-        count
-        for count in itertools.count(fewest_clusters())
-        if (smallest_detectable(spread, count) or math.inf) <= difference
-    )
+    count = fewest_clusters()
+    while True:
+        smallest = smallest_detectable(spread, count)
+        if smallest and smallest <= difference:
+            return count
+        count += 1

@@ -9,7 +9,9 @@ def interval_text(interval: tuple[float, float] | None, factor: float = 1, digit
     >>> interval_text((-0.2, 0.7))  # never minus zero
     '0–1'
     """
-    return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)
+    if interval is None:
+        return "–"
+    return "–".join(f"{end * factor:z.{digits}f}" for end in interval)
 
 
 def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
@@ -20,10 +22,13 @@ def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: i
     """
     if interval is None:
         return ""
-    ends = (f"{end * factor:+z.{digits}f}" for end in interval)
-    return f"[{', '.join(end if float(end) else end.removeprefix('+') for end in ends)}]".replace(
-        "-", "−"
-    )
+    ends = []
+    for end in interval:
+        text = f"{end * factor:+z.{digits}f}"
+        if float(text) == 0:
+            text = text.removeprefix("+")
+        ends.append(text.replace("-", "−"))
+    return f"[{', '.join(ends)}]"
 
 
 def range_text(low: object, high: object) -> str:
@@ -49,4 +54,6 @@ def count_text(number: int, noun: str) -> str:
     >>> count_text(1, "context"), count_text(1200, "context")
     ('1 context', '1,200 contexts')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"

@@ -162,7 +162,8 @@ def _is_same(text: str, value: str) -> bool:
     if len(text) > 4 * len(value) + LONG:  # it says more
         return False
     said, stated = (
-        [one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value)
+        [token.keys[0] for token in tokens_of(each, True) if not token.is_end]
+        for each in (text, value)
     )
     return said == stated
 

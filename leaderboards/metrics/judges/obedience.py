@@ -35,10 +35,10 @@ def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list
     parsed = [Directive.parse(text) for text in directives]
     texts = [output] if judgement == "strict" else versions(output)
     return [
-        is_obeyed(one, output, judgement)
-        if one.is_of_ifeval
-        else any(check(one, text) for text in texts)
-        for one in parsed
+        is_obeyed(directive, output, judgement)
+        if directive.is_of_ifeval
+        else any(check(directive, text) for text in texts)
+        for directive in parsed
     ]
 
 
