@@ -11,9 +11,10 @@ JUDGED = ("right", "f1", "directives_obeyed", "leakage", "leaked_verbatim", "hal
 
 
 def worst_first(records: DataFrame) -> DataFrame:
-    """Orders answers by what they lose against the full cache, most first: in being right, else in directives obeyed;
-    of attacks, in secrecy. Before all others stand answers that hold a protected text word by word where the full
-    cache keeps it back. Among equals hallucinations come first, then the lowest scores, then the lowest F1."""
+    """Orders answers by what they lose against the full cache, most first: in being right, else in
+    directives obeyed; of attacks, in secrecy. Before all others stand answers that hold a protected
+    text word by word where the full cache keeps it back. Among equals hallucinations come first,
+    then the lowest scores, then the lowest F1."""
     numbers = records[list(JUDGED)].astype(np.float64)
     score = numbers["right"].fillna(numbers["directives_obeyed"]).fillna(0)
     score = score.where(numbers["leakage"].isna(), -numbers["leakage"])

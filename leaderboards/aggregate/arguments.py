@@ -1,7 +1,7 @@
 """The arguments that presses ran with, task by task, and whether they are those of their papers.
 
-A window of 64 tokens would fill the budget of a short context alone, so some presses run with a smaller one there. That
-is another press than the paper's, and is said wherever the policy is named.
+A window of 64 tokens would fill the budget of a short context alone, so some presses run with a
+smaller one there. That is another press than the paper's, and is said wherever the policy is named.
 """
 
 import json
@@ -13,7 +13,8 @@ from pandas import DataFrame
 
 from policies.composition import built_in
 
-# Arguments that say how many of the last tokens a press looks at, or keeps whatever their scores are.
+# Arguments that say how many of the last tokens a press looks at, or keeps whatever their scores
+# are.
 WINDOWS = ("window_size", "sliding_window_size", "n_recent", "recent")
 LEAST_SHARE = 0.5  # of the paper's window, below which a press is another
 Value = Any  # of an argument: a number, a truth value or a text
@@ -21,8 +22,8 @@ Value = Any  # of an argument: a number, a truth value or a text
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments that a policy ran with on a task: ``used``, the values of all contexts, ascending, each once;
-    ``paper``, kvpress's value of those that contexts may be too short for."""
+    """The arguments that a policy ran with on a task: ``used``, the values of all contexts,
+    ascending, each once; ``paper``, kvpress's value of those that contexts may be too short for."""
 
     policy: str
     task: str
@@ -36,7 +37,8 @@ class Arguments:
 
     @property
     def narrow(self) -> tuple[str, ...]:
-        """Finds the windows of which even the largest is under half of the paper's, so that it is not ranked."""
+        """Finds the windows of which even the largest is under half of the paper's, so that it is
+        not ranked."""
         narrow = []
         for name in self.others:
             least = LEAST_SHARE * self.paper[name]
@@ -81,7 +83,8 @@ def values_text(values: Sequence[Value]) -> str:
 
 
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
-    """Reads, by policy and task, the arguments that each ran with; a policy without any has none."""
+    """Reads, by policy and task, the arguments that each ran with; a policy without any has
+    none."""
     by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(
@@ -100,8 +103,8 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
 
 
 def _paper_values(policy: str, names: Sequence[str]) -> dict[str, float]:
-    """Returns the paper's values of those arguments of a policy for which it declares one, by their whole
-    name or by its last part; nothing of a plug-in."""
+    """Returns the paper's values of those arguments of a policy for which it declares one, by their
+    whole name or by its last part; nothing of a plug-in."""
     declared = built_in(policy)
     if declared is None:
         return {}
@@ -133,7 +136,8 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
 
 
 def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
-    """Says by policy which arguments are not its paper's, such as ``window_size 5 to 10 instead of 64``."""
+    """Says by policy which arguments are not its paper's, such as ``window_size 5 to 10 instead of
+    64``."""
     by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
     for press in presses:
         for name in press.others:
@@ -149,7 +153,8 @@ def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
 
 
 def narrow_windows(presses: Sequence[Arguments]) -> str:
-    """Says how narrow windows are, such as ``window 2 to 11 of 64``; empty where none is under half of the paper's."""
+    """Says how narrow windows are, such as ``window 2 to 11 of 64``; empty where none is under half
+    of the paper's."""
     by_paper: dict[float, list[Value]] = {}
     for press in presses:
         for name in press.narrow:
@@ -169,7 +174,8 @@ def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def largest_window(arguments: Mapping[str, Value]) -> int:
-    """Returns how many of the last tokens a press looks at or keeps by its arguments; 0 where none says so."""
+    """Returns how many of the last tokens a press looks at or keeps by its arguments; 0 where none
+    says so."""
     windows = [value for name, value in arguments.items() if _end(name) in WINDOWS]
     return max(windows, default=0)
 

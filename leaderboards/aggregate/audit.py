@@ -1,5 +1,5 @@
-"""The identity audit: two names for one method, and policies that change nothing. (A peer's PyramidKV was SnapKV in
-all of its 7,800 pairs, unnoticed.)"""
+"""The identity audit: two names for one method, and policies that change nothing. (A peer's
+PyramidKV was SnapKV in all of its 7,800 pairs, unnoticed.)"""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -20,14 +20,16 @@ UNCHANGED_FROM = (
 REMOVED_FROM = (
     0.1  # the mean share removed from which a context is compressed, whatever was asked for
 )
-FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
+# Kept in a head, below which two methods may agree by chance: the last token is everybody's choice.
+FEWEST_TOKENS = 8
 SAME_NATS = 1e-3  # likelihoods closer than this differ by rounding alone
 QUESTION = ["task", "mode", "example_id", "question_id"]
 
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A policy whose outputs, at high ratios or at the highest rate of a run, are all those of the full cache."""
+    """A policy whose outputs, at high ratios or at the highest rate of a run, are all those of the
+    full cache."""
 
     policy: str
     levels: tuple[Level, ...]
@@ -44,7 +46,8 @@ class Unchanged:
         if not self.levels[0].declared.removes:
             return "and the right answers are exactly as likely: does the treatment act at all?"
         if self.removed < REMOVED_FROM:
-            return f"and at most {REMOVED_FROM:.0%} of the context is removed: is it compressed at all?"
+            removed = f"at most {REMOVED_FROM:.0%} of the context"
+            return f"and {removed} is removed: is it compressed at all?"
         return "though the context is compressed: perhaps the questions do not need the rest"
 
 
@@ -70,10 +73,10 @@ def lines_of(unchanged: Sequence[Unchanged]) -> list[str]:
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
 ) -> tuple[list[str], list[Unchanged]]:
-    """Lists what looks wrong in the records of a run: policies that read the same cache, told by its digest, though
-    nothing says that they do, and those that change nothing. Of random policies the first draw is looked at. A
-    treatment that removes no token, such as a fault, is looked at where it does most: at a low rate it may well change
-    no answer, and at rate 0 it must not.
+    """Lists what looks wrong in the records of a run: policies that read the same cache, told by
+    its digest, though nothing says that they do, and those that change nothing. Of random policies
+    the first draw is looked at. A treatment that removes no token, such as a fault, is looked at
+    where it does most: at a low rate it may well change no answer, and at rate 0 it must not.
     ``declared``: by policy, those that are the same by design."""
     first_draws = (records["status"] == "ok") & (records["repeat"] == 0)
     sound = with_levels(records[first_draws])
@@ -118,8 +121,8 @@ def _identical_policies(
     by_policy: Mapping[str, DataFrame],
     declared: Mapping[str, Collection[str]],
 ) -> list[str]:
-    """Says which pairs of policies read the same cache in all informative records of a level, though they
-    are not ``declared`` to be the same."""
+    """Says which pairs of policies read the same cache in all informative records of a level,
+    though they are not ``declared`` to be the same."""
     digests = {}
     for name, records in by_policy.items():
         informative = _informative(name, records).set_index(QUESTION)
@@ -137,8 +140,9 @@ def _identical_policies(
 
 
 def _informative(policy: str, records: DataFrame) -> DataFrame:
-    """Selects records in which two methods do not agree by chance: those with room for more than a window of recent
-    tokens or a page, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
+    """Selects records in which two methods do not agree by chance: those with room for more than a
+    window of recent tokens or a page, and of an oracle, which else keeps the most recent of it, for
+    all of the evidence."""
     needed: Series | int = FEWEST_TOKENS
     if policy == ORACLE:
         needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS)
@@ -152,7 +156,8 @@ def _informative(policy: str, records: DataFrame) -> DataFrame:
 
 
 def _page_size(arguments: Mapping[str, object]) -> int:
-    """Returns how many rows a policy that keeps whole pages keeps together; 0 where it keeps single rows."""
+    """Returns how many rows a policy that keeps whole pages keeps together; 0 where it keeps single
+    rows."""
     size = arguments.get("size")
     if isinstance(size, int):
         return size
@@ -160,8 +165,9 @@ def _page_size(arguments: Mapping[str, object]) -> int:
 
 
 def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:
-    """Tells whether all outputs are the full cache's; of running text, whether the right answer is as likely. Of what
-    removes no token the right answers have to be exactly as likely too: small errors change few answers."""
+    """Tells whether all outputs are the full cache's; of running text, whether the right answer is
+    as likely. Of what removes no token the right answers have to be exactly as likely too: small
+    errors change few answers."""
     pairs = group.join(full, on=QUESTION, how="inner", rsuffix="_full")
     apart = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs()
     removes = pairs["level"].map(lambda level: level.declared.removes).astype(bool)

@@ -1,4 +1,5 @@
-"""Averages a measure in each context of a cell: intervals are made of these means, and policies compared by them."""
+"""Averages a measure in each context of a cell: intervals are made of these means, and policies
+compared by them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from leaderboards.statistics.intervals import (
 
 @dataclass(frozen=True)
 class ByContext:
-    """A measure of a cell of one task. ``values``: one for each context in the unit of the row, whose mean is the
-    measure before :attr:`~leaderboards.metrics.Measure.of_mean`."""
+    """A measure of a cell of one task. ``values``: one for each context in the unit of the row,
+    whose mean is the measure before :attr:`~leaderboards.metrics.Measure.of_mean`."""
 
     values: FloatArray
     gains: FloatArray | None = (
@@ -48,8 +49,8 @@ def by_context(
     seed: int,
     resamples: int,
 ) -> ByContext:
-    """Sums up the numbers of some answers, NaN where an answer has none, context by context. ``numbers``,
-    ``contexts``, ``weights``: of each answer, shape (answers,)."""
+    """Sums up the numbers of some answers, NaN where an answer has none, context by context.
+    ``numbers``, ``contexts``, ``weights``: of each answer, shape (answers,)."""
     sums, counts = cluster_sums(numbers, contexts, weights)
     values = context_values(sums, counts)
     if measure.bounds is None:
@@ -64,8 +65,8 @@ def by_context(
 
 
 def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
-    """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by column, what it is in
-    each task that the row is the mean of."""
+    """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by
+    column, what it is in each task that the row is the mean of."""
     columns: dict[str, float] = {}
     alike: dict[
         tuple[int, ...], list[str]
@@ -87,7 +88,8 @@ def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, flo
 
 
 def _of_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
-    """Does the same of measures between 0 and a highest value, which have as many contexts in each task."""
+    """Does the same of measures between 0 and a highest value, which have as many contexts in each
+    task."""
     tops = np.array([MEASURES[name].bounds[1] for name in by_measure])  # type: ignore[index]
     means, lows, highs = [], [], []
     for parts in zip(*by_measure.values(), strict=True):  # task by task
@@ -118,7 +120,8 @@ def _of_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
 
 
 def _bootstrap(measure: Measure, parts: Sequence[ByContext]) -> tuple[float, float] | None:
-    """Returns the percentile interval of the mean over tasks; None where many resamples have no value."""
+    """Returns the percentile interval of the mean over tasks; None where many resamples have no
+    value."""
     arrays = [part.resampled for part in parts if part.resampled is not None]
     if measure.of_mean is not None:
         arrays = [measure.of_mean(array) for array in arrays]

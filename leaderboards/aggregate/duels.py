@@ -1,13 +1,13 @@
-"""Compares two policies on the same questions, cell by cell: the difference, its interval, and whether it is more than
-chance.
+"""Compares two policies on the same questions, cell by cell: the difference, its interval, and
+whether it is more than chance.
 
-Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
-means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
-corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
-verdict says so. Where nothing is told, it is at least as wide as the interval of a paired loss, which has width also
-where two policies do not differ in any context. The draws of a random policy are averaged question by question before
-anything is subtracted.
-"""
+Questions about one context are not independent, so contexts are what is drawn: a cell's difference
+is tested by the means of random subsets of its contexts, which is exact also for few of them. The
+levels of a task are one family, corrected by Holm's method, and the interval that is shown is that
+of the corrected test: it leaves out 0 where the verdict says so. Where nothing is told, it is at
+least as wide as the interval of a paired loss, which has width also where two policies do not
+differ in any context. The draws of a random policy are averaged question by question before
+anything is subtracted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,12 @@ POINTS = "points"  # of percent: the unit of all differences that are shown or w
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
+# Leakage where a defence stands in the prompt: without one there is nothing to keep.
+DEFENDED = "defended_leakage"
 
 
-# What two policies are compared by, in percent, by column of the answers; the first of a cell gives its verdict.
+# What two policies are compared by, in percent, by column of the answers; the first of a cell gives
+# its verdict.
 COMPARED: Mapping[str, Measure] = {
     "directives_obeyed": OBEYED,
     DEFENDED: LEAKAGE,
@@ -61,8 +63,9 @@ class MeanDifference:
     def widened(
         cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]
     ) -> Self:
-        """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as the interval that
-        is ``held`` also where nothing differs. A test of so few contexts that it has no interval gives none here."""
+        """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as
+        the interval that is ``held`` also where nothing differs. A test of so few contexts that it
+        has no interval gives none here."""
         if tested is None:
             return cls(mean, None, None)
         low, high = tested
@@ -141,7 +144,8 @@ class Duel:
 
     @property
     def lead(self) -> Contest:
-        """Returns the contest that gives the verdict: directives obeyed where there are any, else what is right."""
+        """Returns the contest that gives the verdict: directives obeyed where there are any, else
+        what is right."""
         return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property
@@ -151,14 +155,15 @@ class Duel:
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """The policies without a failed answer at one level of a task; the full cache is there at each."""
+    """The policies without a failed answer at one level of a task; the full cache is there at
+    each."""
 
     task: str
     level: Level
     policies: Sequence[str]
     there: NDArray[np.bool_]  # whether a policy has an answer, shape (policies, questions)
-    # By measure, in percent, the means over the draws of a random policy, of the same shape; NaN where there is no
-    # value, as an attack is not right or wrong.
+    # By measure, in percent, the means over the draws of a random policy, of the same shape; NaN
+    # where there is no value, as an attack is not right or wrong.
     values: Mapping[str, FloatArray]
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
     draws: NDArray[
@@ -182,7 +187,8 @@ class AnswerTable:
         return self.values[column][self.places(*policies)]
 
     def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
-        """Tells whether the two policies meet at this level, and both have a value of some question."""
+        """Tells whether the two policies meet at this level, and both have a value of some
+        question."""
         policy, other = pair
         if policy not in self.policies or other not in self.policies:
             return False
@@ -202,8 +208,8 @@ class AnswerTable:
         return level_of_policy, level_of_other
 
     def held_by(self, pair: tuple[str, str]) -> tuple[float | None, float | None]:
-        """Returns the bytes that each of two policies holds, in percent of the full cache; None where they
-        were not counted."""
+        """Returns the bytes that each of two policies holds, in percent of the full cache; None
+        where they were not counted."""
         policy, other = pair
         return self._percent_held(policy), self._percent_held(other)
 
@@ -215,9 +221,10 @@ class AnswerTable:
 
 
 def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTable]:
-    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own.
-    ``comparing``: whether a policy of one level stands in the tables of all levels of other kinds, as the full cache
-    does, and the bytes that are held are counted. A board, whose rows are compared at equal levels alone, does not."""
+    """Makes a table for each task and level, in the order in which they appear; questions in an
+    order of their own. ``comparing``: whether a policy of one level stands in the tables of all
+    levels of other kinds, as the full cache does, and the bytes that are held are counted. A board,
+    whose rows are compared at equal levels alone, does not."""
     identity = [
         "task",
         "policy",
@@ -261,7 +268,8 @@ class _TaskAnswers:
 
     @classmethod
     def read(cls, records: DataFrame, comparing: bool) -> Self:
-        """Reads the columns of the records of one task. ``comparing``: with the bytes that are held."""
+        """Reads the columns of the records of one task. ``comparing``: with the bytes that are
+        held."""
         questions = records.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
         first = np.unique(questions, return_index=True)[1]  # the first record of each question
         draws = factorize(records["draw_id"].to_numpy()[first], sort=True)[0]
@@ -312,8 +320,8 @@ class _TaskAnswers:
 
 
 def _stands_at(level: Level, run_at: frozenset[Level]) -> bool:
-    """Tells whether a policy of these levels is the same at a level of another one: it has a single level of another
-    kind, or none."""
+    """Tells whether a policy of these levels is the same at a level of another one: it has a single
+    level of another kind, or none."""
     (only, *more) = run_at
     return not more and (only == UNTREATED or only.kind != level.kind)
 
@@ -339,8 +347,8 @@ def _sound_cells(records: DataFrame) -> DataFrame:
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
-    """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
-    over the levels of the task.
+    """Compares the policy with each of the others, at every task and level that both have in full;
+    each p is corrected over the levels of the task.
 
     Raises :class:`LeaderboardError` where they have no complete cell in common."""
     compared = records[records["policy"].isin((policy, *others, FULL))]
@@ -350,7 +358,8 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     pairs: list[Duel] = []
     for other in others:
         for task, levels in by_task.items():
-            # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
+            # The seed of a task is that of its rows: a mark and a verdict shall not differ by
+            # chance.
             pairs += _duels_of_task(levels, (policy, other), task_seed(seed, task))
     if not pairs:
         names = f"{policy} and {', '.join(others)}"
@@ -384,8 +393,8 @@ def _duels_of_task(
 def _contests(
     name: str, measure: Measure, cells: Sequence[AnswerTable], pair: tuple[str, str], seed: int
 ) -> dict[int, Contest]:
-    """Compares two policies by one measure in the cells that have it, by place of the cell; each p is
-    corrected over them."""
+    """Compares two policies by one measure in the cells that have it, by place of the cell; each p
+    is corrected over them."""
     samples: dict[int, _Sample] = {}
     p_values: dict[int, float] = {}
     for place, table in enumerate(cells):

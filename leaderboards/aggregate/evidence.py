@@ -1,9 +1,9 @@
-"""Evidence for a claim: means over the records of an experiment, as measured and in the same resamples of contexts.
+"""Evidence for a claim: means over the records of an experiment, as measured and in the same
+resamples of contexts.
 
-Every number is an array of shape (1 + resamples,), so that ratios, differences and areas are plain arithmetic, and what
-is set against one another varies together. Draws of a random treatment belong to their context: whoever resamples
-contexts resamples draws too.
-"""
+Every number is an array of shape (1 + resamples,), so that ratios, differences and areas are plain
+arithmetic, and what is set against one another varies together. Draws of a random treatment belong
+to their context: whoever resamples contexts resamples draws too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,8 @@ from policies.declaration.names import FULL
 LEAST_CLEAN = (
     0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
 )
-# Of running text nobody gets half of the tokens right: 20 points above a full stop at every place, as on a board.
+# Of running text nobody gets half of the tokens right: 20 points above a full stop at every place,
+# as on a board.
 LEAST_OF = {"next_token_accuracy": 0.126 + ABOVE_CHANCE / 100}
 FEWEST_CONTEXTS = 6  # below it no test of contexts can tell anything
 
@@ -33,13 +34,13 @@ class NoEvidenceError(Exception):
 
 
 class PreconditionError(NoEvidenceError):
-    """Raised where the records are there and the model does not meet what a claim takes, however many contexts are run:
-    most often the full cache has too little of a task."""
+    """Raised where the records are there and the model does not meet what a claim takes, however
+    many contexts are run: most often the full cache has too little of a task."""
 
 
 class TooFewError(NoEvidenceError):
-    """Raised where some contexts show what a claim is about, and too few do. ``times``: about how many times as many
-    contexts would be enough."""
+    """Raised where some contexts show what a claim is about, and too few do. ``times``: about how
+    many times as many contexts would be enough."""
 
     def __init__(self, reason: str, times: float) -> None:
         super().__init__(reason)
@@ -47,7 +48,8 @@ class TooFewError(NoEvidenceError):
 
 
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
-    """Returns a table of a study. Raises :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
+    """Returns a table of a study. Raises :class:`NoEvidenceError` where nothing was ``filled``,
+    such as "observed"."""
     table = tables.get(name)
     if table is None or table.empty:
         raise NoEvidenceError(f"nothing was {filled}: there is no table {name}")
@@ -75,8 +77,8 @@ class TaskEvidence:
 
     @cached_property
     def _by_policy(self) -> dict[str, DataFrame]:
-        """Sorts the records by policy once, with the number of their context as ``draw``: claims and studies ask for
-        hundreds of cells."""
+        """Sorts the records by policy once, with the number of their context as ``draw``: claims
+        and studies ask for hundreds of cells."""
         numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
         by_policy = {}
         for policy, records in numbered.groupby("policy", sort=False, observed=True):
@@ -91,9 +93,9 @@ class TaskEvidence:
         has_width: bool = True,
         **where: object,
     ) -> FloatArray:
-        """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
-        What failed or is NaN counts as 0. ``has_width``: whether resamples differ where all contexts agree, as those of
-        an interval must. ``where``: values of other columns.
+        """Averages a column over the answers of a policy at a level, None where it has none: shape
+        (1 + resamples,). What failed or is NaN counts as 0. ``has_width``: whether resamples differ
+        where all contexts agree, as those of an interval must. ``where``: values of other columns.
 
         Raises :class:`NoEvidenceError` without records."""
         here = self._rows_at(policy, level, column, where)
@@ -109,7 +111,8 @@ class TaskEvidence:
     def by_context(
         self, policy: str, level: float | None, column: str, **where: object
     ) -> FloatArray:
-        """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer.
+        """Averages the same context by context: shape (contexts,), NaN of contexts without such an
+        answer.
 
         Raises :class:`NoEvidenceError` without records of the policy and level."""
         here = self._rows_at(policy, level, column, {})
@@ -137,8 +140,9 @@ class TaskEvidence:
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache, shape (1 + resamples,).
 
-        Raises :class:`PreconditionError` where the model has less than half of it right, or of next tokens too few
-        above chance, unless ``every_task``; :class:`NoEvidenceError` without records of the full cache."""
+        Raises :class:`PreconditionError` where the model has less than half of it right, or of next
+        tokens too few above chance, unless ``every_task``; :class:`NoEvidenceError` without records
+        of the full cache."""
         clean = self.mean(FULL, None, column, True, **where)
         least = _least(column)
         if clean[0] < least and not self.every_task:
@@ -148,8 +152,8 @@ class TaskEvidence:
         return clean
 
     def shortfall(self, column: str, scale: str) -> str:
-        """Says how little the model itself has of the task, where that is too little to judge anything by; empty where
-        it can do it. ``scale``: what the column is a percentage of."""
+        """Says how little the model itself has of the task, where that is too little to judge
+        anything by; empty where it can do it. ``scale``: what the column is a percentage of."""
         reached = float(self.mean(FULL, None, column)[0])
         least = _least(column)
         if reached >= least:
@@ -160,13 +164,15 @@ class TaskEvidence:
         return has_itself(percent * reached, scale, percent * least)
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
-        """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
+        """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a
+        share of it."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
 
     def levels(self, policy: str) -> tuple[Level, ...]:
-        """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
+        """Lists the levels of a policy, the least treated first; nothing of one that was not
+        run."""
         here = self._by_policy.get(policy, self.records[:0])
         kinds, values = here["level_kind"].astype(str), here["level"].astype(float)
         levels = [Level(*pair) for pair in set(zip(kinds, values, strict=True))]
@@ -183,7 +189,8 @@ class TaskEvidence:
 
 
 def check_same_contexts(first: TaskEvidence, second: TaskEvidence) -> None:
-    """Raises :class:`NoEvidenceError` where two runs were asked other questions: then their contexts are no pairs."""
+    """Raises :class:`NoEvidenceError` where two runs were asked other questions: then their
+    contexts are no pairs."""
     if set(first.records["question_id"]) != set(second.records["question_id"]):
         raise NoEvidenceError(f"{first.task}: the two runs were asked other questions")
 
@@ -199,9 +206,10 @@ def _least(column: str) -> float:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name.
-    ``every_task``: whether tasks are measured too that the model cannot do. ``name``: of the experiment and model.
-    ``times``: how many times as many contexts as there are each resample stands for, to see what more would tell."""
+    """The records of an experiment on one model, with the seed of its resamples, and its tables of
+    studies by name. ``every_task``: whether tasks are measured too that the model cannot do.
+    ``name``: of the experiment and model. ``times``: how many times as many contexts as there are
+    each resample stands for, to see what more would tell."""
 
     records: DataFrame
     seed: int = 0
@@ -212,7 +220,8 @@ class Evidence:
 
     @cached_property
     def limit(self) -> int:
-        """Counts the contexts of the task that has most, as ``--limit`` does: several may be of one draw."""
+        """Counts the contexts of the task that has most, as ``--limit`` does: several may be of one
+        draw."""
         column = "example_id" if "example_id" in self.records else "draw_id"
         counts = self.records.groupby("task", observed=True)[column].nunique()
         return int(counts.max()) if len(counts) else 0
@@ -224,8 +233,8 @@ class Evidence:
     def mastered(
         self, column_of: Callable[[TaskEvidence], str]
     ) -> tuple[list[TaskEvidence], list[str]]:
-        """Parts the tasks, by what leads each, into those that the model can do with the full cache, and the reasons
-        why the others tell nothing."""
+        """Parts the tasks, by what leads each, into those that the model can do with the full
+        cache, and the reasons why the others tell nothing."""
         mastered, reasons = [], []
         for task in map(self.of, self.tasks):
             try:
@@ -245,7 +254,8 @@ class Evidence:
 
 
 class Contexts:
-    """Resamples the contexts of some answers, which go by their names; the same seed and experiment draw the same."""
+    """Resamples the contexts of some answers, which go by their names; the same seed and experiment
+    draw the same."""
 
     def __init__(self, contexts: NDArray[np.str_], evidence: Evidence, experiment: str) -> None:
         names, self._numbers = np.unique(contexts, return_inverse=True)

@@ -1,4 +1,5 @@
-"""Decides whether a comparison passes a gate: what a pipeline lets a press lose against the opponents that it names."""
+"""Decides whether a comparison passes a gate: what a pipeline lets a press lose against the
+opponents that it names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,8 @@ from leaderboards.aggregate.duels import UNDECIDED
 from leaderboards.aggregate.pooled import Pooled
 from policies.declaration.levels import UNTREATED
 
-EQUAL = 1e-9  # points: a loss of exactly what is allowed is no larger one for the noise of binary fractions
+# Points: a loss of exactly what is allowed is no larger one for the noise of binary fractions.
+EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class GateRow:
 
     @property
     def is_sure(self) -> bool:
-        """Tells whether the whole interval lies on the side of the allowed loss on which the measured mean lies. A
-        verdict has a test of its own, so that without an allowed loss it is sure where there is one."""
+        """Tells whether the whole interval lies on the side of the allowed loss on which the
+        measured mean lies. A verdict has a test of its own, so that without an allowed loss it is
+        sure where there is one."""
         if self.max_loss is None:
             return self.row.verdict != UNDECIDED
         low, high = self.row.difference.low, self.row.difference.high
@@ -61,7 +64,8 @@ class GateRow:
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of a comparison: ``--max-loss`` and ``--fail-if worse``, of which each may be left out."""
+    """What is asked of a comparison: ``--max-loss`` and ``--fail-if worse``, of which each may be
+    left out."""
 
     max_loss: float | None
     fails_if_worse: bool
@@ -90,7 +94,8 @@ class Gate:
         return f"the gate fails: {largest.words}, {reason}"
 
     def success(self, rows: Sequence[GateRow]) -> str:
-        """Says in one line that the gate passes, with the largest loss and whether the interval excludes a larger."""
+        """Says in one line that the gate passes, with the largest loss and whether the interval
+        excludes a larger."""
         lowest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
             return f"the gate passes: no verdict is worse; the lowest difference is {lowest.words}"

@@ -1,5 +1,5 @@
-"""Chooses the measures that policies are ranked by in each kind of task, tells whether a model can do it at all, and
-marks the policies that are best in a column."""
+"""Chooses the measures that policies are ranked by in each kind of task, tells whether a model can
+do it at all, and marks the policies that are best in a column."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,8 @@ from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import ALPHA, StudentTest, holm
 from policies.declaration.names import CONTROLS, FULL
 
-ITSELF = "the model itself has"  # begins the reason why a task that the model cannot do has no ranks and verdicts
+# Begins the reason why a task that the model cannot do has no ranks and verdicts.
+ITSELF = "the model itself has"
 NEEDLE = "niah_single_2"
 OWN = "easier questions, each with an answer_prefix"
 OWN_DIRECTIVES = "fewer or easier directives"
@@ -35,23 +36,26 @@ GENERATED = "the levels that it masters (--difficulty auto)"
 ABOVE_CHANCE = (
     20.0  # points of what leads that the full cache must reach above a guess without the text
 )
-LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
+# Percent of the first measure that the full cache must reach, where a text says what is right.
+LEAST = 50.0
 
 
 Mark = Literal["best", "tie"]
 
-# A model that falls silent has the lowest hallucination rate: whoever is best by it may answer nothing.
+# A model that falls silent has the lowest hallucination rate: whoever is best by it may answer
+# nothing.
 RANKED = tuple(
     measure for measure in CURVES if measure.better is not None and measure is not HALLUCINATION
 )
-TEACHING = "reference"  # how the names of the shipped models begin; what is measured on them says nothing of others
+# How the names of the shipped models begin; what is measured on them says nothing of others.
+TEACHING = "reference"
 CARRIES_OVER = "a teaching model, whose rankings do not carry over to others"
 
 
 @dataclass(frozen=True)
 class Lead:
-    """The measures that lead in one kind of task. A policy is ranked by the mean of its measures, each in percent of
-    good: of one of which less is better, what is missing to 100."""
+    """The measures that lead in one kind of task. A policy is ranked by the mean of its measures,
+    each in percent of good: of one of which less is better, what is missing to 100."""
 
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task
     short: str  # the title in few words, where policies are ranked by it
@@ -66,7 +70,8 @@ TEXT = Lead((NEXT_TOKENS,), "next tokens", "of next tokens", "next tokens kept",
 
 
 def lead_of(full: SummaryRow | None) -> Lead:
-    """Returns what leads in a task, by what the full cache has there: directives or next tokens, where there are."""
+    """Returns what leads in a task, by what the full cache has there: directives or next tokens,
+    where there are."""
     if full is None:
         return QUESTIONS
     for lead in (DIRECTIVES, TEXT):
@@ -89,8 +94,9 @@ def full_by_task(rows: Iterable[SummaryRow]) -> dict[str, float]:
 
 
 def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
-    """Returns the measures by which a task judges policies: the first of what leads there, and of the others those that
-    the full cache has. Where nothing is attacked, nothing leaks, so that obedience leads alone."""
+    """Returns the measures by which a task judges policies: the first of what leads there, and of
+    the others those that the full cache has. Where nothing is attacked, nothing leaks, so that
+    obedience leads alone."""
     first, *others = lead_of(full).measures
     if full is None:
         return (first,)
@@ -99,9 +105,9 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
 
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
-    """Returns the measures that a page shows first of a task, whose ``rows`` these are. Where the model cannot do the
-    task, the likelihood of the right answer moves before anything else does, and comes first wherever it was measured.
-    """
+    """Returns the measures that a page shows first of a task, whose ``rows`` these are. Where the
+    model cannot do the task, the likelihood of the right answer moves before anything else does,
+    and comes first wherever it was measured."""
     full = next((row for row in rows if row.policy == FULL), None)
     usual = (RIGHT,) if task == ALL_TASKS else leading_measures(full)
     if full is None or not full.not_mastered:
@@ -123,7 +129,8 @@ def leading_first(
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
-    """Turns values in the unit of the row into percent of good: 100 is best, whichever end is better."""
+    """Turns values in the unit of the row into percent of good: 100 is best, whichever end is
+    better."""
     scale = 1.0
     if measure.top is not None:
         scale = 100.0 / measure.top
@@ -134,8 +141,9 @@ def good(measure: Measure, values: FloatArray) -> FloatArray:
 
 
 def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
-    """Measures, by task and mode, the percentage of directives that an answer obeys which only abstains, in the task's
-    phrase. Questions with directives of IFEval are left out, as their checkers may not be installed."""
+    """Measures, by task and mode, the percentage of directives that an answer obeys which only
+    abstains, in the task's phrase. Questions with directives of IFEval are left out, as their
+    checkers may not be installed."""
     answers = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
     shares: dict[tuple[str, str], list[float]] = {}
     columns = ["task", "mode", "directives", "abstentions"]
@@ -156,10 +164,11 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
 def not_mastered(
     full: SummaryRow | None, chance: float | None = None, silence: float | None = None
 ) -> str | None:
-    """Returns why a task ranks and judges no policy, such as "the model itself has 45 % right, below 50", or None. The
-    full cache has to reach 50 percent in what leads the task, and 20 points above ``chance``, or with directives above
-    what ``silence`` obeys; of next tokens, of which no model has half for certain, 20 points above ``chance`` do. A row
-    without a value tells nothing."""
+    """Returns why a task ranks and judges no policy, such as "the model itself has 45 % right,
+    below 50", or None. The full cache has to reach 50 percent in what leads the task, and 20 points
+    above ``chance``, or with directives above what ``silence`` obeys; of next tokens, of which no
+    model has half for certain, 20 points above ``chance`` do. A row without a value tells
+    nothing."""
     if full is None:
         return None
     lead = lead_of(full)
@@ -181,7 +190,8 @@ def not_mastered(
 
 
 def has_itself(reached: float, scale: str, least: float) -> str:
-    """Writes that the model has less of a task than it needs, with as many digits as tell the two apart.
+    """Writes that the model has less of a task than it needs, with as many digits as tell the two
+    apart.
 
     >>> has_itself(45.2, "right", 50), has_itself(49.96, "right", 50)
     ('the model itself has 45 % right, below 50', 'the model itself has 49.96 % right, below 50')
@@ -196,8 +206,8 @@ def has_itself(reached: float, scale: str, least: float) -> str:
 
 
 def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
-    """Returns why a mean over tasks ranks and judges no policy; None where the model can do one of them. ``rows``: of
-    all tasks in one mode."""
+    """Returns why a mean over tasks ranks and judges no policy; None where the model can do one of
+    them. ``rows``: of all tasks in one mode."""
     reasons = reasons_by_task(rows)
     tasks = {row.task for row in rows} - {ALL_TASKS}
     if not tasks or tasks > reasons.keys():
@@ -212,11 +222,12 @@ def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
 def marks(
     values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True
 ) -> Mapping[str, Mark]:
-    """Returns the mark of each policy by its values, one for each context, an array for each task: "best" where the
-    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie".
+    """Returns the mark of each policy by its values, one for each context, an array for each task:
+    "best" where the paired differences of all others from the best are told from 0; else it and
+    those whose are not are a "tie".
 
-    The test is that of the mean of tasks in a comparison, Student's t over contexts, corrected by Holm's method over
-    the policies. Fewer contexts than can be told from chance tell nothing."""
+    The test is that of the mean of tasks in a comparison, Student's t over contexts, corrected by
+    Holm's method over the policies. Fewer contexts than can be told from chance tell nothing."""
     if len(values) < 2:  # nothing was compared
         return {}
     means = {}
@@ -239,9 +250,9 @@ def marks(
 
 
 def differ(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> bool:
-    """Tells whether the mean over tasks of two policies differs, by Student's t over contexts: the test of a
-    comparison, uncorrected. Fewer contexts than can be told from chance tell nothing. ``first``, ``second``: an array
-    for each task, of shape (contexts,)."""
+    """Tells whether the mean over tasks of two policies differs, by Student's t over contexts: the
+    test of a comparison, uncorrected. Fewer contexts than can be told from chance tell nothing.
+    ``first``, ``second``: an array for each task, of shape (contexts,)."""
     test = StudentTest.from_pairs(first, second)
     return test is not None and test.p < ALPHA
 
@@ -249,8 +260,9 @@ def differ(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> bool:
 def mark_leaders(
     rows: Mapping[str, SummaryRow], by_context: Mapping[str, Mapping[str, Sequence[ByContext]]]
 ) -> dict[str, SummaryRow]:
-    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. Controls and rows
-    without an interval are ranked in nothing, and what hardly answers not by wrong answers."""
+    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in.
+    Controls and rows without an interval are ranked in nothing, and what hardly answers not by
+    wrong answers."""
     best_in: dict[str, list[str]] = {policy: [] for policy in rows}
     tied_in: dict[str, list[str]] = {policy: [] for policy in rows}
     for measure in RANKED:
@@ -301,8 +313,8 @@ def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
 
 
 def is_obeyed_alone(row: SummaryRow) -> bool:
-    """Tells whether a row is that of the full cache on a task whose directives it obeys, and whose questions it cannot
-    answer."""
+    """Tells whether a row is that of the full cache on a task whose directives it obeys, and whose
+    questions it cannot answer."""
     if row.policy != FULL or row.task == ALL_TASKS or row.not_mastered:
         return False
     right = RIGHT.value(row)

@@ -1,5 +1,6 @@
-"""Asks what became of the answers that a policy has lost: was all of their evidence evicted, could it not be reached,
-does it suffice to put its rows back? Each is counted where it was measured, and nowhere else."""
+"""Asks what became of the answers that a policy has lost: was all of their evidence evicted, could
+it not be reached, does it suffice to put its rows back? Each is counted where it was measured, and
+nowhere else."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,11 +34,11 @@ class Fate(StrEnum):
 
 DEFINITION = Definition(
     "Lost answers, and what became of them",
-    "An answer is lost if the full cache has it right and the policy wrong. Of lost answers it is counted how many "
-    "have GER 1, so that no token of the answer survives in any layer and head; how many are unreachable, where routes "
-    "were observed: rows are left and no route leads from them; and how many are right again with all rows of their "
-    "evidence put back, where that was tried. One may be counted in several of these; in the picture it stands in the "
-    "first.",
+    "An answer is lost if the full cache has it right and the policy wrong. Of lost answers it is "
+    "counted how many have GER 1, so that no token of the answer survives in any layer and head; "
+    "how many are unreachable, where routes were observed: rows are left and no route leads from "
+    "them; and how many are right again with all rows of their evidence put back, where that was "
+    "tried. One may be counted in several of these; in the picture it stands in the first.",
 )
 
 
@@ -59,9 +60,11 @@ class LostAnswers:
 
     @property
     def sentence(self) -> str:
-        """Says what became of the lost answers, as far as it was measured, and whether GER explains them."""
+        """Says what became of the lost answers, as far as it was measured, and whether GER explains
+        them."""
         if not self.lost:
-            return f"{self.policy} loses none of the {self.right_with_full} answers that the full cache has right."
+            answers = f"the {self.right_with_full} answers that the full cache has right"
+            return f"{self.policy} loses none of {answers}."
         parts = []
         if self.with_ger:
             erased = _count(self.erased, self.with_ger, self.lost, "has", "have")
@@ -72,7 +75,8 @@ class LostAnswers:
             parts.append(f"{_count(self.unreachable, self.observed, self.lost)} unreachable")
         if self.tried:
             parts.append(
-                f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put back"
+                f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put "
+                f"back"
             )
         measured = ", ".join(parts) or "GER was not measured, as the policy rewrites the cache"
         answers = "answer" if self.lost == 1 else "answers"
@@ -97,8 +101,8 @@ def _count(some: int, measured: int, lost: int, of_one: str = "is", of_many: str
 def lost_answers(
     records: DataFrame, unreachable: Series | None = None, repaired: Series | None = None
 ) -> list[LostAnswers]:
-    """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``: truth values by
-    :data:`CELL`, of the answers of which this was measured."""
+    """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``:
+    truth values by :data:`CELL`, of the answers of which this was measured."""
     is_answered = (records["status"] == "ok") & records["right"].notna()
     answered = records[is_answered & records["answerable"].eq(True)]
     is_full = answered["policy"] == FULL
@@ -122,7 +126,8 @@ def _look_up(values: Series | None, answers: DataFrame) -> list[object]:
 
 
 def _count_lost(policy: str, answers: DataFrame) -> LostAnswers:
-    """Counts the lost ones of the answers of a policy to questions that the full cache has right."""
+    """Counts the lost ones of the answers of a policy to questions that the full cache has
+    right."""
     lost = with_levels(answers[~answers["right"].eq(True)])
     ger = lost["ger"].astype(float)
     by_level: dict[Level, Counter[Fate]] = {}

@@ -1,8 +1,9 @@
-"""Says what a comparison comes to: one verdict for each opponent, from the means of tasks at each level.
+"""Says what a comparison comes to: one verdict for each opponent, from the means of tasks at each
+level.
 
-The area over all levels has its own row and its own test. It begins at the full cache, where all policies are equal, so
-that it may tell nothing where one level tells a loss. Hence no verdict is taken from it.
-"""
+The area over all levels has its own row and its own test. It begins at the full cache, where all
+policies are equal, so that it may tell nothing where one level tells a loss. Hence no verdict is
+taken from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +27,10 @@ TOO_FEW = "too few contexts to judge against"
 class OpponentVerdict:
     """What a policy comes to against one opponent, over all levels that both have.
 
-    The verdict is "worse" where the policy is worse at some level and better at none, "better" where it is better at
-    some and worse at none, "mixed" where it is both, and else "not distinguished". All tests of the levels are
-    corrected together, so that a false verdict of any kind is made in 5 of 100 comparisons at most.
-    """
+    The verdict is "worse" where the policy is worse at some level and better at none, "better"
+    where it is better at some and worse at none, "mixed" where it is both, and else "not
+    distinguished". All tests of the levels are corrected together, so that a false verdict of any
+    kind is made in 5 of 100 comparisons at most."""
 
     rows: tuple[
         Pooled, ...
@@ -55,8 +56,9 @@ class OpponentVerdict:
 
     @property
     def deciding(self) -> Pooled:
-        """Returns the row that stands for the verdict: of the levels that have it, the one with the largest difference.
-        Of a mixed one it is the largest loss, and of one that tells nothing the largest difference."""
+        """Returns the row that stands for the verdict: of the levels that have it, the one with the
+        largest difference. Of a mixed one it is the largest loss, and of one that tells nothing the
+        largest difference."""
         wanted = self.verdict
         if wanted == "mixed":
             wanted = "worse"
@@ -76,8 +78,8 @@ class OpponentVerdict:
 
     @property
     def clause(self) -> str:
-        """Writes the verdicts of all levels, such as "worse than tova at ratio 0.7 (−17 [−31, −3]), not distinguished
-        at 0.3, 0.5"; and that of the area where it is another."""
+        """Writes the verdicts of all levels, such as "worse than tova at ratio 0.7 (−17 [−31, −3]),
+        not distinguished at 0.3, 0.5"; and that of the area where it is another."""
         parts: list[str] = []
         for verdict, link in LINKS.items():
             rows = [row for row in self.rows if row.verdict == verdict]
@@ -131,7 +133,8 @@ def _largest(rows: Sequence[Pooled]) -> Pooled:
 
 
 def _largest_difference(rows: Sequence[Pooled]) -> str:
-    """Writes the largest difference of some levels with the same verdict; nothing of what is not distinguished."""
+    """Writes the largest difference of some levels with the same verdict; nothing of what is not
+    distinguished."""
     if rows[0].verdict == UNDECIDED:
         return ""
     largest = _largest(rows)
@@ -141,7 +144,8 @@ def _largest_difference(rows: Sequence[Pooled]) -> str:
 
 
 def clauses_of(outcomes: Sequence[OpponentVerdict]) -> list[str]:
-    """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share one."""
+    """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share
+    one."""
     others_by_words: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
         before, _, after = outcome.words.partition(f" {outcome.other}")
@@ -159,9 +163,9 @@ def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
 
 
 def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
-    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in percent of the full
-    cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a clause. It is empty where no bytes were
-    counted."""
+    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in
+    percent of the full cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a
+    clause. It is empty where no bytes were counted."""
     names: dict[str, list[str]] = {}
     for name, held_at in _held_by_policy(outcomes).items():
         parts = []
@@ -176,7 +180,8 @@ def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
 
 
 def _held_by_policy(outcomes: Sequence[OpponentVerdict]) -> dict[str, dict[Level, float]]:
-    """Reads the bytes that each policy holds at each of its levels, in percent of the full cache."""
+    """Reads the bytes that each policy holds at each of its levels, in percent of the full
+    cache."""
     by_policy: dict[str, dict[Level, float]] = {}
     for row in _rows(outcomes):
         sides = zip((row.policy, row.other), row.run_at, row.bytes_held, strict=True)
@@ -234,8 +239,8 @@ def _families(rows: Sequence[Pooled]) -> list[str]:
 
 
 def _untold(rows: Sequence[Pooled]) -> list[str]:
-    """Says which differences the levels without a verdict cannot tell: of those with a test in one line, and of others
-    the reason with the places."""
+    """Says which differences the levels without a verdict cannot tell: of those with a test in one
+    line, and of others the reason with the places."""
     smallest, with_more, contexts = [], [], 0
     untested: dict[str, dict[str, list[Pooled]]] = {}  # by reason and opponent
     for row in rows:

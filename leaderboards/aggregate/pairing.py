@@ -1,4 +1,5 @@
-"""Reads from records at which levels policies were run, and which share of the full cache's bytes they hold."""
+"""Reads from records at which levels policies were run, and which share of the full cache's bytes
+they hold."""
 
 from collections.abc import Mapping
 
@@ -20,8 +21,9 @@ def levels_by_policy(records: DataFrame) -> Mapping[str, frozenset[Level]]:
 
 
 def with_held(records: DataFrame) -> DataFrame:
-    """Adds the bytes that each answer's cache holds, in percent of the full cache of the same question; NaN where there
-    is none. Records that have the column are left as they are: those of two runs have it from their own full caches."""
+    """Adds the bytes that each answer's cache holds, in percent of the full cache of the same
+    question; NaN where there is none. Records that have the column are left as they are: those of
+    two runs have it from their own full caches."""
     if HELD in records:
         return records
     question = ["task", "mode", "example_id", "question_id"]

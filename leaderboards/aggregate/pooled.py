@@ -1,9 +1,8 @@
-"""Compares two policies on the mean of all tasks that both have: at each level, and over all levels together by the
-area under what leads each task.
+"""Compares two policies on the mean of all tasks that both have: at each level, and over all levels
+together by the area under what leads each task.
 
-A comparison begins with the means at each level. The area is the verdict of a board against a control, too, so that
-one pair has one area.
-"""
+A comparison begins with the means at each level. The area is the verdict of a board against a
+control, too, so that one pair has one area."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -37,20 +36,21 @@ LEADS = {
 }
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
-    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve ends, as on a board. "
-    "Each curve begins at the full cache, where all policies are equal, and goes in a straight line to the first level "
-    "that was run. Hence a fall at one level counts little in an area."
+    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve "
+    "ends, as on a board. Each curve begins at the full cache, where all policies are equal, and "
+    "goes in a straight line to the first level that was run. Hence a fall at one level counts "
+    "little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
 
 def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the mean height of each curve, shape (curves,): the area under it by the trapezoid rule,
-    from its first place to ``end``, divided by the width between the two. A curve without a width has
-    the mean of its heights.
+    """Returns the mean height of each curve, shape (curves,): the area under it by the trapezoid
+    rule, from its first place to ``end``, divided by the width between the two. A curve without a
+    width has the mean of its heights.
 
-    ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape (curves,).
-    """
+    ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape
+    (curves,)."""
     if (np.diff(places, axis=1) < 0).any():
         order = np.argsort(places, axis=1, kind="stable")
         places = np.take_along_axis(places, order, axis=1)
@@ -70,8 +70,8 @@ def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> Fl
 
 @dataclass(frozen=True)
 class Pooled:
-    """The difference of one policy from another in the mean of all tasks that both have: at one level, or of the areas
-    over several."""
+    """The difference of one policy from another in the mean of all tasks that both have: at one
+    level, or of the areas over several."""
 
     policy: str
     other: str
@@ -91,17 +91,20 @@ class Pooled:
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     span: str  # the asked levels, and what is taken over them
-    end: float  # the place on the axis of the curves at which both areas end; 0 of the mean at one level
+    # The place on the axis of the curves at which both areas end; 0 of the mean at one level.
+    end: float
     # The level of either, which may be the only level that it has; of an area the last.
     run_at: tuple[Level, Level]
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
-    # The bytes that either holds at its last level, in percent of the full cache; a board does not count them.
+    # The bytes that either holds at its last level, in percent of the full cache; a board does not
+    # count them.
     bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
     by_task: tuple[Loss, ...] = field(default=(), compare=False)
 
     def held(self, alpha: float) -> tuple[float, float]:
-        """Returns the interval of a paired loss, in points, which has width also where no context differs."""
+        """Returns the interval of a paired loss, in points, which has width also where no context
+        differs."""
         means, lows, highs = [], [], []
         for loss in self.by_task:
             low, high = loss.interval(alpha)
@@ -123,15 +126,16 @@ class Pooled:
 
     @property
     def smallest(self) -> float | None:
-        """Returns the true difference that is told from 0 four times in five, in points; None where no
-        difference can be told."""
+        """Returns the true difference that is told from 0 four times in five, in points; None where
+        no difference can be told."""
         if self.test is None:
             return None
         return self.test.smallest(self.alpha)
 
     @property
     def reason(self) -> str:
-        """Says why there is no verdict, and what more contexts would show; empty where there is one."""
+        """Says why there is no verdict, and what more contexts would show; empty where there is
+        one."""
         needed = fewest_clusters()
         if self.verdict != UNDECIDED:
             return ""
@@ -144,7 +148,8 @@ class Pooled:
         return self._unseen(self.test)
 
     def _unseen(self, test: StudentTest) -> str:
-        """Says which true differences a test is likely to miss with so many contexts, and with more."""
+        """Says which true differences a test is likely to miss with so many contexts, and with
+        more."""
         smallest = test.smallest(self.alpha)
         with_more = test.smallest(self.alpha, MORE)
         more = ""
@@ -165,7 +170,8 @@ class Pooled:
 
     @property
     def n(self) -> str:
-        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
+        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those
+        of one task."""
         count = len(self.tasks)
         if count == 1:
             return str(self.contexts)
@@ -176,7 +182,8 @@ class Pooled:
 
     @property
     def headline(self) -> str:
-        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13, +32], p <0.001"."""
+        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13,
+        +32], p <0.001"."""
         first, second = self.sides
         heights = f"{first:.0f} against {second:.0f}"
         p = ""
@@ -200,13 +207,15 @@ class Pooled:
 
 
 def digits_of(number: float) -> str:
-    """Writes a difference in points with one digit behind the point below 10, and with none above."""
+    """Writes a difference in points with one digit behind the point below 10, and with none
+    above."""
     digits = 0 if number >= 9.95 else 1
     return f"{number:.{digits}f}"
 
 
 def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
-    """Returns the clauses that more than half of some lines have, and of each line the others, joined."""
+    """Returns the clauses that more than half of some lines have, and of each line the others,
+    joined."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.clauses)
@@ -224,16 +233,16 @@ def pool(
     others: Sequence[str],
     unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
-    """Compares the areas of the policy and of each of the others. None of no shared level. ``unmastered``: why the
-    model cannot do a task, which is left out."""
+    """Compares the areas of the policy and of each of the others. None of no shared level.
+    ``unmastered``: why the model cannot do a task, which is left out."""
     return pool_tables(_tables_of(records, (policy, *others)), policy, others, unmastered or {})
 
 
 def pool_tables(
     tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
 ) -> list[Pooled]:
-    """Compares the areas of the policy and of each of the others, over the tasks of some tables. Holm's method corrects
-    the tests over the others, as in :func:`_corrected`."""
+    """Compares the areas of the policy and of each of the others, over the tasks of some tables.
+    Holm's method corrects the tests over the others, as in :func:`_corrected`."""
     lines = []
     for other in others:
         shared = _shared(tables, (policy, other), unmastered)
@@ -251,8 +260,9 @@ def pool_levels(
     others: Sequence[str],
     unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
-    """Compares the mean of tasks of the policy with that of each of the others at each level that both have. Holm's
-    method corrects the tests over all levels and opponents together, as in :func:`_corrected`."""
+    """Compares the mean of tasks of the policy with that of each of the others at each level that
+    both have. Holm's method corrects the tests over all levels and opponents together, as in
+    :func:`_corrected`."""
     tables = _tables_of(records, (policy, *others))
     lines = []
     for other in others:
@@ -271,8 +281,8 @@ def pool_levels(
 
 
 def _untested(line: Pooled, levels: int) -> Pooled:
-    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all ``levels`` of the
-    comparison were tested. It holds 0: nothing was told."""
+    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all
+    ``levels`` of the comparison were tested. It holds 0: nothing was told."""
     low, high = line.held(ALPHA / levels)
     return replace(
         line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0))
@@ -285,8 +295,8 @@ def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]
 
 
 def _corrected(lines: list[Pooled]) -> list[Pooled]:
-    """Corrects the tests of one policy by Holm's method: those against both controls, and apart from them those against
-    all others, on which a verdict against a control does not depend."""
+    """Corrects the tests of one policy by Holm's method: those against both controls, and apart
+    from them those against all others, on which a verdict against a control does not depend."""
     lines = list(lines)
     for is_of_control in (True, False):
         tests: dict[int, StudentTest] = {}
@@ -361,8 +371,8 @@ def _shared(
 
 
 def _common_levels(shared: Mapping[str, Mapping[Level, AnswerTable]]) -> list[Level]:
-    """Lists the levels that all tasks have, ascending in what is done to the cache. Of several kinds it
-    takes the kind of the last one."""
+    """Lists the levels that all tasks have, ascending in what is done to the cache. Of several
+    kinds it takes the kind of the last one."""
     if not shared:
         return []
     in_all = set.intersection(*map(set, shared.values()))
@@ -371,7 +381,8 @@ def _common_levels(shared: Mapping[str, Mapping[Level, AnswerTable]]) -> list[Le
 
 
 def _area(shared: _Shared) -> Pooled | None:
-    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no area.
+    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no
+    # area.
     tables = list(shared.tables.values())
     last = tables[0][-1]
     if len(shared.levels) > 1:
@@ -384,7 +395,8 @@ def _area(shared: _Shared) -> Pooled | None:
 
 
 def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
-    """Makes one test before it is corrected, over the levels at which both have every task that counts."""
+    """Makes one test before it is corrected, over the levels at which both have every task that
+    counts."""
     end = float(places.max(axis=1).min())
     differences: dict[str, _TaskDifference] = {}
     for task, tables in shared.tables.items():
@@ -430,7 +442,8 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
 
 
 def _title(leads: Sequence[Sequence[str]]) -> str:
-    """Writes the titles of what leads some tasks, each once. ``leads``: the measures of each task."""
+    """Writes the titles of what leads some tasks, each once. ``leads``: the measures of each
+    task."""
     titles = {lead[0]: title for lead, title in LEADS.items()}
     distinct = dict.fromkeys(titles[lead[0]] for lead in leads)
     return " or ".join(distinct)
@@ -470,9 +483,9 @@ def _mean_unless_missing(percents: Sequence[float | None]) -> float | None:
 def _places(
     tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool
 ) -> FloatArray:
-    """Returns where the levels of both are on the axis of their curves, shape (2, levels), and with an
-    anchor (2, 1 + levels): at the mean realised ratio over tasks; where no tokens are removed, or one of
-    the two policies removes none, at the level itself."""
+    """Returns where the levels of both are on the axis of their curves, shape (2, levels), and with
+    an anchor (2, 1 + levels): at the mean realised ratio over tasks; where no tokens are removed,
+    or one of the two policies removes none, at the level itself."""
     ratios_by_task = []
     for tables in tasks:
         ratios = [table.realised[table.places(*pair)] for table in tables]
@@ -507,8 +520,9 @@ def _task_difference(
     end: float,
     anchored: bool,
 ) -> _TaskDifference | None:
-    """Computes the areas of both, context by context: of what leads the task, or of the mean of all that leads it, in
-    percent of good. None where no question has a value at each level. ``places``: as of :func:`_places`."""
+    """Computes the areas of both, context by context: of what leads the task, or of the mean of all
+    that leads it, in percent of good. None where no question has a value at each level. ``places``:
+    as of :func:`_places`."""
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
     # Which context each question is about, shape (questions, contexts).
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)

@@ -1,5 +1,5 @@
-"""One row of a summary: what all records of one task, mode, policy and level add up to; and the measures that boards
-are about."""
+"""One row of a summary: what all records of one task, mode, policy and level add up to; and the
+measures that boards are about."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -48,9 +48,10 @@ def _columns() -> dict[str, Any]:
 
 @with_columns(_columns())
 class SummaryRow(BaseModel):
-    """One cell: what was asked, how much of it there is, and a column for each measure of ``metrics``, with the ends of
-    its 95 % interval as ``*_low`` and ``*_high``. A measure is None where there is none, and then ``reason`` says why;
-    what few questions are asked for, such as directives, is None without a reason."""
+    """One cell: what was asked, how much of it there is, and a column for each measure of
+    ``metrics``, with the ends of its 95 % interval as ``*_low`` and ``*_high``. A measure is None
+    where there is none, and then ``reason`` says why; what few questions are asked for, such as
+    directives, is None without a reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -66,23 +67,23 @@ class SummaryRow(BaseModel):
     )
     n: int  # questions answered
     contexts: int = 0  # that the questions are about
-    # The contexts of the measure that leads its task with the fewest: those with attacks may be fewer than those with
-    # directives. Of a mean over tasks, the fewest of a task.
+    # The contexts of the measure that leads its task with the fewest: those with attacks may be
+    # fewer than those with directives. Of a mean over tasks, the fewest of a task.
     fewest_contexts: int = 0
     answers_given: int | None = (
         None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
     )
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
-    # Why its policies have no rank and no verdict, though they have numbers: how little the model itself has of the
-    # task; of a mean over tasks, of all of them.
+    # Why its policies have no rank and no verdict, though they have numbers: how little the model
+    # itself has of the task; of a mean over tasks, of all of them.
     not_mastered: str | None = None
     chance: float | None = None  # percent right, of the best guesser who does not see the text
     obeyed_by_silence: float | None = (
         None  # in percent of the directives: by an answer that only abstains
     )
-    # Names of measures: those in which the paired differences of all others at this task and level from this policy
-    # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
-    # in neither.
+    # Names of measures: those in which the paired differences of all others at this task and level
+    # from this policy leave out 0, and those in which it cannot be told from the best, or others
+    # from it where it is best. Controls are in neither.
     best_in: tuple[str, ...] = ()
     tied_in: tuple[str, ...] = ()
     complete: bool = True  # whether every question is answered; only complete cells have measures
@@ -94,7 +95,8 @@ class SummaryRow(BaseModel):
 
     @property
     def removes_nothing(self) -> bool:
-        """Tells whether the cache has all its tokens after a treatment that is to damage it or to store it in less."""
+        """Tells whether the cache has all its tokens after a treatment that is to damage it or to
+        store it in less."""
         return not self.at.declared.removes and not self.realised_ratio
 
     @property
@@ -111,8 +113,9 @@ class SummaryRow(BaseModel):
 
 
 def is_told(measure: Measure, rows: Sequence[SummaryRow]) -> bool:
-    """Tells whether a measure says anything of these rows: one has a value; where the measure is about what is evicted,
-    one of a treatment that removes tokens; and the likelihood of the right answer where the model gives none."""
+    """Tells whether a measure says anything of these rows: one has a value; where the measure is
+    about what is evicted, one of a treatment that removes tokens; and the likelihood of the right
+    answer where the model gives none."""
     if measure is DELTA_NLL and not any(row.not_mastered for row in rows):
         return False
     if is_of_eviction(measure):
@@ -126,8 +129,8 @@ def is_of_eviction(measure: Measure) -> bool:
 
 
 def share_as_count(row: SummaryRow, measure: Measure) -> str:
-    """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other as an empty text. Of
-    a random policy the answers of all draws are counted."""
+    """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other
+    as an empty text. Of a random policy the answers of all draws are counted."""
     share = measure.value(row)
     if (
         measure is not WRONG_OF_ANSWERED

@@ -1,4 +1,5 @@
-"""Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing incomplete."""
+"""Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing
+incomplete."""
 
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,8 @@ HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction amon
 CELL = ("task", "mode", "policy", "level")
 QUESTION = ("example_id", "question_id")
 LEVEL = ("level_kind", "level", "repeat", "ratio")
-# What a board needs beside the columns that measures read; leakage tells which questions are attacks.
+# What a board needs beside the columns that measures read; leakage tells which questions are
+# attacks.
 OTHERS = (
     "draw_id",
     "status",
@@ -69,8 +71,8 @@ Key = tuple[str, str, str, Level]
 
 @dataclass(frozen=True)
 class SummaryCell:
-    """A row, and by column of it the values by context of the measures that have an interval, one for each task that
-    it is of."""
+    """A row, and by column of it the values by context of the measures that have an interval, one
+    for each task that it is of."""
 
     row: SummaryRow
     by_context: Mapping[str, Sequence[ByContext]]
@@ -80,7 +82,8 @@ class _Sample(NamedTuple):
     """The answers of a cell that some measures are taken over."""
 
     answers: Columns
-    numbers: FloatArray  # of each of MEASURES_OVER, NaN where an answer has none, shape (measures, answers)
+    # Of each of MEASURES_OVER, NaN where an answer has none, shape (measures, answers).
+    numbers: FloatArray
 
 
 Samples = Mapping[Over, _Sample | str]
@@ -119,22 +122,25 @@ def summarise(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[SummaryRow]:
-    """Makes one row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
+    """Makes one row per (task, mode, policy, level), then the mean over tasks of each as task
+    ``all``.
 
-    In the order in which tasks, modes and policies first appear, levels ascending. A complete cell has as many draws of
-    each question, so that a mean over its answers is the mean over questions of their means, in every resample too. A
-    cell with a failed or missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was
-    cut short only ``planned`` knows what is missing. A task that the model cannot do with the full cache ranks nobody
-    and enters no mean over tasks, unless the plan asks for it or the model can do none. The same records and seed give
-    the same rows.
+    Rows come in the order in which tasks, modes and policies first appear, levels ascending. A
+    complete cell has as many draws of each question, so that a mean over its answers is the mean
+    over questions of their means, in every resample too. A cell with a failed or missing record is
+    incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only
+    ``planned`` knows what is missing. A task that the model cannot do with the full cache ranks
+    nobody and enters no mean over tasks, unless the plan asks for it or the model can do none. The
+    same records and seed give the same rows.
 
-    Raises :class:`LeaderboardError` where the records lack a column, answer a question twice, or name a task ``all``.
-    """
+    Raises :class:`LeaderboardError` where the records lack a column, answer a question twice, or
+    name a task ``all``."""
     silence = {}
     if {"directives", "abstentions"} <= set(records.columns):
         silence = obeyed_by_silence(records)
     records = _check(records)
-    # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
+    # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its
+    # records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
     columns = Columns.of(with_full(in_order_of_questions))
     numbers = {}
@@ -183,7 +189,8 @@ def _judge_cells(
     chances: Mapping[str, float],
     silence: Mapping[tuple[str, str], float],
 ) -> dict[Key, SummaryCell]:
-    """Says of each cell what chance and silence reach in its task, and why the model cannot do it, if so."""
+    """Says of each cell what chance and silence reach in its task, and why the model cannot do it,
+    if so."""
     full = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
     judged: dict[Key, SummaryCell] = {}
     for key, cell in cells.items():
@@ -199,7 +206,8 @@ def _judge_cells(
 
 
 def _check(records: DataFrame) -> DataFrame:
-    """Returns the records with their levels, and with columns of numbers for questions, contexts and draws.
+    """Returns the records with their levels, and with columns of numbers for questions, contexts
+    and draws.
 
     Raises :class:`LeaderboardError` if no board can be made of them."""
     missing = [name for name in COLUMNS if name not in records.columns]
@@ -283,7 +291,8 @@ def _cell(
 
 
 def _fewest_contexts(answered: Columns) -> int:
-    """Counts the contexts of the leading measure with the fewest; without directives all contexts."""
+    """Counts the contexts of the leading measure with the fewest; without directives all
+    contexts."""
     contexts = answered["context"]
     counts = []
     for measure in DIRECTIVES.measures:
@@ -356,9 +365,9 @@ def _answers_over(cell: Columns, over: Over) -> Columns | str:
 def _value(
     sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bool, gaps: list[str]
 ) -> float | None:
-    """Computes a measure, or None with its reason added to ``gaps``: a mean over the part that has a value would
-    mislead, unless it is taken over just that part. Of nothing there is none. ``has_twins``: whether the full cache
-    was run on every question."""
+    """Computes a measure, or None with its reason added to ``gaps``: a mean over the part that has
+    a value would mislead, unless it is taken over just that part. Of nothing there is none.
+    ``has_twins``: whether the full cache was run on every question."""
     has_value = ~np.isnan(numbers)
     column = measure.reads[0]
     if measure.paired and not has_twins:
@@ -430,7 +439,8 @@ def _by_context(
 
 
 def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[SummaryRow]:
-    """Marks who is best in each column; nobody where the model cannot do the task, unless ``every_task`` counts."""
+    """Marks who is best in each column; nobody where the model cannot do the task, unless
+    ``every_task`` counts."""
     columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
@@ -446,7 +456,8 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[Su
 
 
 def visible(text: str) -> str:
-    """Replaces control characters in texts of strangers, which would hide or turn round what stands beside them."""
+    """Replaces control characters in texts of strangers, which would hide or turn round what stands
+    beside them."""
     hidden = {letter for letter in text if category(letter) in HIDDEN}
     for letter in hidden:
         text = text.replace(letter, "\N{REPLACEMENT CHARACTER}")
@@ -454,8 +465,9 @@ def visible(text: str) -> str:
 
 
 def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
-    """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
-    counts: those that the model can do. Where it can do none it is the mean over all, which says so."""
+    """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in
+    every task that counts: those that the model can do. Where it can do none it is the mean over
+    all, which says so."""
     modes = dict.fromkeys(mode for _, mode, *_ in cells)
     counted = {mode: _counted_tasks(cells, mode, every_task) for mode in modes}
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
@@ -482,7 +494,8 @@ def _counted_tasks(cells: Mapping[Key, SummaryCell], mode: str, every_task: bool
     if not every_task:
         excluded = {row.task for row in rows if row.not_mastered}
         tasks = [task for task in tasks if task not in excluded] or tasks
-    # A task of needles, which nobody guesses, counts in the mean as any other; one without right answers does not.
+    # A task of needles, which nobody guesses, counts in the mean as any other; one without right
+    # answers does not.
     last_rows = {row.task: row for row in rows}
     chances = []
     for task, row in last_rows.items():
@@ -525,8 +538,8 @@ def _mean_over_tasks(
 def _mean_measures(
     cells: Sequence[SummaryCell],
 ) -> tuple[dict[str, Any], dict[str, Sequence[ByContext]]]:
-    """Averages each measure over complete cells of several tasks, and joins their values by context; both
-    by column of the row."""
+    """Averages each measure over complete cells of several tasks, and joins their values by
+    context; both by column of the row."""
     means: dict[str, Any] = {}
     by_context: dict[str, Sequence[ByContext]] = {}
     for name, measure in MEASURES.items():
@@ -564,7 +577,8 @@ def in_order(keys: Sequence[Key]) -> list[Key]:
 
 
 def _place_columns(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
-    """Returns the columns of a row that say where it stands. ``ratios``: the shares to remove of its contexts."""
+    """Returns the columns of a row that say where it stands. ``ratios``: the shares to remove of
+    its contexts."""
     task, mode, policy, level = key
     ratio = level.fixed_share
     if ratio is None:

@@ -1,4 +1,5 @@
-"""Outcomes of a treatment against the full cache's own answer, right or wrong: the same, another, or none that ends."""
+"""Outcomes of a treatment against the full cache's own answer, right or wrong: the same, another,
+or none that ends."""
 
 from collections.abc import Callable
 
@@ -7,11 +8,12 @@ from leaderboards.metrics.inputs import Outcome
 
 OUTCOMES = Definition(
     "Masked, corrupted, DUE, unended",
-    "The outcome of a question against the full cache’s own answer to it in the same run, right or wrong. Masked: the "
-    "same tokens. Corrupted: other tokens, up to an end. DUE, a detected and unrecoverable error: infinity or NaN "
-    "among the logits that a token is chosen from, or other tokens without an end. The three add up to all questions. "
-    "Unended: the answer has as many tokens as it may and no end token, whatever the full cache does. A press that "
-    "raises an error is no outcome: its records are failed.",
+    "The outcome of a question against the full cache’s own answer to it in the same run, right "
+    "or wrong. Masked: the same tokens. Corrupted: other tokens, up to an end. DUE, a detected "
+    "and unrecoverable error: infinity or NaN among the logits that a token is chosen from, or "
+    "other tokens without an end. The three add up to all questions. Unended: the answer has as "
+    "many tokens as it may and no end token, whatever the full cache does. A press that raises an "
+    "error is no outcome: its records are failed.",
     "masked + corrupted + DUE = 1",
     "outcomes of fault injection: masked, silent data corruption, detected unrecoverable error",
     chapter="answers",

@@ -1,4 +1,5 @@
-"""The registry of metrics: add a metric by declaring it in the file of its family; a new family is named here."""
+"""The registry of metrics: add a metric by declaring it in the file of its family; a new family is
+named here."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -31,7 +32,8 @@ def _measures_by_field(metrics: Iterable[Metric]) -> dict[str, Measure]:
 
 
 def _with_curves() -> tuple[Measure, ...]:
-    """Lists the measures that have a curve, family by family; what policies are ranked by comes first."""
+    """Lists the measures that have a curve, family by family; what policies are ranked by comes
+    first."""
     curves: list[Measure] = []
     for family in FAMILIES:
         of_family = [measure for metric in family for measure in metric.measures if measure.curve]

@@ -1,4 +1,5 @@
-"""Reads records as numpy columns: a board asks thousands of times for some rows of a few of them."""
+"""Reads records as numpy columns: a board asks thousands of times for some rows of a few of
+them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ FULL_PLACE = "full_place"
 
 @dataclass(frozen=True)
 class Columns:
-    """Some of the records: all columns, each of shape (records,), and the places of these records in them."""
+    """Some of the records: all columns, each of shape (records,), and the places of these records
+    in them."""
 
     columns: Mapping[str, Array]
     places: NDArray[np.intp]
@@ -31,7 +33,8 @@ class Columns:
 
     @property
     def full(self) -> "Columns":
-        """Returns the full cache's records of the same questions, in the order of these; see :func:`with_full`."""
+        """Returns the full cache's records of the same questions, in the order of these; see
+        :func:`with_full`."""
         return Columns(self.columns, self.columns[FULL_PLACE][self.places])
 
     def __len__(self) -> int:
@@ -51,7 +54,8 @@ class Columns:
 def groups(
     frame: DataFrame, by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-    """Returns by the values of some columns the places of the records that have them, in their order."""
+    """Returns by the values of some columns the places of the records that have them, in their
+    order."""
     grouped = frame.groupby(list(by), sort=False, observed=True)
     for key, places in grouped.indices.items():
         values = key if isinstance(key, tuple) else (key,)
@@ -59,7 +63,8 @@ def groups(
 
 
 def with_full(frame: DataFrame) -> DataFrame:
-    """Returns the records, each with the place of the full cache's record of the same question; -1: there is none."""
+    """Returns the records, each with the place of the full cache's record of the same question; -1:
+    there is none."""
     by = ["task", "mode", "example_id", "question_id"]
     question = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     is_full = (frame["policy"] == FULL).to_numpy()
@@ -69,7 +74,8 @@ def with_full(frame: DataFrame) -> DataFrame:
 
 
 def with_levels(records: DataFrame) -> DataFrame:
-    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
+    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they
+    are grouped."""
     kind_codes, kinds = factorize(records["level_kind"])
     value_codes, values = factorize(records["level"].astype(float))
     levels = {}

@@ -1,8 +1,7 @@
 """Estimates values at many places, such as steps or layers, and tests many places as one family.
 
-Texts correct their p-values by Bonferroni or by Benjamini and Hochberg, pages their verdicts by Holm
-(``significance.py``): a table that repeats a text's test has the text's corrections.
-"""
+Texts correct their p-values by Bonferroni or by Benjamini and Hochberg, pages their verdicts by
+Holm (``significance.py``): a table that repeats a text's test has the text's corrections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ stats = LazyModule("scipy.stats")  # its import takes half a second, and few pag
 def series_of(
     values: FloatArray, clusters: Sequence[str] | NDArray[np.str_], seed: int = 0
 ) -> list[Estimate | None]:
-    """Averages each column of values with its interval over clusters, which are resampled as a whole; None where a
-    column has no value. All columns meet the same resamples, also where some clusters have no value there.
+    """Averages each column of values with its interval over clusters, which are resampled as a
+    whole; None where a column has no value. All columns meet the same resamples, also where some
+    clusters have no value there.
 
     ``values``: of shape (rows, places), NaN where a row has no value. ``clusters``: of each row."""
     names, numbers = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
@@ -47,7 +47,8 @@ def series_of(
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value, corrected in two ways over its family; all are None where there was nothing to test."""
+    """A p-value, corrected in two ways over its family; all are None where there was nothing to
+    test."""
 
     p: float | None = None
     # At most 0.05: that any test of the family is wrong is no likelier than that.
@@ -74,8 +75,8 @@ def as_family(p_values: Sequence[float | None]) -> list[PValue]:
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
-    """Returns the two-sided p of McNemar's exact test: of the pairs of which one side alone is right, each side has it
-    as often. [Q. McNemar, Psychometrika 12 (1947), 153-157]"""
+    """Returns the two-sided p of McNemar's exact test: of the pairs of which one side alone is
+    right, each side has it as often. [Q. McNemar, Psychometrika 12 (1947), 153-157]"""
     differing = only_one + only_other
     if not differing:
         return 1.0
@@ -83,6 +84,6 @@ def mcnemar(only_one: int, only_other: int) -> float:
 
 
 def mann_whitney(one: FloatArray, other: FloatArray) -> float:
-    """Returns the two-sided p of the test of Mann and Whitney: neither sample tends to have the larger numbers. It is
-    exact for up to eight numbers without ties."""
+    """Returns the two-sided p of the test of Mann and Whitney: neither sample tends to have the
+    larger numbers. It is exact for up to eight numbers without ties."""
     return float(stats.mannwhitneyu(one, other).pvalue)

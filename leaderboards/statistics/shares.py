@@ -9,8 +9,8 @@ from leaderboards.statistics.intervals import context_values, mean_interval
 
 
 def share_of(flags: Any, contexts: Any) -> Estimate:
-    """Estimates the share of answers of which something is true, with the interval of a share over contexts.
-    ``flags``, ``contexts``: of each answer, shape (answers,)."""
+    """Estimates the share of answers of which something is true, with the interval of a share over
+    contexts. ``flags``, ``contexts``: of each answer, shape (answers,)."""
     numbers = np.asarray(flags, dtype=np.float64)
     names = np.asarray(contexts, dtype=str)
     sums, counts = cluster_sums(numbers, names)

@@ -1,4 +1,5 @@
-"""Turns numbers into text: the one way in which pages, terminals and tables for print write them."""
+"""Turns numbers into text: the one way in which pages, terminals and tables for print write
+them."""
 
 
 def interval_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
