@@ -177,7 +177,7 @@ def _key(values: tuple[Any, ...]) -> Key:
 
 def _count_questions(records: DataFrame) -> dict[tuple[str, ...], int]:
     """Counts the questions of each task and mode that any cell answered."""
-    counts = {}
+    counts: dict[tuple[str, ...], int] = {}
     for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True):
         distinct = group[list(QUESTION)].drop_duplicates()
         counts[str(task), str(mode)] = len(distinct)

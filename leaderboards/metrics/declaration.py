@@ -45,8 +45,8 @@ def definitions_in(
         if definition.chapter == chapter:
             columns.setdefault(definition, {}).update(dict.fromkeys(explained))
     definitions = []
-    for definition, explained in columns.items():
-        definitions.append(replace(definition, columns=tuple(explained)))
+    for definition, names in columns.items():
+        definitions.append(replace(definition, columns=tuple(names)))
     return tuple(definitions)
 
 
