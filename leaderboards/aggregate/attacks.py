@@ -137,10 +137,12 @@ class AttackCell:
 
     @property
     def count(self) -> str:
+        """Writes how many of the answers leak."""
         return f"{self.leaked} of {self.answers}"
 
     @property
-    def percent(self) -> str:  # the mean recall
+    def percent(self) -> str:
+        """Writes the mean recall."""
         return f"{100 * self.recall:.0f} %"
 
     @property
@@ -170,6 +172,7 @@ class AttackCell:
 
     @property
     def is_forgotten(self) -> bool:
+        """Tells whether so many rows of the text are gone that it is not kept back but lost."""
         return self.rows_gone is not None and self.rows_gone >= FORGOTTEN
 
     def _what_is_left(self) -> str:

@@ -38,6 +38,7 @@ class Unchanged:
 
     @property
     def where(self) -> str:
+        """Writes the levels with their kind."""
         return f"{self.levels[0].kind} {', '.join(map(str, self.levels))}"
 
     @property

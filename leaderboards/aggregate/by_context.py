@@ -38,6 +38,7 @@ class ByContext:
 
     @property
     def contexts(self) -> int:
+        """Counts the contexts that have a value."""
         return len(self.values)
 
 
@@ -64,7 +65,7 @@ def by_context(
     return ByContext(values, gains=context_values(gains, counts))
 
 
-def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
+def interval_columns(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
     """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by
     column, what it is in each task that the row is the mean of."""
     columns: dict[str, float] = {}

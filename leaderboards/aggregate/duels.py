@@ -118,6 +118,7 @@ class Contest:
 
     @property
     def verdict(self) -> Verdict:
+        """Tells who is better: nobody where p is too high, or the interval holds 0."""
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
         is_lower = self.difference.mean < 0
@@ -150,6 +151,7 @@ class Duel:
 
     @property
     def verdict(self) -> Verdict:
+        """Returns the verdict of the leading contest."""
         return self.lead.verdict
 
 
@@ -176,10 +178,12 @@ class AnswerTable:
     ]  # the mean percent of the full cache's bytes that each policy holds; none on a board
 
     @cached_property
-    def known(self) -> frozenset[str]:  # the measures that some answer has a value of
+    def known(self) -> frozenset[str]:
+        """Names the measures that some answer has a value of."""
         return frozenset(name for name, values in self.values.items() if not np.isnan(values).all())
 
     def places(self, *policies: str) -> list[int]:
+        """Returns the places of some policies in the first axis of the arrays."""
         return [self.policies.index(name) for name in policies]
 
     def of(self, column: str, *policies: str) -> FloatArray:
@@ -200,7 +204,7 @@ class AnswerTable:
                 return True
         return False
 
-    def levels_of(self, pair: tuple[str, str]) -> tuple[Level, Level]:
+    def run_levels(self, pair: tuple[str, str]) -> tuple[Level, Level]:
         """Returns the level at which each of two policies was run that meet here."""
         policy, other = pair
         level_of_policy = level_of_side(self.level, self.run_at[policy])
@@ -385,7 +389,7 @@ def _duels_of_task(
             contexts=len(np.unique(table.contexts[common])),
             family=len(cells),
             contests=of_cell,
-            run_at=table.levels_of(pair),
+            run_at=table.run_levels(pair),
             bytes_held=table.held_by(pair),
         )
 

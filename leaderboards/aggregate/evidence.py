@@ -58,6 +58,8 @@ def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFra
 
 @dataclass(frozen=True)
 class TaskEvidence:
+    """The records of one task of an experiment, and what resamples its contexts."""
+
     task: str
     records: DataFrame
     seed: int
@@ -224,10 +226,11 @@ class Evidence:
         draw."""
         column = "example_id" if "example_id" in self.records else "draw_id"
         counts = self.records.groupby("task", observed=True)[column].nunique()
-        return int(counts.max()) if len(counts) else 0
+        return max(counts.tolist(), default=0)
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
+        """Lists the tasks in the order in which they appear."""
         return tuple(map(str, self.records["task"].unique()))
 
     def mastered(

@@ -24,14 +24,17 @@ class GateRow:
 
     @property
     def is_over(self) -> bool:
+        """Tells whether the measured loss is above the allowed one."""
         return self.max_loss is not None and -self.row.difference.mean > self.max_loss + EQUAL
 
     @property
     def is_worse(self) -> bool:
+        """Tells whether the verdict is worse, and that fails the gate."""
         return self.fails_if_worse and self.row.verdict == "worse"
 
     @property
     def passes(self) -> bool:
+        """Tells whether neither the loss nor the verdict fails the gate."""
         return not (self.is_over or self.is_worse)
 
     @property
@@ -72,9 +75,11 @@ class Gate:
 
     @property
     def is_asked(self) -> bool:
+        """Tells whether anything is asked of the comparison."""
         return self.max_loss is not None or self.fails_if_worse
 
     def rows(self, means: Sequence[Pooled]) -> list[GateRow]:
+        """Reads each mean of tasks as this gate does."""
         return [GateRow(row, self.max_loss, self.fails_if_worse) for row in means]
 
     def fault(self, rows: Sequence[GateRow]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
-from leaderboards.aggregate.pooled import MORE, Pooled, digits_of
+from leaderboards.aggregate.pooled import MORE, Pooled, points_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import RANDOM, TO_BEAT
 
@@ -39,14 +39,17 @@ class OpponentVerdict:
 
     @property
     def policy(self) -> str:
+        """Names the policy that is compared."""
         return self.rows[0].policy
 
     @property
     def other(self) -> str:
+        """Names its opponent."""
         return self.rows[0].other
 
     @property
     def verdict(self) -> OverLevels:
+        """Joins the verdicts of all levels into one."""
         verdicts = {row.verdict for row in self.rows} - {UNDECIDED}
         if not verdicts:
             return UNDECIDED
@@ -65,15 +68,18 @@ class OpponentVerdict:
         return _largest([row for row in self.rows if row.verdict == wanted])
 
     @property
-    def level(self) -> Level:  # at which the deciding difference is
+    def level(self) -> Level:
+        """Returns the level of the deciding difference."""
         return self.deciding.level
 
     @property
     def difference(self) -> MeanDifference:
+        """Returns the deciding difference, in points."""
         return self.deciding.difference
 
     @property
-    def too_few(self) -> bool:  # contexts for any test
+    def too_few(self) -> bool:
+        """Tells whether each level has too few contexts for any test."""
         return all(row.too_few for row in self.rows)
 
     @property
@@ -192,7 +198,10 @@ def _held_by_policy(outcomes: Sequence[OpponentVerdict]) -> dict[str, dict[Level
 
 
 def _rows(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
-    return [row for outcome in outcomes for row in outcome.rows]
+    rows: list[Pooled] = []
+    for outcome in outcomes:
+        rows += outcome.rows
+    return rows
 
 
 def conditions(outcomes: Sequence[OpponentVerdict]) -> list[str]:
@@ -254,8 +263,8 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
         with_more.append(row.test.smallest(row.alpha, MORE) or row.smallest)
     lines = []
     if smallest:
-        unseen = f"true differences below ±{digits_of(max(smallest))} may stay unseen"
-        shown = f"±{digits_of(max(with_more))}"
+        unseen = f"true differences below ±{points_text(max(smallest))} may stay unseen"
+        shown = f"±{points_text(max(with_more))}"
         lines.append(f"{unseen}; {contexts} contexts of a task would show {shown}")
     for reason, by_other in untested.items():
         where = []

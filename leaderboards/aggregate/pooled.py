@@ -115,11 +115,13 @@ class Pooled:
         return POINTS_OF_ONE * float(lowest), POINTS_OF_ONE * float(highest)
 
     @property
-    def level(self) -> Level:  # of the mean at one level; of an area the last
+    def level(self) -> Level:
+        """Returns the level of the mean; of an area the last."""
         return self.levels[-1]
 
     @property
     def verdict(self) -> Verdict:
+        """Tells who is better; nobody without a test, or where its corrected p is too high."""
         if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
@@ -154,10 +156,10 @@ class Pooled:
         with_more = test.smallest(self.alpha, MORE)
         more = ""
         if with_more is not None:
-            more = f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
+            more = f"; {MORE * self.limit} contexts would show ±{points_text(with_more)}"
         if smallest is not None:
             return (
-                f"differences below ±{digits_of(smallest)} cannot be seen with n = {self.n}{more}"
+                f"differences below ±{points_text(smallest)} cannot be seen with n = {self.n}{more}"
             )
         at_once = ""
         if self.family > 1:
@@ -165,7 +167,8 @@ class Pooled:
         return f"no difference can be seen{at_once} with n = {self.n}{more}"
 
     @property
-    def too_few(self) -> bool:  # contexts of some task for any test
+    def too_few(self) -> bool:
+        """Tells whether some task has too few contexts for any test."""
         return self.fewest < fewest_clusters()
 
     @property
@@ -206,7 +209,7 @@ class Pooled:
         return tuple(filter(None, clauses))
 
 
-def digits_of(number: float) -> str:
+def points_text(number: float) -> str:
     """Writes a difference in points with one digit behind the point below 10, and with none
     above."""
     digits = 0 if number >= 9.95 else 1
@@ -235,7 +238,7 @@ def pool(
 ) -> list[Pooled]:
     """Compares the areas of the policy and of each of the others. None of no shared level.
     ``unmastered``: why the model cannot do a task, which is left out."""
-    return pool_tables(_tables_of(records, (policy, *others)), policy, others, unmastered or {})
+    return pool_tables(_tables(records, (policy, *others)), policy, others, unmastered or {})
 
 
 def pool_tables(
@@ -263,7 +266,7 @@ def pool_levels(
     """Compares the mean of tasks of the policy with that of each of the others at each level that
     both have. Holm's method corrects the tests over all levels and opponents together, as in
     :func:`_corrected`."""
-    tables = _tables_of(records, (policy, *others))
+    tables = _tables(records, (policy, *others))
     lines = []
     for other in others:
         shared = _shared(tables, (policy, other), unmastered or {})
@@ -289,9 +292,11 @@ def _untested(line: Pooled, levels: int) -> Pooled:
     )
 
 
-def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
+def _tables(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
     of_policies = records[records["policy"].isin((*policies, FULL))]
-    return answer_tables(of_policies, comparing=True) if len(of_policies) else []
+    if of_policies.empty:
+        return []
+    return answer_tables(of_policies, comparing=True)
 
 
 def _corrected(lines: list[Pooled]) -> list[Pooled]:
@@ -386,7 +391,7 @@ def _area(shared: _Shared) -> Pooled | None:
     tables = list(shared.tables.values())
     last = tables[0][-1]
     if len(shared.levels) > 1:
-        for name, level in zip(shared.pair, last.levels_of(shared.pair), strict=True):
+        for name, level in zip(shared.pair, last.run_levels(shared.pair), strict=True):
             if level != last.level and name != FULL:
                 return None
     every_task_has_full = all(FULL in by_level[0].policies for by_level in tables)
@@ -434,7 +439,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         differing=differing,
         span=span,
         end=end,
-        run_at=tables_of_tasks[0][-1].levels_of(shared.pair),
+        run_at=tables_of_tasks[0][-1].run_levels(shared.pair),
         bytes_held=_mean_held(held),
         left_out=_left_out(shared, differences),
         by_task=tuple(part.loss for part in parts),
@@ -508,6 +513,7 @@ class _TaskDifference:
 
     @property
     def loss(self) -> Loss:
+        """Returns what the first has more and less in each context, as shares."""
         shares = self.values / POINTS_OF_ONE
         return Loss(np.maximum(shares, 0), np.maximum(-shares, 0))
 

@@ -101,14 +101,17 @@ class SummaryRow(BaseModel):
 
     @property
     def few_contexts(self) -> bool:
+        """Tells whether its intervals may be too narrow, as it has few contexts."""
         return 0 < self.fewest_contexts < FEW_CONTEXTS
 
     @property
     def few_answers(self) -> bool:
+        """Tells whether it has so few answers that a share of them is written as a count."""
         return self.answers_given is not None and self.answers_given < FEW_ANSWERS
 
     @cached_property
     def at(self) -> Level:
+        """Returns the level that was asked of the policy."""
         return Level(self.level_kind, self.level)
 
 
@@ -125,6 +128,7 @@ def is_told(measure: Measure, rows: Sequence[SummaryRow]) -> bool:
 
 
 def is_of_eviction(measure: Measure) -> bool:
+    """Tells whether a measure is about what is evicted."""
     return measure.over is Over.ANSWERABLE or measure is REALISED_RATIO
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.attacks import SCORES, enters_means
-from leaderboards.aggregate.by_context import ByContext, by_context, intervals_of
+from leaderboards.aggregate.by_context import ByContext, by_context, interval_columns
 from leaderboards.aggregate.lead import (
     DIRECTIVES,
     mark_leaders,
@@ -91,6 +91,8 @@ Samples = Mapping[Over, _Sample | str]
 
 @dataclass(frozen=True)
 class PlannedCells:
+    """Holds the cells that a run is planned to have, so that a summary can say what is missing."""
+
     mode: str
     contexts: Mapping[str, int]  # by task
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
@@ -286,7 +288,7 @@ def _cell(
     stated = samples[Over.STATEMENTS]
     if isinstance(stated, _Sample):
         measures["answers_given"] = int(np.nansum(stated.answers["answered"]))
-    columns = {**shared, **measures, **intervals_of(values)}
+    columns = {**shared, **measures, **interval_columns(values)}
     return SummaryCell(SummaryRow(**columns, reason=join_reasons(gaps)), values)
 
 
@@ -531,7 +533,7 @@ def _mean_over_tasks(
     measures, by_context = _mean_measures(present)
     answers_given = [row.answers_given for row in rows if row.answers_given is not None]
     measures["answers_given"] = min(answers_given, default=None)
-    columns = {**shared, **measures, **intervals_of(by_context)}
+    columns = {**shared, **measures, **interval_columns(by_context)}
     return SummaryCell(SummaryRow(**columns), by_context)
 
 
@@ -567,7 +569,9 @@ def _average(values: Sequence[float | None]) -> float | None:
 
 def in_order(keys: Sequence[Key]) -> list[Key]:
     """Sorts keys: tasks, modes and policies as they first appear, levels ascending."""
-    tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
+    tasks = list(dict.fromkeys(task for task, *_ in keys))
+    modes = list(dict.fromkeys(mode for _, mode, *_ in keys))
+    policies = list(dict.fromkeys(policy for _, _, policy, _ in keys))
 
     def place(key: Key) -> tuple[int, int, int, Level]:
         task, mode, policy, level = key
@@ -594,4 +598,5 @@ def _place_columns(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
 
 
 def join_reasons(gaps: Sequence[str]) -> str | None:
+    """Joins reasons, each once; None of none."""
     return "; ".join(dict.fromkeys(gaps)) or None

@@ -160,14 +160,17 @@ class Measure:
 
     @property
     def factor(self) -> float:
+        """Returns what the unit of the row is multiplied by to be shown."""
         return self.scale.factor
 
     @property
     def digits(self) -> int:
+        """Returns the digits behind the point that are shown."""
         return self.scale.digits
 
     @property
     def top(self) -> float | None:
+        """Returns the highest possible value in the unit shown; None where there is none."""
         return self.scale.top
 
     @property
@@ -182,6 +185,7 @@ class Measure:
 
     @property
     def is_share(self) -> bool:
+        """Tells whether its numbers are shares of a whole."""
         return self.scale in (SHARE, SHARE_IN_PERCENT)
 
     def value(self, row: object) -> float | None:

@@ -36,7 +36,9 @@ def _with_curves() -> tuple[Measure, ...]:
     first."""
     curves: list[Measure] = []
     for family in FAMILIES:
-        of_family = [measure for metric in family for measure in metric.measures if measure.curve]
+        of_family: list[Measure] = []
+        for metric in family:
+            of_family += [measure for measure in metric.measures if measure.curve]
         curves += sorted(of_family, key=lambda measure: measure.better is None)
     return tuple(curves)
 

@@ -220,11 +220,13 @@ class Resampler:
 
     @classmethod
     def of(cls, count: int, seed: int = 0, times: int = 1) -> Self:
+        """Draws the resamples of so many clusters; the same seed draws the same."""
         drawn = cluster_weights(count, seed, RESAMPLES, times)
         return cls(np.concatenate([np.ones((1, count)), drawn]), seed, times)
 
     @property
     def count(self) -> int:
+        """Counts the clusters."""
         return int(self.weights.shape[1])
 
     def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:

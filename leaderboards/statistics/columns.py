@@ -26,6 +26,7 @@ class Columns:
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self:
+        """Takes all records of a frame."""
         return cls({name: frame[name].to_numpy() for name in frame.columns}, np.arange(len(frame)))
 
     def __getitem__(self, name: str) -> Array:

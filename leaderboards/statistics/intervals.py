@@ -57,6 +57,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray) -> "Moments":
+        """Takes the moments over the last axis. ``values``: shape (..., contexts)."""
         return cls(values.mean(axis=-1), values.var(axis=-1), values.shape[-1])
 
     def with_one_more(self, value: float) -> Ends:
@@ -156,6 +157,7 @@ class Loss:
 
     @property
     def contexts(self) -> int:
+        """Counts the contexts."""
         return len(self.lost)
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:

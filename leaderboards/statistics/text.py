@@ -42,10 +42,12 @@ def range_text(low: object, high: object) -> str:
 
 
 def p_text(p: float) -> str:
+    """Writes a p-value with three digits; none is written as 0."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_equation(p: float) -> str:
+    """Writes a p-value with its name, as in a sentence."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
