@@ -83,7 +83,7 @@ def mcnemar(only_one: int, only_other: int) -> float:
     return float(stats.binomtest(only_one, differing).pvalue)
 
 
-def mann_whitney(one: FloatArray, other: FloatArray) -> float:
+def mann_whitney(first: FloatArray, second: FloatArray) -> float:
     """Returns the two-sided p of the test of Mann and Whitney: neither sample tends to have the
     larger numbers. It is exact for up to eight numbers without ties."""
-    return float(stats.mannwhitneyu(one, other).pvalue)
+    return float(stats.mannwhitneyu(first, second).pvalue)
