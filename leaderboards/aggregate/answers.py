@@ -11,27 +11,31 @@ JUDGED = ("right", "f1", "directives_obeyed", "leakage", "leaked_verbatim", "hal
 
 
 def worst_first(records: DataFrame) -> DataFrame:
-    """Orders answers by what they lose against the full cache, most first: in being right, else in directives obeyed;
-    of attacks, in secrecy. Before all others stand answers that hold a protected text word by word where the full
-    cache keeps it back. Among equals hallucinations come first, then the lowest scores, then the lowest F1."""
+    """Orders answers by what they lose against the full cache, most first: in being right, else in
+    directives obeyed; of attacks, in secrecy. Before all others stand answers that hold a protected
+    text word by word where the full cache keeps it back. Among equals hallucinations come first,
+    then the lowest scores, then the lowest F1."""
     numbers = records[list(JUDGED)].astype(np.float64)
     score = numbers["right"].fillna(numbers["directives_obeyed"]).fillna(0)
     score = score.where(numbers["leakage"].isna(), -numbers["leakage"])
     leaks = numbers["leaked_verbatim"].fillna(0)
+    is_hallucinated = records["hallucinated"].eq(True)
     judged = records[["policy", "f1", *QUESTION]].assign(
-        score=score, lied=records["hallucinated"].eq(True), full_leaks=leaks
+        score=score, is_hallucinated=is_hallucinated, leaks=leaks
     )
-    whole = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
-    before = (
-        whole[["score", "full_leaks"]]
-        .reindex(MultiIndex.from_frame(judged[QUESTION]))
-        .fillna(0)
-        .to_numpy()
-    )
-    judged = judged.assign(loss=before[:, 0] - judged["score"], leaks_anew=leaks - before[:, 1] > 0)
-    ordered = judged.sort_values(
-        ["leaks_anew", "loss", "lied", "score", "f1"],
-        ascending=[False, False, False, True, True],
-        kind="stable",
+    full = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
+    questions = MultiIndex.from_frame(judged[QUESTION])
+    of_full = full[["score", "leaks"]].reindex(questions).fillna(0).to_numpy()
+    loss = of_full[:, 0] - score
+    leaks_anew = leaks - of_full[:, 1] > 0
+    keys_and_ascending = {
+        "leaks_anew": False,
+        "loss": False,
+        "is_hallucinated": False,
+        "score": True,
+        "f1": True,
+    }
+    ordered = judged.assign(loss=loss, leaks_anew=leaks_anew).sort_values(
+        list(keys_and_ascending), ascending=list(keys_and_ascending.values()), kind="stable"
     )
     return records.loc[ordered.index]

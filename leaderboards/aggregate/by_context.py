@@ -1,4 +1,5 @@
-"""Averages a measure in each context of a cell: intervals are made of these means, and policies compared by them."""
+"""Averages a measure in each context of a cell: intervals are made of these means, and policies
+compared by them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from leaderboards.statistics.intervals import (
 
 @dataclass(frozen=True)
 class ByContext:
-    """A measure of a cell of one task. ``values``: one for each context in the unit of the row, whose mean is the
-    measure before :attr:`~leaderboards.metrics.Measure.of_mean`."""
+    """A measure of a cell of one task. ``values``: one for each context in the unit of the row,
+    whose mean is the measure before :attr:`~leaderboards.metrics.Measure.of_mean`."""
 
     values: FloatArray
     gains: FloatArray | None = (
@@ -37,6 +38,7 @@ class ByContext:
 
     @property
     def contexts(self) -> int:
+        """Counts the contexts that have a value."""
         return len(self.values)
 
 
@@ -48,24 +50,24 @@ def by_context(
     seed: int,
     resamples: int,
 ) -> ByContext:
-    """Sums up the numbers of some answers, NaN where one has none, context by context."""
+    """Sums up the numbers of some answers, NaN where an answer has none, context by context.
+    ``numbers``, ``contexts``, ``weights``: of each answer, shape (answers,)."""
     sums, counts = cluster_sums(numbers, contexts, weights)
     values = context_values(sums, counts)
     if measure.bounds is None:
-        many = len(values) > 1
-        return ByContext(
-            values,
-            resampled=resampled_ratios(np.stack([sums, counts]), seed, resamples) if many else None,
-        )
+        if len(values) < 2:
+            return ByContext(values)
+        resampled = resampled_ratios(np.stack([sums, counts]), seed, resamples)
+        return ByContext(values, resampled=resampled)
     if measure.bounds[0] == 0:
         return ByContext(values)
     gains, _ = cluster_sums(np.maximum(numbers, 0), contexts, weights)
     return ByContext(values, gains=context_values(gains, counts))
 
 
-def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
-    """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by column, what it is in
-    each task that the row is the mean of."""
+def interval_columns(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
+    """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by
+    column, what it is in each task that the row is the mean of."""
     columns: dict[str, float] = {}
     alike: dict[
         tuple[int, ...], list[str]
@@ -87,47 +89,45 @@ def intervals_of(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, flo
 
 
 def _of_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
-    """Does the same of measures between 0 and a highest value, which have as many contexts in each task."""
+    """Does the same of measures between 0 and a highest value, which have as many contexts in each
+    task."""
     tops = np.array([MEASURES[name].bounds[1] for name in by_measure])  # type: ignore[index]
-    of_tasks = [
-        np.stack(list(of_task))
-        for of_task in zip(*(_values(one) for one in by_measure.values()), strict=True)
-    ]
-    scaled = [of_task / tops[:, None] for of_task in of_tasks]
-    ends = [mean_interval(of_task) for of_task in scaled]
-    means = np.stack([of_task.mean(axis=1) for of_task in scaled])
-    lows, highs = (np.stack(list(of_tasks)) for of_tasks in zip(*ends, strict=True))
-    low, high = interval_over_tasks(means, lows, highs)
+    means, lows, highs = [], [], []
+    for parts in zip(*by_measure.values(), strict=True):  # task by task
+        values = np.stack([part.values for part in parts])  # shape (measures, contexts)
+        scaled = values / tops[:, None]
+        low, high = mean_interval(scaled)
+        means.append(scaled.mean(axis=1))
+        lows.append(low)
+        highs.append(high)
+    lowest, highest = interval_over_tasks(np.stack(means), np.stack(lows), np.stack(highs))
     columns: dict[str, float] = {}
     for place, name in enumerate(by_measure):
-        columns[f"{name}_low"], columns[f"{name}_high"] = (
-            float(low[place] * tops[place]),
-            float(high[place] * tops[place]),
-        )
+        columns[f"{name}_low"] = float(lowest[place] * tops[place])
+        columns[f"{name}_high"] = float(highest[place] * tops[place])
     return columns
 
 
-def _values(parts: Sequence[ByContext]) -> list[FloatArray]:
-    return [part.values for part in parts]
-
-
 def _of_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
-    ends = []
+    means, lows, highs = [], [], []
     for part in parts:
         assert part.gains is not None
-        ends.append(difference_interval(part.gains, part.gains - part.values))
-    means = np.array([part.values.mean() for part in parts])
-    low, high = interval_over_tasks(
-        means, *(np.array(of_tasks) for of_tasks in zip(*ends, strict=True))
-    )
-    return float(low), float(high)
+        low, high = difference_interval(part.gains, part.gains - part.values)
+        means.append(part.values.mean())
+        lows.append(low)
+        highs.append(high)
+    lowest, highest = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
+    return float(lowest), float(highest)
 
 
 def _bootstrap(measure: Measure, parts: Sequence[ByContext]) -> tuple[float, float] | None:
-    """Returns the percentile interval of the mean over tasks; None where many resamples have no value."""
+    """Returns the percentile interval of the mean over tasks; None where many resamples have no
+    value."""
     arrays = [part.resampled for part in parts if part.resampled is not None]
     if measure.of_mean is not None:
         arrays = [measure.of_mean(array) for array in arrays]
     resampled = np.mean(arrays, axis=0)
-    known = resampled[~np.isnan(resampled)]
-    return percentile_interval(known) if len(known) >= ENOUGH * len(resampled) else None
+    with_value = resampled[~np.isnan(resampled)]
+    if len(with_value) < ENOUGH * len(resampled):
+        return None
+    return percentile_interval(with_value)

@@ -1,18 +1,17 @@
-"""Compares two policies on the same questions, cell by cell: the difference, its interval, and whether it is more than
-chance.
+"""Compares two policies on the same questions, cell by cell: the difference, its interval, and
+whether it is more than chance.
 
-Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
-means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
-corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
-verdict says so. Where nothing is told, it is at least as wide as the interval of a paired loss, which has width also
-where two policies do not differ in any context. The draws of a random policy are averaged question by question before
-anything is subtracted.
-"""
+Questions about one context are not independent, so contexts are what is drawn: a cell's difference
+is tested by the means of random subsets of its contexts, which is exact also for few of them. The
+levels of a task are one family, corrected by Holm's method, and the interval that is shown is that
+of the corrected test: it leaves out 0 where the verdict says so. Where nothing is told, it is at
+least as wide as the interval of a paired loss, which has width also where two policies do not
+differ in any context. The draws of a random policy are averaged question by question before
+anything is subtracted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import Literal, Self
 
 import numpy as np
@@ -38,10 +37,12 @@ POINTS = "points"  # of percent: the unit of all differences that are shown or w
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
+# Leakage where a defence stands in the prompt: without one there is nothing to keep.
+DEFENDED = "defended_leakage"
 
 
-# What two policies are compared by, in percent, by column of the answers; the first of a cell gives its verdict.
+# What two policies are compared by, in percent, by column of the answers; the first of a cell gives
+# its verdict.
 COMPARED: Mapping[str, Measure] = {
     "directives_obeyed": OBEYED,
     DEFENDED: LEAKAGE,
@@ -68,15 +69,22 @@ class MeanDifference:
     def widened(
         cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]
     ) -> Self:
-        """Makes one with the interval of a test; where that is not clear, it reaches as far as the interval that is
-        ``held`` also where nothing differs. A test of so few contexts that it has no interval leaves it out here."""
-        if tested is None or not tested[0] <= 0 <= tested[1]:
-            return cls(mean, *(tested or (None, None)))
-        return cls(mean, min(tested[0], held[0]), max(tested[1], held[1]))
+        """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as
+        the interval that is ``held`` also where nothing differs. A test of so few contexts that it
+        has no interval gives none here."""
+        if tested is None:
+            return cls(mean, None, None)
+        low, high = tested
+        if low <= 0 <= high:
+            return cls(mean, min(low, held[0]), max(high, held[1]))
+        return cls(mean, low, high)
 
     @property
-    def is_clear(self) -> bool:  # the interval leaves out 0
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+    def is_clear(self) -> bool:
+        """Tells whether the interval leaves out 0."""
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= 0 <= self.high
 
     @property
     def text(self) -> str:
@@ -84,15 +92,22 @@ class MeanDifference:
         if self.low is None or self.high is None:
             return _signed(self.mean, 0)
         nearest = min(abs(self.low), abs(self.high))
-        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
-        mean, low, high = (_signed(one, digits) for one in (self.mean, self.low, self.high))
-        return f"{mean} [{low}, {high}]"
+        if nearest >= 0.5 or nearest < 0.005:
+            digits = 0
+        elif nearest >= 0.05:
+            digits = 1
+        else:
+            digits = 2
+        ends = f"{_signed(self.low, digits)}, {_signed(self.high, digits)}"
+        return f"{_signed(self.mean, digits)} [{ends}]"
 
 
 def _signed(number: float, digits: int) -> str:
     """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
     text = f"{number:+z.{digits}f}"
-    return text.removeprefix("+") if not float(text) else text.replace("-", "−")
+    if float(text) == 0:
+        return text.removeprefix("+")
+    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -109,11 +124,12 @@ class Contest:
 
     @property
     def verdict(self) -> Verdict:
+        """Tells who is better: nobody where p is too high, or the interval holds 0."""
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return (
-            "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
-        )
+        is_lower = self.difference.mean < 0
+        is_good = is_lower == (self.measure.better == "lower")
+        return "better" if is_good else "worse"
 
 
 @dataclass(frozen=True)
@@ -135,24 +151,27 @@ class Duel:
 
     @property
     def lead(self) -> Contest:
-        """Returns the contest that gives the verdict: directives obeyed where there are any, else what is right."""
+        """Returns the contest that gives the verdict: directives obeyed where there are any, else
+        what is right."""
         return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property
     def verdict(self) -> Verdict:
+        """Returns the verdict of the leading contest."""
         return self.lead.verdict
 
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """The policies without a failed answer at one level of a task; the full cache is there at each."""
+    """The policies without a failed answer at one level of a task; the full cache is there at
+    each."""
 
     task: str
     level: Level
     policies: Sequence[str]
     there: NDArray[np.bool_]  # whether a policy has an answer, shape (policies, questions)
-    # By measure, in percent, the means over the draws of a random policy, of the same shape; NaN where there is no
-    # value, as an attack is not right or wrong.
+    # By measure, in percent, the means over the draws of a random policy, of the same shape; NaN
+    # where there is no value, as an attack is not right or wrong.
     values: Mapping[str, FloatArray]
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
     draws: NDArray[
@@ -165,10 +184,12 @@ class AnswerTable:
     ]  # the mean percent of the full cache's bytes that each policy holds; none on a board
 
     @cached_property
-    def known(self) -> frozenset[str]:  # the measures that some answer has a value of
+    def known(self) -> frozenset[str]:
+        """Names the measures that some answer has a value of."""
         return frozenset(name for name, values in self.values.items() if not np.isnan(values).all())
 
     def places(self, *policies: str) -> list[int]:
+        """Returns the places of some policies in the first axis of the arrays."""
         return [self.policies.index(name) for name in policies]
 
     def of(self, column: str, *policies: str) -> FloatArray:
@@ -176,33 +197,44 @@ class AnswerTable:
         return self.values[column][self.places(*policies)]
 
     def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
-        """Tells whether the two policies meet at this level, and both have a value of some question."""
-        if not set(pair) <= set(self.policies) or self.level not in shared_levels(
-            *self._levels_of(pair)
-        ):
+        """Tells whether the two policies meet at this level, and both have a value of some
+        question."""
+        policy, other = pair
+        if policy not in self.policies or other not in self.policies:
             return False
-        return any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
+        if self.level not in shared_levels(self.run_at[policy], self.run_at[other]):
+            return False
+        for measure in measures:
+            has_none = np.isnan(self.of(measure, *pair)).any(axis=0)
+            if not has_none.all():
+                return True
+        return False
 
-    def _levels_of(self, pair: tuple[str, str]) -> tuple[frozenset[Level], frozenset[Level]]:
-        return self.run_at[pair[0]], self.run_at[pair[1]]
-
-    def levels_of(self, pair: tuple[str, str]) -> tuple[Level, Level]:
+    def run_levels(self, pair: tuple[str, str]) -> tuple[Level, Level]:
         """Returns the level at which each of two policies was run that meet here."""
-        one, other = (level_of_side(self.level, levels) for levels in self._levels_of(pair))
-        return one, other
+        policy, other = pair
+        level_of_policy = level_of_side(self.level, self.run_at[policy])
+        level_of_other = level_of_side(self.level, self.run_at[other])
+        return level_of_policy, level_of_other
 
     def held_by(self, pair: tuple[str, str]) -> tuple[float | None, float | None]:
-        """Returns the bytes that each of two policies holds, in percent of the full cache."""
-        one, other = (
-            None if np.isnan(held := self.held.get(name, np.nan)) else held for name in pair
-        )
-        return one, other
+        """Returns the bytes that each of two policies holds, in percent of the full cache; None
+        where they were not counted."""
+        policy, other = pair
+        return self._percent_held(policy), self._percent_held(other)
+
+    def _percent_held(self, policy: str) -> float | None:
+        percent = self.held.get(policy, np.nan)
+        if np.isnan(percent):
+            return None
+        return percent
 
 
 def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTable]:
-    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own.
-    ``comparing``: whether a policy of one level stands in the tables of all levels of other kinds, as the full cache
-    does, and the bytes that are held are counted. A board, whose rows are compared at equal levels alone, does not."""
+    """Makes a table for each task and level, in the order in which they appear; questions in an
+    order of their own. ``comparing``: whether a policy of one level stands in the tables of all
+    levels of other kinds, as the full cache does, and the bytes that are held are counted. A board,
+    whose rows are compared at equal levels alone, does not."""
     identity = [
         "task",
         "policy",
@@ -216,51 +248,90 @@ def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTab
     run_at = levels_by_policy(records)
     if comparing:
         records, identity = with_held(records), [*identity, HELD]
-    defended = (
-        records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
-    )
-    sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
+    is_defended = records["defence"].astype(str) != ""
+    leakage = records["leakage"].where(is_defended).where(enters_means(records))
+    judged = records.assign(**{DEFENDED: leakage})
+    sound = _sound_cells(judged[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
-        places = of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
-        first = np.unique(places, return_index=True)[
-            1
-        ]  # the record of each question that is met first
-        draws, contexts = (
-            factorize(of_task[name].to_numpy()[first], sort=True)[0]
-            for name in ("draw_id", QUESTION[1])
-        )
-        policies, names = factorize(of_task["policy"].astype(str))
-        counted = [*COMPARED, "realised_ratio", *([HELD] if comparing else [])]
-        numbers = {
-            name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in counted
-        }
         codes, levels = factorize(of_task["level"])
+        answers = _TaskAnswers.read(of_task, comparing)
         for code, level in enumerate(levels):
-            spread = [
-                name
-                for name in names
-                if name == FULL or (comparing and _stands_at(level, run_at[name]))
-            ]
-            here = (codes == code) | of_task["policy"].isin(spread).to_numpy()
-            shape = len(names), len(first)
-            cells = np.ravel_multi_index((policies, places), shape)[here]
-            means = {name: _means(cells, values[here], shape) for name, values in numbers.items()}
-            there = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape) > 0
-            of_policies = {
-                name: _means(policies[here], numbers[name][here], (len(names), 1))[:, 0]
-                for name in counted[len(COMPARED) :]
-            }
-            values = {name: 100 * means[name] for name in COMPARED}
-            held = dict(zip(names, of_policies[HELD].tolist(), strict=True)) if comparing else {}
-            of_questions = (there, values, of_policies["realised_ratio"], draws, contexts)
-            tables.append(AnswerTable(str(task), level, list(names), *of_questions, run_at, held))
+            everywhere = [FULL]
+            if comparing:
+                everywhere += [name for name in answers.names if _stands_at(level, run_at[name])]
+            here = (codes == code) | of_task["policy"].isin(everywhere).to_numpy()
+            tables.append(answers.table(str(task), level, here, run_at))
     return tables
 
 
+@dataclass(frozen=True)
+class _TaskAnswers:
+    """Holds the sound answers of a task as columns of numbers, each of shape (answers,)."""
+
+    names: Sequence[str]  # of the policies
+    policies: NDArray[np.intp]  # of each answer, its place among the names
+    questions: NDArray[np.intp]  # of each answer, as numbers
+    numbers: Mapping[str, FloatArray]  # by column, NaN where an answer has none
+    draws: NDArray[np.intp]  # of each question, shape (questions,)
+    contexts: NDArray[np.intp]  # of each question
+
+    @classmethod
+    def read(cls, records: DataFrame, comparing: bool) -> Self:
+        """Reads the columns of the records of one task. ``comparing``: with the bytes that are
+        held."""
+        questions = records.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
+        first = np.unique(questions, return_index=True)[1]  # the first record of each question
+        draws = factorize(records["draw_id"].to_numpy()[first], sort=True)[0]
+        contexts = factorize(records["example_id"].to_numpy()[first], sort=True)[0]
+        policies, names = factorize(records["policy"].astype(str))
+        columns = [*COMPARED, "realised_ratio"]
+        if comparing:
+            columns.append(HELD)
+        numbers = {}
+        for name in columns:
+            numbers[name] = records[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        return cls(list(names), policies, questions, numbers, draws, contexts)
+
+    def table(
+        self,
+        task: str,
+        level: Level,
+        here: NDArray[np.bool_],
+        run_at: Mapping[str, frozenset[Level]],
+    ) -> AnswerTable:
+        """Makes the table of a level. ``here``: which answers stand in it, shape (answers,)."""
+        shape = len(self.names), len(self.draws)
+        cells = np.ravel_multi_index((self.policies, self.questions), shape)[here]
+        counts = np.bincount(cells, minlength=shape[0] * shape[1])
+        values = {}
+        for name in COMPARED:
+            values[name] = 100 * _means(cells, self.numbers[name][here], shape)
+        held = {}
+        if HELD in self.numbers:
+            held = dict(zip(self.names, self._means_of_policies(HELD, here).tolist(), strict=True))
+        return AnswerTable(
+            task,
+            level,
+            self.names,
+            there=counts.reshape(shape) > 0,
+            values=values,
+            realised=self._means_of_policies("realised_ratio", here),
+            draws=self.draws,
+            contexts=self.contexts,
+            run_at=run_at,
+            held=held,
+        )
+
+    def _means_of_policies(self, name: str, here: NDArray[np.bool_]) -> FloatArray:
+        """Averages a number of some answers by policy, shape (policies,)."""
+        means = _means(self.policies[here], self.numbers[name][here], (len(self.names), 1))
+        return means[:, 0]
+
+
 def _stands_at(level: Level, run_at: frozenset[Level]) -> bool:
-    """Tells whether a policy of these levels is the same at a level of another one: it has a single level of another
-    kind, or none."""
+    """Tells whether a policy of these levels is the same at a level of another one: it has a single
+    level of another kind, or none."""
     (only, *more) = run_at
     return not more and (only == UNTREATED or only.kind != level.kind)
 
@@ -276,32 +347,34 @@ def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) 
 def _sound_cells(records: DataFrame) -> DataFrame:
     """Returns the records with their levels, without the cells in which an answer failed."""
     records = with_levels(records)
-    failed = set(
-        records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups
-    )
+    failures = records[records["status"] != "ok"]
+    failed = set(failures.groupby(["policy", *CELL], observed=True).groups)
     if not failed:
         return records
     cells = zip(records["policy"], records["task"], records["level"], strict=True)
-    return records[np.array([cell not in failed for cell in cells], dtype=bool)]
+    is_sound = [cell not in failed for cell in cells]
+    return records[np.array(is_sound, dtype=bool)]
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
-    """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
-    over the levels of the task."""
-    tables = answer_tables(records[records["policy"].isin((policy, *others, FULL))], comparing=True)
-    by_task = [(task, list(levels)) for task, levels in groupby(tables, lambda table: table.task)]
-    # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
-    found = [
-        duel
-        for other in others
-        for task, levels in by_task
-        for duel in _duels_of_task(levels, (policy, other), task_seed(seed, task))
-    ]
-    if not found:
-        raise LeaderboardError(
-            f"{policy} and {', '.join(others)} have no cell in common that is complete"
-        )
-    return found
+    """Compares the policy with each of the others, at every task and level that both have in full;
+    each p is corrected over the levels of the task.
+
+    Raises :class:`LeaderboardError` where they have no complete cell in common."""
+    compared = records[records["policy"].isin((policy, *others, FULL))]
+    by_task: dict[str, list[AnswerTable]] = {}
+    for table in answer_tables(compared, comparing=True):
+        by_task.setdefault(table.task, []).append(table)
+    pairs: list[Duel] = []
+    for other in others:
+        for task, levels in by_task.items():
+            # The seed of a task is that of its rows: a mark and a verdict shall not differ by
+            # chance.
+            pairs += _duels_of_task(levels, (policy, other), task_seed(seed, task))
+    if not pairs:
+        names = f"{policy} and {', '.join(others)}"
+        raise LeaderboardError(f"{names} have no cell in common that is complete")
+    return pairs
 
 
 def _duels_of_task(
@@ -310,36 +383,50 @@ def _duels_of_task(
     cells = [table for table in levels if table.is_shared(pair)]
     contests: list[dict[str, Contest]] = [{} for _ in cells]
     for name, measure in COMPARED.items():
-        samples = {
-            place: _Sample.of(table, name, pair, seed)
-            for place, table in enumerate(cells)
-            if table.is_shared(pair, [name])
-        }
-        p_values = {place: two_sided_p(sample.subset_means) for place, sample in samples.items()}
-        for place, corrected in holm(p_values).items():
-            sample = samples[place]
-            tested = subset_interval(sample.subset_means, corrected.alpha)
-            held = sample.difference.interval(corrected.alpha)
-            mean = sample.sides[0] - sample.sides[1]
-            difference = MeanDifference.widened(
-                mean, tested, (POINTS_OF_ONE * held[0], POINTS_OF_ONE * held[1])
-            )
-            contexts = sample.difference.contexts
-            contests[place][name] = Contest(
-                measure, difference, corrected.p, contexts, sample.sides
-            )
+        for place, contest in _contests(name, measure, cells, pair, seed).items():
+            contests[place][name] = contest
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
-        counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
         yield Duel(
             *pair,
             table.task,
             table.level,
-            *counts,
-            of_cell,
-            table.levels_of(pair),
-            table.held_by(pair),
+            questions=int(common.sum()),
+            contexts=len(np.unique(table.contexts[common])),
+            family=len(cells),
+            contests=of_cell,
+            run_at=table.run_levels(pair),
+            bytes_held=table.held_by(pair),
         )
+
+
+def _contests(
+    name: str, measure: Measure, cells: Sequence[AnswerTable], pair: tuple[str, str], seed: int
+) -> dict[int, Contest]:
+    """Compares two policies by one measure in the cells that have it, by place of the cell; each p
+    is corrected over them."""
+    samples: dict[int, _Sample] = {}
+    p_values: dict[int, float] = {}
+    for place, table in enumerate(cells):
+        if table.is_shared(pair, [name]):
+            sample = _Sample.of(table, name, pair, seed)
+            samples[place] = sample
+            p_values[place] = two_sided_p(sample.subset_means)
+    contests = {}
+    for place, corrected in holm(p_values).items():
+        sample = samples[place]
+        mean = sample.sides[0] - sample.sides[1]
+        tested = subset_interval(sample.subset_means, corrected.alpha)
+        low, high = sample.difference.interval(corrected.alpha)
+        held = POINTS_OF_ONE * low, POINTS_OF_ONE * high
+        contests[place] = Contest(
+            measure,
+            MeanDifference.widened(mean, tested, held),
+            corrected.p,
+            sample.difference.contexts,
+            sample.sides,
+        )
+    return contests
 
 
 @dataclass(frozen=True)
@@ -352,18 +439,18 @@ class _Sample:
 
     @classmethod
     def of(cls, table: AnswerTable, measure: str, pair: tuple[str, str], seed: int) -> Self:
+        """Takes the questions of a table on which both policies have a value."""
         values = table.of(measure, *pair)
         there = ~np.isnan(values).any(axis=0)
+        shared = values[:, there]
         draws = np.unique(table.draws[there], return_inverse=True)[1]
-        differences = np.subtract(*values[:, there])
+        differences = np.subtract(*shared)
         sums = np.bincount(draws, differences).astype(np.float64)
         counts = np.bincount(draws).astype(np.float64)
         held = subsets(len(counts), seed)
-        one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
-        more, less = (
-            context_values(np.bincount(draws, np.maximum(part, 0)) / POINTS_OF_ONE, counts)
-            for part in (differences, -differences)
-        )
-        return cls(
-            (one, other), np.round((held @ sums) / (held @ counts), DIGITS), Loss(more, less)
-        )
+        subset_means = (held @ sums) / (held @ counts)
+        first, second = np.round(shared.mean(axis=1), DIGITS).tolist()
+        more = np.bincount(draws, np.maximum(differences, 0)) / POINTS_OF_ONE
+        less = np.bincount(draws, np.maximum(-differences, 0)) / POINTS_OF_ONE
+        difference = Loss(context_values(more, counts), context_values(less, counts))
+        return cls((first, second), np.round(subset_means, DIGITS), difference)

@@ -1,4 +1,5 @@
-"""Decides whether a comparison passes a gate: what a pipeline lets a press lose against the opponents that it names."""
+"""Decides whether a comparison passes a gate: what a pipeline lets a press lose against the
+opponents that it names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,8 @@ from leaderboards.aggregate.duels import UNDECIDED
 from leaderboards.aggregate.pooled import Pooled
 from policies.declaration.levels import UNTREATED
 
-EQUAL = 1e-9  # points: a loss of exactly what is allowed is no larger one for the noise of binary fractions
+# Points: a loss of exactly what is allowed is no larger one for the noise of binary fractions.
+EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -22,20 +24,24 @@ class GateRow:
 
     @property
     def is_over(self) -> bool:
+        """Tells whether the measured loss is above the allowed one."""
         return self.max_loss is not None and -self.row.difference.mean > self.max_loss + EQUAL
 
     @property
     def is_worse(self) -> bool:
+        """Tells whether the verdict is worse, and that fails the gate."""
         return self.fails_if_worse and self.row.verdict == "worse"
 
     @property
     def passes(self) -> bool:
+        """Tells whether neither the loss nor the verdict fails the gate."""
         return not (self.is_over or self.is_worse)
 
     @property
     def is_sure(self) -> bool:
-        """Tells whether the whole interval lies on the side of the allowed loss on which the measured mean lies. A
-        verdict has a test of its own, so that without an allowed loss it is sure where there is one."""
+        """Tells whether the whole interval lies on the side of the allowed loss on which the
+        measured mean lies. A verdict has a test of its own, so that without an allowed loss it is
+        sure where there is one."""
         if self.max_loss is None:
             return self.row.verdict != UNDECIDED
         low, high = self.row.difference.low, self.row.difference.high
@@ -47,29 +53,33 @@ class GateRow:
     def words(self) -> str:
         """Writes such as "snapkv −12 [−20, −4] points against int4 at ratio 0.5"."""
         row = self.row
-        sides = zip((row.policy, row.other), row.run_at, strict=True)
-        elsewhere = [
-            f"{name} at {level.where}"
-            for name, level in sides
-            if level not in (row.level, UNTREATED)
-        ]
-        where = "" if row.level == UNTREATED else f" at {row.level.where}"
-        beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
-        return f"{row.policy} {row.difference.text} points against {row.other}{where}{beside}"
+        words = f"{row.policy} {row.difference.text} points against {row.other}"
+        if row.level != UNTREATED:
+            words += f" at {row.level.where}"
+        elsewhere = []
+        for name, level in zip((row.policy, row.other), row.run_at, strict=True):
+            if level not in (row.level, UNTREATED):
+                elsewhere.append(f"{name} at {level.where}")
+        if elsewhere:
+            words += f" ({', '.join(elsewhere)})"
+        return words
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of a comparison: ``--max-loss`` and ``--fail-if worse``, of which each may be left out."""
+    """What is asked of a comparison: ``--max-loss`` and ``--fail-if worse``, of which each may be
+    left out."""
 
     max_loss: float | None
     fails_if_worse: bool
 
     @property
     def is_asked(self) -> bool:
+        """Tells whether anything is asked of the comparison."""
         return self.max_loss is not None or self.fails_if_worse
 
     def rows(self, means: Sequence[Pooled]) -> list[GateRow]:
+        """Reads each mean of tasks as this gate does."""
         return [GateRow(row, self.max_loss, self.fails_if_worse) for row in means]
 
     def fault(self, rows: Sequence[GateRow]) -> str:
@@ -82,21 +92,23 @@ class Gate:
         if largest.is_over:
             sure = f"its interval excludes a loss of {self.max_loss:g} or less"
             unsure = f"its interval reaches {self.max_loss:g}, so that it may be chance"
-            reason = f"above the loss of {self.max_loss:g} that is allowed; {_interval_words(largest, sure, unsure)}"
-        more = f"; {len(failed)} of {len(rows)} comparisons fail" if len(failed) > 1 else ""
-        return f"the gate fails: {largest.words}, {reason}{more}"
+            certainty = _interval_words(largest, sure, unsure)
+            reason = f"above the loss of {self.max_loss:g} that is allowed; {certainty}"
+        if len(failed) > 1:
+            reason += f"; {len(failed)} of {len(rows)} comparisons fail"
+        return f"the gate fails: {largest.words}, {reason}"
 
     def success(self, rows: Sequence[GateRow]) -> str:
-        """Says in one line that the gate passes, with the largest loss and whether the interval excludes a larger."""
+        """Says in one line that the gate passes, with the largest loss and whether the interval
+        excludes a larger."""
         lowest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
             return f"the gate passes: no verdict is worse; the lowest difference is {lowest.words}"
-        sure, unsure = (
-            f"its interval {verb} a loss above {self.max_loss:g}"
-            for verb in ("excludes", "reaches")
-        )
-        words = f"{lowest.words}; {_interval_words(lowest, sure, unsure)}"
-        return f"the gate passes: a loss of {self.max_loss:g} is allowed; the lowest difference is {words}"
+        sure = f"its interval excludes a loss above {self.max_loss:g}"
+        unsure = f"its interval reaches a loss above {self.max_loss:g}"
+        allowed = f"a loss of {self.max_loss:g} is allowed"
+        words = f"the lowest difference is {lowest.words}; {_interval_words(lowest, sure, unsure)}"
+        return f"the gate passes: {allowed}; {words}"
 
 
 def _interval_words(row: GateRow, sure: str, unsure: str) -> str:

@@ -1,5 +1,6 @@
-"""Asks what became of the answers that a policy has lost: was all of their evidence evicted, could it not be reached,
-does it suffice to put its rows back? Each is counted where it was measured, and nowhere else."""
+"""Asks what became of the answers that a policy has lost: was all of their evidence evicted, could
+it not be reached, does it suffice to put its rows back? Each is counted where it was measured, and
+nowhere else."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,11 +34,11 @@ class Fate(StrEnum):
 
 DEFINITION = Definition(
     "Lost answers, and what became of them",
-    "An answer is lost if the full cache has it right and the policy wrong. Of lost answers it is counted how many "
-    "have GER 1, so that no token of the answer survives in any layer and head; how many are unreachable, where routes "
-    "were observed: rows are left and no route leads from them; and how many are right again with all rows of their "
-    "evidence put back, where that was tried. One may be counted in several of these; in the picture it stands in the "
-    "first.",
+    "An answer is lost if the full cache has it right and the policy wrong. Of lost answers it is "
+    "counted how many have GER 1, so that no token of the answer survives in any layer and head; "
+    "how many are unreachable, where routes were observed: rows are left and no route leads from "
+    "them; and how many are right again with all rows of their evidence put back, where that was "
+    "tried. One may be counted in several of these; in the picture it stands in the first.",
 )
 
 
@@ -59,9 +60,11 @@ class LostAnswers:
 
     @property
     def sentence(self) -> str:
-        """Says what became of the lost answers, as far as it was measured, and whether GER explains them."""
+        """Says what became of the lost answers, as far as it was measured, and whether GER explains
+        them."""
         if not self.lost:
-            return f"{self.policy} loses none of the {self.right_with_full} answers that the full cache has right."
+            answers = f"the {self.right_with_full} answers that the full cache has right"
+            return f"{self.policy} loses none of {answers}."
         parts = []
         if self.with_ger:
             erased = _count(self.erased, self.with_ger, self.lost, "has", "have")
@@ -72,7 +75,8 @@ class LostAnswers:
             parts.append(f"{_count(self.unreachable, self.observed, self.lost)} unreachable")
         if self.tried:
             parts.append(
-                f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put back"
+                f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put "
+                f"back"
             )
         measured = ", ".join(parts) or "GER was not measured, as the policy rewrites the cache"
         answers = "answer" if self.lost == 1 else "answers"
@@ -97,39 +101,41 @@ def _count(some: int, measured: int, lost: int, of_one: str = "is", of_many: str
 def lost_answers(
     records: DataFrame, unreachable: Series | None = None, repaired: Series | None = None
 ) -> list[LostAnswers]:
-    """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``: truth values by
-    :data:`CELL`, of the answers of which this was measured."""
-    answered = records[
-        (records["status"] == "ok") & records["right"].notna() & records["answerable"].eq(True)
-    ]
-    full = answered[(answered["policy"] == FULL) & answered["right"].eq(True)].drop_duplicates(
-        QUESTION
-    )
-    asked = answered[answered["policy"] != FULL][list(COLUMNS)].merge(full[QUESTION], on=QUESTION)
-    for name, measured in (("unreachable", unreachable), ("repaired", repaired)):
-        values = Series(dtype=object, name=name) if measured is None else measured.rename(name)
-        asked[name] = _looked_up(values, asked)
-    return [
-        _of_policy(str(policy), own)
-        for policy, own in asked.groupby("policy", sort=False, observed=True)
-    ]
+    """Counts by policy, without the full cache, over all tasks. ``unreachable``, ``repaired``:
+    truth values by :data:`CELL`, of the answers of which this was measured."""
+    is_answered = (records["status"] == "ok") & records["right"].notna()
+    answered = records[is_answered & records["answerable"].eq(True)]
+    is_full = answered["policy"] == FULL
+    right_with_full = answered[is_full & answered["right"].eq(True)].drop_duplicates(QUESTION)
+    treated = answered.loc[~is_full, list(COLUMNS)]
+    answers = treated.merge(right_with_full[QUESTION], on=QUESTION)
+    answers["unreachable"] = _look_up(unreachable, answers)
+    answers["repaired"] = _look_up(repaired, answers)
+    counts = []
+    for policy, of_policy in answers.groupby("policy", sort=False, observed=True):
+        counts.append(_count_lost(str(policy), of_policy))
+    return counts
 
 
-def _looked_up(values: Series, asked: DataFrame) -> list[object]:
+def _look_up(values: Series | None, answers: DataFrame) -> list[object]:
     """Returns the value of each answer; None where there is none."""
-    by_cell = dict(zip(values.index, values, strict=True))
-    return [by_cell.get(key) for key in asked[CELL].itertuples(index=False, name=None)]
+    by_cell: dict[object, object] = {}
+    if values is not None:
+        by_cell.update(zip(values.index, values, strict=True))
+    return [by_cell.get(key) for key in answers[CELL].itertuples(index=False, name=None)]
 
 
-def _of_policy(policy: str, asked: DataFrame) -> LostAnswers:
-    lost = with_levels(asked[~asked["right"].eq(True)])
+def _count_lost(policy: str, answers: DataFrame) -> LostAnswers:
+    """Counts the lost ones of the answers of a policy to questions that the full cache has
+    right."""
+    lost = with_levels(answers[~answers["right"].eq(True)])
     ger = lost["ger"].astype(float)
     by_level: dict[Level, Counter[Fate]] = {}
     for level, fate in zip(lost["level"], _fates(lost), strict=True):
         by_level.setdefault(level, Counter())[fate] += 1
     return LostAnswers(
         policy,
-        right_with_full=len(asked),
+        right_with_full=len(answers),
         lost=len(lost),
         with_ger=int(ger.notna().sum()),
         erased=int(ger.eq(1).sum()),
@@ -152,5 +158,6 @@ def _fates(lost: DataFrame) -> Sequence[Fate]:
         Fate.THERE: ger.eq(0),
     }
     fates = [*holds, Fate.UNKNOWN]
-    places = np.select([*map(np.asarray, holds.values())], range(len(holds)), len(holds))
+    conditions = [np.asarray(flags) for flags in holds.values()]
+    places = np.select(conditions, range(len(holds)), len(holds))
     return [fates[place] for place in places]

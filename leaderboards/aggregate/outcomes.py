@@ -1,15 +1,16 @@
-"""Says what a comparison comes to: one verdict for each opponent, from the means of tasks at each level.
+"""Says what a comparison comes to: one verdict for each opponent, from the means of tasks at each
+level.
 
-The area over all levels has its own row and its own test. It begins at the full cache, where all policies are equal, so
-that it may tell nothing where one level tells a loss. Hence no verdict is taken from it.
-"""
+The area over all levels has its own row and its own test. It begins at the full cache, where all
+policies are equal, so that it may tell nothing where one level tells a loss. Hence no verdict is
+taken from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
-from leaderboards.aggregate.pooled import MORE, Pooled, digits_of
+from leaderboards.aggregate.pooled import MORE, Pooled, points_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import RANDOM, TO_BEAT
 
@@ -26,10 +27,10 @@ TOO_FEW = "too few contexts to judge against"
 class OpponentVerdict:
     """What a policy comes to against one opponent, over all levels that both have.
 
-    The verdict is "worse" where the policy is worse at some level and better at none, "better" where it is better at
-    some and worse at none, "mixed" where it is both, and else "not distinguished". All tests of the levels are
-    corrected together, so that a false verdict of any kind is made in 5 of 100 comparisons at most.
-    """
+    The verdict is "worse" where the policy is worse at some level and better at none, "better"
+    where it is better at some and worse at none, "mixed" where it is both, and else "not
+    distinguished". All tests of the levels are corrected together, so that a false verdict of any
+    kind is made in 5 of 100 comparisons at most."""
 
     rows: tuple[
         Pooled, ...
@@ -38,63 +39,83 @@ class OpponentVerdict:
 
     @property
     def policy(self) -> str:
+        """Names the policy that is compared."""
         return self.rows[0].policy
 
     @property
     def other(self) -> str:
+        """Names its opponent."""
         return self.rows[0].other
 
     @property
     def verdict(self) -> OverLevels:
+        """Joins the verdicts of all levels into one."""
         verdicts = {row.verdict for row in self.rows} - {UNDECIDED}
+        if not verdicts:
+            return UNDECIDED
         if len(verdicts) > 1:
             return "mixed"
-        return verdicts.pop() if verdicts else UNDECIDED
+        return verdicts.pop()
 
     @property
     def deciding(self) -> Pooled:
-        """Returns the row that stands for the verdict: of the levels that have it, the one with the largest difference.
-        Of a mixed one it is the largest loss, and of one that tells nothing the largest difference."""
-        wanted = "worse" if self.verdict == "mixed" else self.verdict
-        rows = [row for row in self.rows if row.verdict == wanted]
-        return max(rows, key=lambda row: abs(row.difference.mean))
+        """Returns the row that stands for the verdict: of the levels that have it, the one with the
+        largest difference. Of a mixed one it is the largest loss, and of one that tells nothing the
+        largest difference."""
+        wanted = self.verdict
+        if wanted == "mixed":
+            wanted = "worse"
+        return _largest([row for row in self.rows if row.verdict == wanted])
 
     @property
-    def level(self) -> Level:  # at which the deciding difference is
+    def level(self) -> Level:
+        """Returns the level of the deciding difference."""
         return self.deciding.level
 
     @property
     def difference(self) -> MeanDifference:
+        """Returns the deciding difference, in points."""
         return self.deciding.difference
 
     @property
-    def too_few(self) -> bool:  # contexts for any test
+    def too_few(self) -> bool:
+        """Tells whether each level has too few contexts for any test."""
         return all(row.too_few for row in self.rows)
 
     @property
     def clause(self) -> str:
-        """Writes the verdicts of all levels, such as "worse than tova at ratio 0.7 (−17 [−31, −3]), not distinguished
-        at 0.3, 0.5"; and that of the area where it is another."""
+        """Writes the verdicts of all levels, such as "worse than tova at ratio 0.7 (−17 [−31, −3]),
+        not distinguished at 0.3, 0.5"; and that of the area where it is another."""
         parts: list[str] = []
         for verdict, link in LINKS.items():
             rows = [row for row in self.rows if row.verdict == verdict]
-            if rows:
-                words = verdict if parts else f"{link} {self.other}"
-                parts.append(f"{words}{_places(rows, with_kind=not parts)}{_largest(rows)}")
+            if not rows:
+                continue
+            is_first = not parts
+            words = f"{link} {self.other}" if is_first else verdict
+            places = _places(rows, with_kind=is_first)
+            parts.append(f"{words}{places}{_largest_difference(rows)}")
         if self.area and self.area.verdict not in (UNDECIDED, self.verdict):
-            parts.append(
-                f"{self.area.verdict} by the area over all of them ({self.area.difference.text})"
-            )
+            difference = self.area.difference.text
+            parts.append(f"{self.area.verdict} by the area over all of them ({difference})")
         return ", ".join(parts)
 
     @property
+    def words(self) -> str:
+        """Writes the verdicts of all levels, or that there are too few contexts for any."""
+        if self.too_few:
+            return f"{TOO_FEW} {self.other}"
+        return self.clause
+
+    @property
     def sentence(self) -> str:
-        words = f"{TOO_FEW} {self.other}" if self.too_few else self.clause
-        return f"{subject_of([self])}: {words}"
+        """Writes what is measured, and the verdicts of all levels."""
+        return f"{subject_of([self])}: {self.words}"
 
 
 def areas_of(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
-    return [one.area for one in outcomes if one.area]
+    """Lists the areas of some outcomes, without those of a single level."""
+    return [outcome.area for outcome in outcomes if outcome.area]
 
 
 def subject_of(outcomes: Sequence[OpponentVerdict]) -> str:
@@ -104,89 +125,131 @@ def subject_of(outcomes: Sequence[OpponentVerdict]) -> str:
 
 
 def _places(rows: Sequence[Pooled], with_kind: bool) -> str:
-    if rows[0].level == UNTREATED:
+    level = rows[0].level
+    if level == UNTREATED:
         return ""
-    kind = f"{rows[0].level.kind} " if with_kind else ""
-    return f" at {kind}{', '.join(str(row.level) for row in rows)}"
+    levels = ", ".join(str(row.level) for row in rows)
+    if with_kind:
+        return f" at {level.kind} {levels}"
+    return f" at {levels}"
 
 
-def _largest(rows: Sequence[Pooled]) -> str:
-    """Writes the largest difference of some levels with the same verdict; nothing of what is not distinguished."""
+def _largest(rows: Sequence[Pooled]) -> Pooled:
+    return max(rows, key=lambda row: abs(row.difference.mean))
+
+
+def _largest_difference(rows: Sequence[Pooled]) -> str:
+    """Writes the largest difference of some levels with the same verdict; nothing of what is not
+    distinguished."""
     if rows[0].verdict == UNDECIDED:
         return ""
-    largest = max(rows, key=lambda row: abs(row.difference.mean))
-    return f" ({largest.difference.text}{f' at {largest.level}' if len(rows) > 1 else ''})"
+    largest = _largest(rows)
+    if len(rows) == 1:
+        return f" ({largest.difference.text})"
+    return f" ({largest.difference.text} at {largest.level})"
 
 
 def clauses_of(outcomes: Sequence[OpponentVerdict]) -> list[str]:
-    """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share one."""
+    """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share
+    one."""
     others_by_words: dict[tuple[str, str], list[str]] = {}
-    for one in outcomes:
-        words = f"{TOO_FEW} {one.other}" if one.too_few else one.clause
-        before, _, after = words.partition(f" {one.other}")
-        others_by_words.setdefault((before, after), []).append(one.other)
-    return [
-        f"{before} {', '.join(others)}{after}"
-        for (before, after), others in others_by_words.items()
-    ]
+    for outcome in outcomes:
+        before, _, after = outcome.words.partition(f" {outcome.other}")
+        others_by_words.setdefault((before, after), []).append(outcome.other)
+    clauses = []
+    for (before, after), others in others_by_words.items():
+        clauses.append(f"{before} {', '.join(others)}{after}")
+    return clauses
 
 
 def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
-    return any(
-        one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes
-    )
+    """Tells whether enough contexts compare a policy with random eviction, and it is not better."""
+    against_random = [outcome for outcome in outcomes if outcome.other == RANDOM]
+    return any(outcome.verdict != "better" and not outcome.too_few for outcome in against_random)
 
 
 def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
-    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in percent of the full
-    cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a clause. It is empty where no bytes were
-    counted."""
+    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in
+    percent of the full cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a
+    clause. It is empty where no bytes were counted."""
+    names: dict[str, list[str]] = {}
+    for name, held_at in _held_by_policy(outcomes).items():
+        parts = []
+        for level in sorted(held_at, key=lambda level: level.amount):
+            where = "" if level == UNTREATED else f" at {level.where}"
+            parts.append(f"{held_at[level]:.0f}{where}")
+        names.setdefault(", ".join(parts), []).append(name)
+    if not names:
+        return ""
+    clauses = [f"{', '.join(alike)} {words}" for words, alike in names.items()]
+    return f"KV bytes held, in percent of the full cache: {'; '.join(clauses)}"
+
+
+def _held_by_policy(outcomes: Sequence[OpponentVerdict]) -> dict[str, dict[Level, float]]:
+    """Reads the bytes that each policy holds at each of its levels, in percent of the full
+    cache."""
     by_policy: dict[str, dict[Level, float]] = {}
-    for row in (row for one in outcomes for row in one.rows):
-        for name, level, held in zip(
-            (row.policy, row.other), row.run_at, row.bytes_held, strict=True
-        ):
+    for row in _rows(outcomes):
+        sides = zip((row.policy, row.other), row.run_at, row.bytes_held, strict=True)
+        for name, level, held in sides:
             if held is not None:
                 by_policy.setdefault(name, {})[level] = held
-    names: dict[str, list[str]] = {}
-    for name, held_at in by_policy.items():
-        by_level = sorted(held_at.items(), key=lambda pair: pair[0].amount)
-        words = ", ".join(f"{held:.0f}{_at(level)}" for level, held in by_level)
-        names.setdefault(words, []).append(name)
-    clauses = "; ".join(f"{', '.join(of_words)} {words}" for words, of_words in names.items())
-    return f"KV bytes held, in percent of the full cache: {clauses}" if clauses else ""
+    return by_policy
 
 
-def _at(level: Level) -> str:
-    return "" if level == UNTREATED else f" at {level.where}"
+def _rows(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
+    rows: list[Pooled] = []
+    for outcome in outcomes:
+        rows += outcome.rows
+    return rows
 
 
 def conditions(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     """Lists what has to be known to read the rows of the levels, each thing once."""
-    rows = [row for one in outcomes for row in one.rows]
-    tasks = dict.fromkeys(f"mean of {len(row.tasks)} tasks" for row in rows if len(row.tasks) > 1)
-    counts = dict.fromkeys(f"n = {row.n}" for row in rows if not row.too_few)
-    left_out = dict.fromkeys(f"left out: {', '.join(row.left_out)}" for row in rows if row.left_out)
-    return [*tasks, *counts, *_untold(rows), *_families(rows), *left_out]
+    rows = _rows(outcomes)
+    tasks, counts, left_out = [], [], []
+    for row in rows:
+        if len(row.tasks) > 1:
+            tasks.append(f"mean of {len(row.tasks)} tasks")
+        if not row.too_few:
+            counts.append(f"n = {row.n}")
+        if row.left_out:
+            left_out.append(f"left out: {', '.join(row.left_out)}")
+    return [
+        *dict.fromkeys(tasks),
+        *dict.fromkeys(counts),
+        *_untold(rows),
+        *_families(rows),
+        *dict.fromkeys(left_out),
+    ]
 
 
 def _families(rows: Sequence[Pooled]) -> list[str]:
     """Says over how many tests each p is corrected, where it is over several."""
-    tested = [row for row in rows if row.p is not None]
-    of_others = max((row.family for row in tested if row.other not in TO_BEAT), default=0)
-    of_controls = max((row.family for row in tested if row.other in TO_BEAT), default=0)
-    parts = [f"over the {of_others} tests of all levels and opponents"] if of_others > 1 else []
+    of_others = of_controls = 0
+    controls: dict[str, None] = {}
+    for row in rows:
+        if row.p is None:
+            continue
+        if row.other in TO_BEAT:
+            of_controls = max(of_controls, row.family)
+            controls[row.other] = None
+        else:
+            of_others = max(of_others, row.family)
+    parts = []
+    if of_others > 1:
+        parts.append(f"over the {of_others} tests of all levels and opponents")
     if of_controls > 1:
-        controls = dict.fromkeys(row.other for row in tested if row.other in TO_BEAT)
-        parts.append(
-            f"{'apart from them ' if parts else ''}over the {of_controls} against {', '.join(controls)}"
-        )
-    return [f"p corrected by Holm’s method {', and '.join(parts)}"] if parts else []
+        apart = "apart from them " if parts else ""
+        parts.append(f"{apart}over the {of_controls} against {', '.join(controls)}")
+    if not parts:
+        return []
+    return [f"p corrected by Holm’s method {', and '.join(parts)}"]
 
 
 def _untold(rows: Sequence[Pooled]) -> list[str]:
-    """Says which differences the levels without a verdict cannot tell: of those with a test in one line, and of others
-    the reason with the places."""
+    """Says which differences the levels without a verdict cannot tell: of those with a test in one
+    line, and of others the reason with the places."""
     smallest, with_more, contexts = [], [], 0
     untested: dict[str, dict[str, list[Pooled]]] = {}  # by reason and opponent
     for row in rows:
@@ -199,18 +262,18 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
         contexts = max(contexts, MORE * row.limit)
         with_more.append(row.test.smallest(row.alpha, MORE) or row.smallest)
     lines = []
-    for reason, by_other in untested.items():
-        where = [
-            f"{other}{_places(of_other, with_kind=True)}" for other, of_other in by_other.items()
-        ]
-        is_everywhere = sum(map(len, by_other.values())) == len(rows)
-        lines.append(reason if is_everywhere else f"against {', '.join(where)}: {reason}")
     if smallest:
-        here, there = (f"±{digits_of(max(numbers))}" for numbers in (smallest, with_more))
-        lines.insert(
-            0,
-            f"true differences below {here} may stay unseen; {contexts} contexts of a task would show {there}",
-        )
+        unseen = f"true differences below ±{points_text(max(smallest))} may stay unseen"
+        shown = f"±{points_text(max(with_more))}"
+        lines.append(f"{unseen}; {contexts} contexts of a task would show {shown}")
+    for reason, by_other in untested.items():
+        where = []
+        count = 0
+        for other, of_other in by_other.items():
+            where.append(f"{other}{_places(of_other, with_kind=True)}")
+            count += len(of_other)
+        is_everywhere = count == len(rows)
+        lines.append(reason if is_everywhere else f"against {', '.join(where)}: {reason}")
     return lines
 
 

@@ -1,12 +1,11 @@
-"""Compares two policies on the mean of all tasks that both have: at each level, and over all levels together by the
-area under what leads each task.
+"""Compares two policies on the mean of all tasks that both have: at each level, and over all levels
+together by the area under what leads each task.
 
-A comparison begins with the means at each level. The area is the verdict of a board against a control, too, so that
-one pair has one area.
-"""
+A comparison begins with the means at each level. The area is the verdict of a board against a
+control, too, so that one pair has one area."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,33 +36,42 @@ LEADS = {
 }
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
-    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve ends, as on a board. "
-    "Each curve begins at the full cache, where all policies are equal, and goes in a straight line to the first level "
-    "that was run. Hence a fall at one level counts little in an area."
+    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve "
+    "ends, as on a board. Each curve begins at the full cache, where all policies are equal, and "
+    "goes in a straight line to the first level that was run. Hence a fall at one level counts "
+    "little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
 
 def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the area under each curve by the trapezoid rule, divided by its span, from its first place to ``end``,
-    shape (curves,). ``places``, ``heights``: shape (curves, levels), in any order; of a curve without a span the mean
-    height."""
+    """Returns the mean height of each curve, shape (curves,): the area under it by the trapezoid
+    rule, from its first place to ``end``, divided by the width between the two. A curve without a
+    width has the mean of its heights.
+
+    ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape
+    (curves,)."""
     if (np.diff(places, axis=1) < 0).any():
         order = np.argsort(places, axis=1, kind="stable")
-        places, heights = (np.take_along_axis(array, order, axis=1) for array in (places, heights))
-    widths, rises = np.diff(places, axis=1), np.diff(heights, axis=1)
-    taken = np.clip(end[:, None] - places[:, :-1], 0, widths)  # of the width of each piece
+        places = np.take_along_axis(places, order, axis=1)
+        heights = np.take_along_axis(heights, order, axis=1)
+    starts = places[:, :-1]
+    widths = np.diff(places, axis=1)
+    rises = np.diff(heights, axis=1)
+    taken = np.clip(end[:, None] - starts, 0, widths)  # of the width of each piece
     shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
-    total = (taken * (heights[:, :-1] + shares * rises / 2)).sum(axis=1)
-    span = end - places[:, 0]
-    means: FloatArray = np.divide(total, span, out=heights.mean(axis=1), where=span > FLAT)
+    middles = heights[:, :-1] + shares * rises / 2
+    areas = (taken * middles).sum(axis=1)
+    spans = end - places[:, 0]
+    mean_of_levels = heights.mean(axis=1)
+    means: FloatArray = np.divide(areas, spans, out=mean_of_levels, where=spans > FLAT)
     return means
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The difference of one policy from another in the mean of all tasks that both have: at one level, or of the areas
-    over several."""
+    """The difference of one policy from another in the mean of all tasks that both have: at one
+    level, or of the areas over several."""
 
     policy: str
     other: str
@@ -83,41 +91,53 @@ class Pooled:
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     span: str  # the asked levels, and what is taken over them
-    end: float  # the place on the axis of the curves at which both areas end; 0 of the mean at one level
-    run_at: tuple[
-        Level, Level
-    ]  # of either at one level, of which one may be the only one that it has; of an area the last
+    # The place on the axis of the curves at which both areas end; 0 of the mean at one level.
+    end: float
+    # The level of either, which may be the only level that it has; of an area the last.
+    run_at: tuple[Level, Level]
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
-    # The bytes that either holds at its last level, in percent of the full cache; a board does not count them.
+    # The bytes that either holds at its last level, in percent of the full cache; a board does not
+    # count them.
     bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
     by_task: tuple[Loss, ...] = field(default=(), compare=False)
 
     def held(self, alpha: float) -> tuple[float, float]:
-        """Returns the interval of a paired loss, in points, which has width also where no context differs."""
-        ends = [one.interval(alpha) for one in self.by_task]
-        means = np.array([(one.lost - one.gained).mean() for one in self.by_task])
-        low, high = interval_over_tasks(means, *np.array(ends).T)
-        return POINTS_OF_ONE * float(low), POINTS_OF_ONE * float(high)
+        """Returns the interval of a paired loss, in points, which has width also where no context
+        differs."""
+        means, lows, highs = [], [], []
+        for loss in self.by_task:
+            low, high = loss.interval(alpha)
+            means.append((loss.lost - loss.gained).mean())
+            lows.append(low)
+            highs.append(high)
+        lowest, highest = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
+        return POINTS_OF_ONE * float(lowest), POINTS_OF_ONE * float(highest)
 
     @property
-    def level(self) -> Level:  # of the mean at one level; of an area the last
+    def level(self) -> Level:
+        """Returns the level of the mean; of an area the last."""
         return self.levels[-1]
 
     @property
     def verdict(self) -> Verdict:
+        """Tells who is better; nobody without a test, or where its corrected p is too high."""
         if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
 
     @property
-    def smallest(
-        self,
-    ) -> float | None:  # true difference that is told from 0 four times in five, in points
-        return self.test.smallest(self.alpha) if self.test else None
+    def smallest(self) -> float | None:
+        """Returns the true difference that is told from 0 four times in five, in points; None where
+        no difference can be told."""
+        if self.test is None:
+            return None
+        return self.test.smallest(self.alpha)
 
     @property
     def reason(self) -> str:
+        """Says why there is no verdict, and what more contexts would show; empty where there is
+        one."""
         needed = fewest_clusters()
         if self.verdict != UNDECIDED:
             return ""
@@ -127,61 +147,87 @@ class Pooled:
             return f"the same in all of n = {self.n}"
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
-        smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
-        more = (
-            ""
-            if with_more is None
-            else f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
-        )
-        if smallest is None:
-            at_once = f" at Holm’s level of {self.alpha:.2g}" if self.family > 1 else ""
-            return f"no difference can be seen{at_once} with n = {self.n}{more}"
-        return f"differences below ±{digits_of(smallest)} cannot be seen with n = {self.n}{more}"
+        return self._unseen(self.test)
+
+    def _unseen(self, test: StudentTest) -> str:
+        """Says which true differences a test is likely to miss with so many contexts, and with
+        more."""
+        smallest = test.smallest(self.alpha)
+        with_more = test.smallest(self.alpha, MORE)
+        more = ""
+        if with_more is not None:
+            more = f"; {MORE * self.limit} contexts would show ±{points_text(with_more)}"
+        if smallest is not None:
+            return (
+                f"differences below ±{points_text(smallest)} cannot be seen with n = {self.n}{more}"
+            )
+        at_once = ""
+        if self.family > 1:
+            at_once = f" at Holm’s level of {self.alpha:.2g}"
+        return f"no difference can be seen{at_once} with n = {self.n}{more}"
 
     @property
-    def too_few(self) -> bool:  # contexts of some task for any test
+    def too_few(self) -> bool:
+        """Tells whether some task has too few contexts for any test."""
         return self.fewest < fewest_clusters()
 
     @property
     def n(self) -> str:
-        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
+        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those
+        of one task."""
         count = len(self.tasks)
-        each = f" x {self.limit}" if count * self.limit == self.contexts else ""
-        return str(self.contexts) if count == 1 else f"{self.contexts} ({count} tasks{each})"
+        if count == 1:
+            return str(self.contexts)
+        each = ""
+        if count * self.limit == self.contexts:
+            each = f" x {self.limit}"
+        return f"{self.contexts} ({count} tasks{each})"
 
     @property
     def headline(self) -> str:
-        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13, +32], p <0.001"."""
-        p = "" if self.p is None else f", p {p_text(self.p)}"
-        one, other = self.sides
-        return f"{self.title}: {self.verdict}, {one:.0f} against {other:.0f}: {self.difference.text}{p}"
+        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13,
+        +32], p <0.001"."""
+        first, second = self.sides
+        heights = f"{first:.0f} against {second:.0f}"
+        p = ""
+        if self.p is not None:
+            p = f", p {p_text(self.p)}"
+        return f"{self.title}: {self.verdict}, {heights}: {self.difference.text}{p}"
 
     @property
     def clauses(self) -> tuple[str, ...]:
         """Lists what has to be known to read the headline."""
-        tested = self.p is not None and self.family > 1
-        clauses = (
-            f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
-            self.reason or f"n = {self.n}",
-            f"p corrected by Holm’s method over {self.family} tests, controls apart"
-            if tested
-            else "",
-            f"left out: {', '.join(self.left_out)}" if self.left_out else "",
-        )
+        span = self.span
+        if len(self.tasks) > 1:
+            span = f"{span}, mean of {len(self.tasks)} tasks"
+        clauses = [span, self.reason or f"n = {self.n}"]
+        if self.p is not None and self.family > 1:
+            tests = f"{self.family} tests, controls apart"
+            clauses.append(f"p corrected by Holm’s method over {tests}")
+        if self.left_out:
+            clauses.append(f"left out: {', '.join(self.left_out)}")
         return tuple(filter(None, clauses))
 
 
-def digits_of(number: float) -> str:
-    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
+def points_text(number: float) -> str:
+    """Writes a difference in points with one digit behind the point below 10, and with none
+    above."""
+    digits = 0 if number >= 9.95 else 1
+    return f"{number:.{digits}f}"
 
 
 def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
-    """Returns the clauses that most of some lines have, and of each line the others, joined."""
-    counts = Counter(clause for one in lines for clause in one.clauses)
+    """Returns the clauses that more than half of some lines have, and of each line the others,
+    joined."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.clauses)
     shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
-    return shared, [
-        "; ".join(clause for clause in one.clauses if clause not in shared) for one in lines
-    ]
+    others = []
+    for line in lines:
+        rest = [clause for clause in line.clauses if clause not in shared]
+        others.append("; ".join(rest))
+    return shared, others
 
 
 def pool(
@@ -190,21 +236,24 @@ def pool(
     others: Sequence[str],
     unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
-    """Compares the areas of the policy and of each of the others. None of no shared level. ``unmastered``: why the
-    model cannot do a task, which is left out."""
-    return pool_tables(_tables_of(records, (policy, *others)), policy, others, unmastered or {})
+    """Compares the areas of the policy and of each of the others. None of no shared level.
+    ``unmastered``: why the model cannot do a task, which is left out."""
+    return pool_tables(_tables(records, (policy, *others)), policy, others, unmastered or {})
 
 
 def pool_tables(
     tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
 ) -> list[Pooled]:
-    """Compares the areas of the policy and of each of the others, over the tasks of some tables. Holm's method corrects
-    the tests over the others, as in :func:`_corrected`."""
+    """Compares the areas of the policy and of each of the others, over the tasks of some tables.
+    Holm's method corrects the tests over the others, as in :func:`_corrected`."""
     lines = []
     for other in others:
         shared = _shared(tables, (policy, other), unmastered)
-        line = _area(shared) if shared else None
-        lines += [line] if line else []
+        if shared is None:
+            continue
+        line = _area(shared)
+        if line is not None:
+            lines.append(line)
     return _corrected(lines)
 
 
@@ -214,61 +263,75 @@ def pool_levels(
     others: Sequence[str],
     unmastered: Mapping[str, str] | None = None,
 ) -> list[Pooled]:
-    """Compares the mean of tasks of the policy with that of each of the others at each level that both have. Holm's
-    method corrects the tests over all levels and opponents together, as in :func:`_corrected`."""
-    tables = _tables_of(records, (policy, *others))
+    """Compares the mean of tasks of the policy with that of each of the others at each level that
+    both have. Holm's method corrects the tests over all levels and opponents together, as in
+    :func:`_corrected`."""
+    tables = _tables(records, (policy, *others))
     lines = []
     for other in others:
         shared = _shared(tables, (policy, other), unmastered or {})
-        for place in range(len(shared.levels) if shared else 0):
-            line = _line(shared.at(place), np.zeros((2, 1)), anchored=False) if shared else None
-            lines += [line] if line else []
-    return [
-        line if line.test or line.too_few else _untested(line, len(lines))
-        for line in _corrected(lines)
-    ]
+        if shared is None:
+            continue
+        for place in range(len(shared.levels)):
+            line = _line(shared.at(place), np.zeros((2, 1)), anchored=False)
+            if line is not None:
+                lines.append(line)
+    corrected = _corrected(lines)
+    for place, line in enumerate(corrected):
+        if line.test is None and not line.too_few:
+            corrected[place] = _untested(line, len(lines))
+    return corrected
 
 
 def _untested(line: Pooled, levels: int) -> Pooled:
-    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all ``levels`` of the
-    comparison were tested. It holds 0: nothing was told."""
+    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all
+    ``levels`` of the comparison were tested. It holds 0: nothing was told."""
     low, high = line.held(ALPHA / levels)
     return replace(
         line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0))
     )
 
 
-def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
+def _tables(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
     of_policies = records[records["policy"].isin((*policies, FULL))]
-    return answer_tables(of_policies, comparing=True) if len(of_policies) else []
+    if of_policies.empty:
+        return []
+    return answer_tables(of_policies, comparing=True)
 
 
 def _corrected(lines: list[Pooled]) -> list[Pooled]:
-    """Corrects the tests of one policy by Holm's method: those against both controls, and apart from them those against
-    all others, on which a verdict against a control does not depend."""
+    """Corrects the tests of one policy by Holm's method: those against both controls, and apart
+    from them those against all others, on which a verdict against a control does not depend."""
     lines = list(lines)
-    for of_control in (True, False):
-        tests = {
-            place: line.test
-            for place, line in enumerate(lines)
-            if line.test and (line.other in TO_BEAT) is of_control
-        }
-        for place, one in holm({place: test.p for place, test in tests.items()}).items():
-            tested, held = tests[place].interval(one.alpha), lines[place].held(one.alpha)
-            difference = MeanDifference.widened(tests[place].mean, tested, held)
-            corrected = replace(
-                lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests)
+    for is_of_control in (True, False):
+        tests: dict[int, StudentTest] = {}
+        for place, line in enumerate(lines):
+            if line.test and (line.other in TO_BEAT) is is_of_control:
+                tests[place] = line.test
+        p_values = {place: test.p for place, test in tests.items()}
+        for place, corrected in holm(p_values).items():
+            test, line = tests[place], lines[place]
+            tested = test.interval(corrected.alpha)
+            held = line.held(corrected.alpha)
+            lines[place] = replace(
+                line,
+                difference=MeanDifference.widened(test.mean, tested, held),
+                alpha=corrected.alpha,
+                p=corrected.p,
+                family=len(tests),
             )
-            lines[place] = corrected
     return lines
 
 
 def _leads(tables: Sequence[AnswerTable]) -> tuple[str, ...]:
     """Returns the measures that judge a task, as far as its answers have them."""
-    known = {name for table in tables for name in table.known}
-    return next(
-        (tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ()
-    )
+    measured: set[str] = set()
+    for table in tables:
+        measured |= table.known
+    for lead in LEADS:
+        if lead[0] in measured:
+            return tuple(name for name in lead if name in measured)
+    return ()
 
 
 @dataclass(frozen=True)
@@ -294,46 +357,51 @@ def _shared(
     by_task: dict[str, dict[Level, AnswerTable]] = {}
     for table in tables:
         by_task.setdefault(table.task, {})[table.level] = table
-    leads = {task: _leads(list(of_task.values())) for task, of_task in by_task.items()}
-    shared = {
-        task: {
-            level: table for level, table in of_task.items() if table.is_shared(pair, leads[task])
-        }
-        for task, of_task in by_task.items()
-    }
-    shared = {
-        task: of_task for task, of_task in shared.items() if of_task and task not in unmastered
-    }
-    levels = (
-        sorted(set.intersection(*map(set, shared.values())), key=lambda level: level.amount)
-        if shared
-        else []
-    )
-    levels = [level for level in levels if level.kind == levels[-1].kind]
+    leads: dict[str, tuple[str, ...]] = {}
+    shared: dict[str, dict[Level, AnswerTable]] = {}
+    for task, by_level in by_task.items():
+        leads[task] = _leads(list(by_level.values()))
+        if task in unmastered:
+            continue
+        meeting = [table for table in by_level.values() if table.is_shared(pair, leads[task])]
+        if meeting:
+            shared[task] = {table.level: table for table in meeting}
+    levels = _common_levels(shared)
     if not levels:
         return None
-    by_level = {task: [of_task[level] for level in levels] for task, of_task in shared.items()}
-    return _Shared(pair, tuple(levels), by_level, leads, tuple(by_task), unmastered)
+    tables_by_task = {}
+    for task, by_level in shared.items():
+        tables_by_task[task] = [by_level[level] for level in levels]
+    return _Shared(pair, tuple(levels), tables_by_task, leads, tuple(by_task), unmastered)
+
+
+def _common_levels(shared: Mapping[str, Mapping[Level, AnswerTable]]) -> list[Level]:
+    """Lists the levels that all tasks have, ascending in what is done to the cache. Of several
+    kinds it takes the kind of the last one."""
+    if not shared:
+        return []
+    in_all = set.intersection(*map(set, shared.values()))
+    levels = sorted(in_all, key=lambda level: level.amount)
+    return [level for level in levels if level.kind == levels[-1].kind]
 
 
 def _area(shared: _Shared) -> Pooled | None:
-    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no area.
+    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no
+    # area.
     tables = list(shared.tables.values())
     last = tables[0][-1]
-    is_point = any(
-        level != last.level and name != FULL
-        for name, level in zip(shared.pair, last.levels_of(shared.pair), strict=True)
-    )
-    if is_point and len(shared.levels) > 1:
-        return None
-    anchored = shared.levels != (UNTREATED,) and all(
-        FULL in of_task[0].policies for of_task in tables
-    )
+    if len(shared.levels) > 1:
+        for name, level in zip(shared.pair, last.run_levels(shared.pair), strict=True):
+            if level != last.level and name != FULL:
+                return None
+    every_task_has_full = all(FULL in by_level[0].policies for by_level in tables)
+    anchored = shared.levels != (UNTREATED,) and every_task_has_full
     return _line(shared, _places(tables, shared.pair, anchored), anchored)
 
 
 def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
-    """Makes one test before it is corrected, over the levels at which both have every task that counts."""
+    """Makes one test before it is corrected, over the levels at which both have every task that
+    counts."""
     end = float(places.max(axis=1).min())
     differences: dict[str, _TaskDifference] = {}
     for task, tables in shared.tables.items():
@@ -345,21 +413,22 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     parts = list(differences.values())
     contexts = [part.contexts for part in parts]
     differing = sum(int(np.count_nonzero(part.values)) for part in parts)
-    enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
-    one, other = np.mean([part.sides for part in parts], axis=0).tolist()
-    reasons = {
-        task: reason.partition(": ")[2] or reason for task, reason in shared.unmastered.items()
-    }
-    titles = {lead[0]: title for lead, title in LEADS.items()}
-    first, last = shared.levels[0], shared.levels[-1]
-    left_out = [task for task in shared.every_task if task not in differences]
+    test = None
+    if min(*contexts, differing) >= fewest_clusters():
+        test = StudentTest.from_tasks([part.values for part in parts], differing)
+    first, second = np.mean([part.sides for part in parts], axis=0).tolist()
+    span = f"area up to {shared.levels[-1].where}"
+    if places.shape[1] == 1:
+        span = f"at {shared.levels[0].where}"
+    tables_of_tasks = list(shared.tables.values())
+    held = [by_level[-1].held_by(shared.pair) for by_level in tables_of_tasks]
     return Pooled(
         *shared.pair,
-        title=" or ".join(dict.fromkeys(titles[shared.leads[task][0]] for task in differences)),
+        title=_title([shared.leads[task] for task in differences]),
         levels=shared.levels,
-        difference=MeanDifference(round(one - other, DIGITS), None, None),
-        sides=(one, other),
-        test=StudentTest.of_tasks([part.values for part in parts], differing) if enough else None,
+        difference=MeanDifference(round(first - second, DIGITS), None, None),
+        sides=(first, second),
+        test=test,
         alpha=ALPHA,
         p=None,
         family=0,
@@ -368,41 +437,72 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         fewest=min(contexts),
         limit=max(contexts),
         differing=differing,
-        span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
+        span=span,
         end=end,
-        run_at=next(iter(shared.tables.values()))[-1].levels_of(shared.pair),
-        bytes_held=_mean_held(
-            [of_task[-1].held_by(shared.pair) for of_task in shared.tables.values()]
-        ),
-        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in left_out),
+        run_at=tables_of_tasks[0][-1].run_levels(shared.pair),
+        bytes_held=_mean_held(held),
+        left_out=_left_out(shared, differences),
         by_task=tuple(part.loss for part in parts),
     )
 
 
-def _mean_held(
-    by_task: Sequence[tuple[float | None, float | None]],
-) -> tuple[float | None, float | None]:
+def _title(leads: Sequence[Sequence[str]]) -> str:
+    """Writes the titles of what leads some tasks, each once. ``leads``: the measures of each
+    task."""
+    titles = {lead[0]: title for lead, title in LEADS.items()}
+    distinct = dict.fromkeys(titles[lead[0]] for lead in leads)
+    return " or ".join(distinct)
+
+
+def _left_out(shared: _Shared, compared: Collection[str]) -> tuple[str, ...]:
+    """Lists the tasks that are not compared, each with its reason."""
+    lines = []
+    for task in shared.every_task:
+        if task in compared:
+            continue
+        reason = NOT_SHARED
+        if task in shared.unmastered:
+            _, _, behind_colon = shared.unmastered[task].partition(": ")
+            reason = behind_colon or shared.unmastered[task]
+        lines.append(f"{task} ({reason})")
+    return tuple(lines)
+
+
+Percents = tuple[float | None, float | None]  # of two policies; None where bytes were not counted
+
+
+def _mean_held(by_task: Sequence[Percents]) -> Percents:
     """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
-    sides = [
-        [percent for percent in of_side if percent is not None]
-        for of_side in zip(*by_task, strict=True)
-    ]
-    one, other = (float(np.mean(side)) if len(side) == len(by_task) else None for side in sides)
-    return one, other
+    first = _mean_unless_missing([of_task[0] for of_task in by_task])
+    second = _mean_unless_missing([of_task[1] for of_task in by_task])
+    return first, second
+
+
+def _mean_unless_missing(percents: Sequence[float | None]) -> float | None:
+    counted = [percent for percent in percents if percent is not None]
+    if len(counted) < len(percents):
+        return None
+    return float(np.mean(counted))
 
 
 def _places(
     tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool
 ) -> FloatArray:
-    """Returns where the levels of both are on the axis of their curves, shape (2, levels): at the mean realised ratio
-    over tasks; where no tokens are removed, or one of them removes none, at the level itself."""
-    realised = np.mean(
-        [[table.realised[table.places(*pair)] for table in levels] for levels in tasks], axis=0
-    ).T
-    amounts = np.array([[table.level.amount for table in tasks[0]]] * 2)
-    removing = tasks[0][-1].level.declared.removes and bool((realised.max(axis=1) > FLAT).all())
-    places = realised if removing else amounts
-    return np.column_stack([np.zeros(2), places]) if anchored else places
+    """Returns where the levels of both are on the axis of their curves, shape (2, levels), and with
+    an anchor (2, 1 + levels): at the mean realised ratio over tasks; where no tokens are removed,
+    or one of the two policies removes none, at the level itself."""
+    ratios_by_task = []
+    for tables in tasks:
+        ratios = [table.realised[table.places(*pair)] for table in tables]
+        ratios_by_task.append(ratios)
+    places: FloatArray = np.mean(ratios_by_task, axis=0).T
+    both_remove = bool((places.max(axis=1) > FLAT).all())
+    if not (tasks[0][-1].level.declared.removes and both_remove):
+        amounts = [table.level.amount for table in tasks[0]]
+        places = np.array([amounts, amounts])
+    if not anchored:
+        return places
+    return np.column_stack([np.zeros(2), places])
 
 
 @dataclass(frozen=True)
@@ -413,6 +513,7 @@ class _TaskDifference:
 
     @property
     def loss(self) -> Loss:
+        """Returns what the first has more and less in each context, as shares."""
         shares = self.values / POINTS_OF_ONE
         return Loss(np.maximum(shares, 0), np.maximum(-shares, 0))
 
@@ -425,35 +526,47 @@ def _task_difference(
     end: float,
     anchored: bool,
 ) -> _TaskDifference | None:
-    """Computes the areas of both, context by context: of what leads the task, or of the mean of all that leads it, in
-    percent of good. None where no question has a value at each level."""
+    """Computes the areas of both, context by context: of what leads the task, or of the mean of all
+    that leads it, in percent of good. None where no question has a value at each level. ``places``:
+    as of :func:`_places`."""
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
+    # Which context each question is about, shape (questions, contexts).
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
     sums, counts = [], []
     for name in leads:
-        levels = [table.of(name, *pair) for table in tables]
-        levels = [tables[0].of(name, FULL, FULL), *levels] if anchored else levels
-        values = np.stack(
-            [100 - level if COMPARED[name].better == "lower" else level for level in levels]
-        )
-        known = ~np.isnan(values).any(axis=(0, 1))  # the questions that have a value at each level
-        if known.any():
-            sums.append(values[..., known] @ members[known])
-            counts.append(members[known].sum(axis=0))
+        values = _percent_of_good(name, tables, pair, anchored)
+        is_everywhere = ~np.isnan(values).any(axis=(0, 1))  # questions with a value at each level
+        if is_everywhere.any():
+            sums.append(values[..., is_everywhere] @ members[is_everywhere])
+            counts.append(members[is_everywhere].sum(axis=0))
     if not counts:
         return None
     there = np.any(counts, axis=0)
-    by_lead = [
-        context_values(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)
-    ]
+    by_lead = []
+    for of_lead, count in zip(sums, counts, strict=True):
+        by_lead.append(context_values(of_lead[..., there], count[there]))
     heights = np.mean(by_lead, axis=0)  # shape (levels, policies, contexts)
-    one, other = (
-        mean_heights(
-            np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end)
-        )
-        for side, place in enumerate(places)
-    )
+    contexts = int(there.sum())
+    ends = np.full(contexts, end)
+    areas = []
+    for side, place in enumerate(places):
+        curves = np.tile(place, (contexts, 1))
+        areas.append(mean_heights(curves, heights[:, side].T, ends))
+    first, second = areas
     fewest = min(int(np.count_nonzero(count)) for count in counts)
-    return _TaskDifference(
-        np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest
-    )
+    sides = float(first.mean()), float(second.mean())
+    return _TaskDifference(np.round(first - second, DIGITS), sides, fewest)
+
+
+def _percent_of_good(
+    name: str, tables: Sequence[AnswerTable], pair: tuple[str, str], anchored: bool
+) -> FloatArray:
+    """Returns a measure of both policies on each question, in percent of good, shape (levels, 2,
+    questions); with an anchor the full cache stands before the first level, for both."""
+    levels = [table.of(name, *pair) for table in tables]
+    if anchored:
+        levels.insert(0, tables[0].of(name, FULL, FULL))
+    values = np.stack(levels)
+    if COMPARED[name].better == "lower":
+        return 100 - values
+    return values

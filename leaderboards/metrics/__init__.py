@@ -1,8 +1,8 @@
-"""Metrics: what is measured of an answer and of the cache that it was read from, each declared once.
+"""Metrics: what is measured of an answer and of the cache that it was read from, each declared
+once.
 
-Records, summary, board, curves, downloads and the page of method follow from these declarations. Nothing here needs a
-model, and nothing heavy is imported.
-"""
+Records, summary, board, curves, downloads and the page of method follow from these declarations.
+Nothing here needs a model, and nothing heavy is imported."""
 
 from leaderboards.errors import MetricError
 from leaderboards.metrics.declaration import (

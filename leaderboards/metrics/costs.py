@@ -1,4 +1,5 @@
-"""Metrics of compression and its cost, as the run measures them: what went, what is held, how long it took."""
+"""Metrics of compression and its cost, as the run measures them: what went, what is held, how long
+it took."""
 
 from leaderboards.metrics.declaration import (
     PLAIN,
@@ -12,25 +13,26 @@ from leaderboards.metrics.declaration import (
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",
-    "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked "
-    "to stay in each head; what went, counted from what is really kept in each layer and head; and the bytes "
-    "that an allocator would still hold. A head-wise press masks, and frees nothing. Presses leave the sliding layers "
-    "of Gemma 3 whole: ratio, budget, kept tokens and realised ratio are those of its other layers alone; the bytes "
-    "are those of all layers, of a sliding one as many as its window holds.",
+    "Compression is three numbers: the share of the cache that was asked to go, or the tokens "
+    "that were asked to stay in each head; what went, counted from what is really kept in each "
+    "layer and head; and the bytes that an allocator would still hold. A head-wise press masks, "
+    "and frees nothing. Presses leave the sliding layers of Gemma 3 whole: ratio, budget, kept "
+    "tokens and realised ratio are those of its other layers alone; the bytes are those of all "
+    "layers, of a sliding one as many as its window holds.",
     "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
     chapter="compression",
 )
 WORK = Definition(
     "Time of compression",
-    "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
-    "contexts, whose mean length stands below it. A short context takes longer for each token: doctor times one of its "
-    "own length.",
+    "The press’s own work on a context, as if it ran alone, without the prefill that all share: "
+    "the mean over contexts, whose mean length stands below it. A short context takes longer for "
+    "each token: doctor times one of its own length.",
     chapter="compression",
 )
 TIMES = Definition(
     "Other times",
-    "Of the uncompressed prefill that all branches of a context share, and a question’s equal share of the "
-    "batch that it was decoded in.",
+    "Of the uncompressed prefill that all branches of a context share, and a question’s equal "
+    "share of the batch that it was decoded in.",
     chapter="compression",
 )
 

@@ -1,4 +1,5 @@
-"""Metrics (columns of the records), the measures that a board makes of them, and their definitions."""
+"""Metrics (columns of the records), the measures that a board makes of them, and their
+definitions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -37,14 +38,16 @@ class Chapter:
 def definitions_in(
     chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]
 ) -> tuple[Definition, ...]:
-    """Returns the definitions that stand in a chapter, each once, with the columns that they are declared for."""
+    """Returns the definitions that stand in a chapter, each once, with the columns that they are
+    declared for."""
     columns: dict[Definition, dict[str, None]] = {}
     for definition, explained in declared:
         if definition.chapter == chapter:
             columns.setdefault(definition, {}).update(dict.fromkeys(explained))
-    return tuple(
-        replace(definition, columns=tuple(explained)) for definition, explained in columns.items()
-    )
+    definitions = []
+    for definition, names in columns.items():
+        definitions.append(replace(definition, columns=tuple(names)))
+    return tuple(definitions)
 
 
 Interval = tuple[float, float]
@@ -52,7 +55,8 @@ Better = Literal["higher", "lower"]
 
 
 class Over(Enum):
-    """The questions of a cell that a measure is taken over. A board goes through them in this order."""
+    """The questions of a cell that a measure is taken over. A board goes through them in this
+    order."""
 
     ALL = "all questions"
     GOLDS = "all questions, if each has gold answers; else those that have, without attacks"
@@ -97,16 +101,16 @@ class Heading:
 
     name: str
     meaning: str
-    single: bool = False  # whether it stands there once, at the first level shown, instead of at each level shown
+    # Whether it stands there once, at the first level shown, instead of at each level shown.
+    single: bool = False
 
 
 @dataclass(frozen=True)
 class Measure:
     """A column of the summary: what a metric comes to in a cell.
 
-    It is a mean over questions, or a ratio of two sums where it has ``weights``. Both may look at what the full cache
-    answers to the same questions.
-    """
+    It is a mean over questions, or a ratio of two sums where it has ``weights``. Both may look at
+    what the full cache answers to the same questions."""
 
     field: (
         str  # the column of a row; the ends of an interval are the columns ``*_low`` and ``*_high``
@@ -148,30 +152,40 @@ class Measure:
 
     @property
     def row_columns(self) -> tuple[str, ...]:
-        ends = ("", "_low", "_high") if self.has_interval else ("",)
-        return tuple(f"{self.field}{end}" for end in ends)
+        """Lists the columns of a row that it fills: its own, and those of its interval if it has
+        one."""
+        if not self.has_interval:
+            return (self.field,)
+        return self.field, f"{self.field}_low", f"{self.field}_high"
 
     @property
     def factor(self) -> float:
+        """Returns what the unit of the row is multiplied by to be shown."""
         return self.scale.factor
 
     @property
     def digits(self) -> int:
+        """Returns the digits behind the point that are shown."""
         return self.scale.digits
 
     @property
     def top(self) -> float | None:
+        """Returns the highest possible value in the unit shown; None where there is none."""
         return self.scale.top
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Returns the ends, in the unit of the row, between which every value lies; None where nothing bounds it."""
+        """Returns the ends, in the unit of the row, between which every value lies; None where
+        nothing bounds it."""
+        if self.scale is POINTS:
+            return -1.0, 1.0
         if self.top is None:
-            return (-1.0, 1.0) if self.scale is POINTS else None
+            return None
         return 0.0, self.top / self.factor
 
     @property
     def is_share(self) -> bool:
+        """Tells whether its numbers are shares of a whole."""
         return self.scale in (SHARE, SHARE_IN_PERCENT)
 
     def value(self, row: object) -> float | None:
@@ -180,60 +194,78 @@ class Measure:
         return number
 
     def interval(self, row: object) -> Interval | None:
-        low, high = (getattr(row, f"{self.field}_{end}", None) for end in ("low", "high"))
-        return None if low is None or high is None else (low, high)
+        """Returns the ends of the interval of a row, in the unit of the row; None where it has
+        none."""
+        low = getattr(row, f"{self.field}_low", None)
+        high = getattr(row, f"{self.field}_high", None)
+        if low is None or high is None:
+            return None
+        return low, high
 
     def text(self, number: float | None) -> str:
         """Returns a number of the row as it is shown; a dash for None."""
-        return "–" if number is None else f"{number * self.factor:z.{self.digits}f}"
+        if number is None:
+            return "–"
+        return f"{number * self.factor:z.{self.digits}f}"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Everything that follows from a metric: records, summary, board, curves, downloads and pages read it from here.
+    """Everything that follows from a metric: records, summary, board, curves, downloads and pages
+    read it from here.
 
-    A metric that neither an answer, nor how it ended, nor what is kept tells is measured by whoever runs the model.
-    """
+    A metric that neither an answer, nor how it ended, nor what is kept tells is measured by whoever
+    runs the model."""
 
     name: str  # the column of the records
-    type: Any  # of its values: float, int, bool, bytes, a list or a literal; where there is none, the column is null
+    # Of its values: float, int, bool, bytes, a list or a literal; where there is none, the column
+    # is null.
+    type: Any
     line: str  # what it is, in one line
     definition: Definition  # what it is, in a paragraph; metrics that belong together share one
     unit: str = "rate"
     better: Better | None = None
     bounds: tuple[float, float] | None = None  # between which every value lies
     required: bool = False  # whether every record has a value, also where the answer failed
-    of_answer: Callable[[Answer], object] | None = (
-        None  # computes it from what is stored of an answer
-    )
-    of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
-    of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
+    # What computes it: from what is stored of an answer, from what the cache had kept, from how the
+    # answer ended.
+    of_answer: Callable[[Answer], object] | None = None
+    of_kept: Callable[[Kept], object] | None = None
+    of_outcome: Callable[[Outcome], object] | None = None
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """Returns the ends between which every value lies, those of a truth value among them; None where nothing bounds
-        it."""
-        bounds = (0.0, 1.0) if self.type is bool else self.bounds
-        return None if bounds is None or isinf(bounds[1]) else bounds
+        """Returns the ends between which every value lies, those of a truth value among them; None
+        where nothing bounds it."""
+        if self.type is bool:
+            return 0.0, 1.0
+        if self.bounds is None or isinf(self.bounds[1]):
+            return None
+        return self.bounds
 
     @property
     def of_stored(self) -> bool:
-        """Tells whether it follows from the stored records of a run, so that those of an earlier version can get it."""
+        """Tells whether it follows from the stored records of a run, so that those of an earlier
+        version can get it."""
         return self.of_answer is not None or self.of_outcome is not None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Lists the columns that its definition explains."""
-        return (self.name, *(name for measure in self.measures for name in measure.row_columns))
+        columns = [self.name]
+        for measure in self.measures:
+            columns += measure.row_columns
+        return tuple(columns)
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def with_columns(columns: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
-    """Returns a decorator that adds columns to a class, which stays as closed as it is. ``columns``: as for
-    :func:`pydantic.create_model`, each a type and the value where there is none."""
+    """Returns a decorator that adds columns to a class, which stays as closed as it is.
+    ``columns``: as for :func:`pydantic.create_model`, each a type and the value where there is
+    none."""
 
     def extend(base: type[Model]) -> type[Model]:
         return create_model(
@@ -261,5 +293,11 @@ def size_text(count: float | None) -> str:
     for power, unit in UNITS:
         if count >= 10**power:
             size = count / 10**power
-            return f"{size:,.{2 if size < 10 else 1 if size < 100 else 0}f} {unit}"
+            if size < 10:
+                digits = 2
+            elif size < 100:
+                digits = 1
+            else:
+                digits = 0
+            return f"{size:,.{digits}f} {unit}"
     return f"{count:.0f} B"

@@ -6,9 +6,10 @@ from leaderboards.metrics.judges.obedience import loosely
 
 OBEYED = Definition(
     "Directives obeyed",
-    "The share of the directives of a prompt that an answer obeys, by a checker for each: strictly, as the "
-    "answer stands, or loosely, in any of eight versions of it (without its first or last line, without "
-    "asterisks). An answer that failed obeys none. Relative: of what the full cache obeys.",
+    "The share of the directives of a prompt that an answer obeys, by a checker for each: "
+    "strictly, as the answer stands, or loosely, in any of eight versions of it (without its "
+    "first or last line, without asterisks). An answer that failed obeys none. Relative: of what "
+    "the full cache obeys.",
     source="arXiv 2510.00231, arXiv 2311.07911",
     chapter="instructions",
 )

@@ -1,4 +1,5 @@
-"""Inputs of metrics: an answer, how it ended beside the full cache's own, and what the cache had kept."""
+"""Inputs of metrics: an answer, how it ended beside the full cache's own, and what the cache had
+kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from leaderboards.metrics.judges.text import (
 
 @dataclass(frozen=True)
 class Answer:
-    """An output, and what it is judged by. Metrics read it as ``spoken`` or ``plain``: thinking, stop strings and
-    Markdown are taken off here, once."""
+    """An output, and what it is judged by. Metrics read it as ``spoken`` or ``plain``: thinking,
+    stop strings and Markdown are taken off here, once."""
 
     output_text: str  # as the model wrote it
     question: str
@@ -45,7 +46,8 @@ class Answer:
 
     @cached_property
     def spoken(self) -> str:
-        """Returns the output without thinking and stop strings; its Markdown may be what a directive asks for."""
+        """Returns the output without thinking and stop strings; its Markdown may be what a
+        directive asks for."""
         return spoken(self.output_text)
 
     @cached_property
@@ -55,20 +57,19 @@ class Answer:
 
     @cached_property
     def scores(self) -> TextScores | None:
-        """Returns the scores against the golds; None for a question without any, such as a prompt of IFEval."""
+        """Returns the scores against the golds; None for a question without any, such as a prompt
+        of IFEval."""
         if not self.golds:
             return None
         if self.directives:
             return self._scores_without_directives()
         values = (
-            *(
-                self.golds,
-                self.answerable,
-                self.abstentions,
-                self.stated_values,
-                self.other_values,
-                self.question,
-            ),
+            self.golds,
+            self.answerable,
+            self.abstentions,
+            self.stated_values,
+            self.other_values,
+            self.question,
             self.every_gold,
         )
         if self.answer_marker:  # which may look like Markdown
@@ -78,28 +79,31 @@ class Answer:
 
     @cached_property
     def golds_found(self) -> float | None:
-        """Returns the share of the golds that the output contains, in small letters, as RULER scores; where any one of
-        them is right, 1 if it contains one. None for a question without golds."""
+        """Returns the share of the golds that the output contains, in small letters, as RULER
+        scores; where any one of them is right, 1 if it contains one. None for a question without
+        golds."""
         if not self.golds:
             return None
         said = fold(self.spoken)
-        found = [fold(gold) in said for gold in self.golds]
-        return sum(found) / len(found) if self.every_gold else float(any(found))
+        contained = [fold(gold) in said for gold in self.golds]
+        if not self.every_gold:
+            return float(any(contained))
+        return sum(contained) / len(contained)
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:
+        """Tells for each directive whether the answer obeys it as it stands."""
         return strictly(self.directives, self.spoken)
 
     def _scores_without_directives(self) -> TextScores:
-        """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
+        """Scores what the output says beside what its directives ask for; gold and values are taken
+        in that form."""
         directives = [Directive.parse(text) for text in self.directives]
-        output, target, gold = (
-            undo(directives, text) for text in (self.plain, self.target, self.golds[0])
-        )
-        stated, others = (
-            [undo(directives, text) for text in values]
-            for values in (self.stated_values, self.other_values)
-        )
+        output = undo(directives, self.plain)
+        target = undo(directives, self.target)
+        gold = undo(directives, self.golds[0])
+        stated = [undo(directives, value) for value in self.stated_values]
+        others = [undo(directives, value) for value in self.other_values]
         answer = without_words_of_directives(output, target, gold)
         return score_text(
             answer, [gold], self.answerable, self.abstentions, stated, others, self.question
@@ -108,7 +112,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Describes how an answer ended, beside the one that the full cache gives to the same question."""
+    """Describes how an answer ended, beside the one that the full cache gives to the same
+    question."""
 
     same_tokens: bool
     ended: bool  # with an end token
@@ -119,8 +124,8 @@ class Outcome:
 class Survival:
     """Holds what the metrics need of a keep mask, worked out once for all questions of a branch.
 
-    A slot is a (layer, head) pair of a layer that presses compress; they leave the sliding layers of Gemma 3 whole.
-    """
+    A slot is a (layer, head) pair of a layer that presses compress; they leave the sliding layers
+    of Gemma 3 whole."""
 
     globally_evicted: npt.NDArray[np.bool_]  # shape (tokens,): survives in no slot
     evicted_by_layer: npt.NDArray[

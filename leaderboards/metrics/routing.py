@@ -13,46 +13,60 @@ ROUTING = "arXiv 2603.01426"
 
 
 def globally_evicted(survival: Survival, tokens: Sequence[int]) -> float | None:
-    """Returns the mean of GlobalEvicted over some tokens [arXiv 2603.01426]; ``None`` if there are none.
+    """Returns the mean of GlobalEvicted over some tokens [arXiv 2603.01426]; ``None`` if there are
+    none.
 
-    Of the answer's tokens that is GER. A union over slots: it looks perfect when each layer holds another fragment.
-    Read it beside slot coverage.
-    """
-    return float(survival.globally_evicted[list(tokens)].mean()) if tokens else None
+    Of the answer's tokens that is GER. A union over slots: it looks perfect when each layer holds
+    another fragment. Read it beside slot coverage."""
+    if not tokens:
+        return None
+    return float(survival.globally_evicted[list(tokens)].mean())
 
 
 def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
-    """Returns the mean survival of some tokens over all slots, in [0, 1]; ``None`` if there are none."""
-    return float(survival.heads[:, list(tokens)].mean()) if tokens else None
+    """Returns the mean survival of some tokens over all slots, in [0, 1]; ``None`` if there are
+    none."""
+    if not tokens:
+        return None
+    return float(survival.heads[:, list(tokens)].mean())
 
 
 def by_layer(shares: npt.NDArray[Any], tokens: Sequence[int]) -> list[float] | None:
-    """Returns the mean over some tokens of shares, shape (layers, tokens), for each layer that presses compress."""
-    return shares[:, list(tokens)].mean(axis=1).tolist() if tokens else None
+    """Returns the mean over some tokens of shares, shape (layers, tokens), for each layer that
+    presses compress; None if there are none."""
+    if not tokens:
+        return None
+    means: list[float] = shares[:, list(tokens)].mean(axis=1).tolist()
+    return means
 
 
 def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
-    """Returns for each token the share of all slots in which it survives, in 255ths: 0 in none, 255 in all. Rounded up,
-    so that 0 is GlobalEvicted and nothing else."""
-    shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
-    packed: bytes = shares.astype(np.uint8).tobytes()
+    """Returns for each token the share of all slots in which it survives, in 255ths: 0 in none, 255
+    in all. Rounded up, so that 0 is GlobalEvicted and nothing else."""
+    shares = survival.heads.mean(axis=0)[list(tokens)]
+    parts = np.ceil(255 * shares - 1e-9)  # a sum's noise is no part more
+    packed: bytes = parts.astype(np.uint8).tobytes()
     return packed
 
 
 def shares_at(
     token_ends: bytes, token_kept: bytes, start: int, end: int
 ) -> npt.NDArray[np.float64]:
-    """Returns for each token of the characters ``[start, end)`` of a context the share of all slots that keeps it."""
+    """Returns for each token of the characters ``[start, end)`` of a context the share of all slots
+    that keeps it, shape (tokens,). ``token_ends``: where each token of the context ends, as uint32.
+    ``token_kept``: of :func:`kept_shares`."""
     ends = np.frombuffer(token_ends, dtype="<u4")
+    parts = np.frombuffer(token_kept, dtype=np.uint8)
     first, last = np.searchsorted(ends, (start, end - 1), side="right")
-    return np.frombuffer(token_kept, dtype=np.uint8)[first : last + 1] / 255
+    return parts[first : last + 1] / 255
 
 
 GER = Definition(
     "GER, the Global Eviction Ratio",
-    "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
-    "without an answer in the context. A union over slots can look perfect while each layer holds another "
-    "fragment: hence it is shown beside slot coverage. Slots are those of the layers that presses compress.",
+    "The share of the answer’s tokens that survive in no layer and no head. It has no value for a "
+    "question without an answer in the context. A union over slots can look perfect while each "
+    "layer holds another fragment: hence it is shown beside slot coverage. Slots are those of the "
+    "layers that presses compress.",
     "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
     "GER = mean of GlobalEvicted over the answer tokens",
     ROUTING,
@@ -67,24 +81,24 @@ EVICTION = Definition(
 )
 COVERAGE = Definition(
     "Slot coverage",
-    "How much of the evidence survives on average: the mean survival of the evidence tokens over all (layer, "
-    "head) slots.",
+    "How much of the evidence survives on average: the mean survival of the evidence tokens over "
+    "all (layer, head) slots.",
     "mean over evidence tokens t, layers l and heads h of [t survives in (l, h)]",
     chapter="routes",
 )
 BIAS = Definition(
     "Eviction bias",
-    "The mean share of the tokens of the defence and of the directives that survives, over layers and heads, "
-    "and layer by layer.",
+    "The mean share of the tokens of the defence and of the directives that survives, over layers "
+    "and heads, and layer by layer.",
     source="arXiv 2510.00231",
     chapter="instructions",
 )
 PLACES = Definition(
     "Where in the context",
-    "Characters of the context in which answer and evidence stand, first and behind the last, one span after "
-    "the other; how many tokens these are; where each token ends (little-endian uint32), and the share of "
-    "the slots that keeps it (a byte in 255ths). The digest is equal where the same is read in every layer "
-    "and head.",
+    "Characters of the context in which answer and evidence stand, first and behind the last, one "
+    "span after the other; how many tokens these are; where each token ends (little-endian "
+    "uint32), and the share of the slots that keeps it (a byte in 255ths). The digest is equal "
+    "where the same is read in every layer and head.",
     chapter="routes",
 )
 
@@ -122,7 +136,8 @@ def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[i
 
 
 def _kept(field: str, title: str) -> Measure:
-    """Declares the mean over contexts that have such a span: without a defence nothing of it can be kept."""
+    """Declares the mean over contexts that have such a span: without a defence nothing of it can be
+    kept."""
     unit = "share of its tokens, mean over slots"
     return Measure(
         field=field, title=title, unit=unit, over=Over.CONCERNED, scale=SHARE, has_interval=True

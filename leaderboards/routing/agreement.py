@@ -14,62 +14,76 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
-    """Returns the distinct top-attended tokens over the heads, shape (layers,): 1 / heads where all agree, 1 where no
-    two do [arXiv 2603.01426]. ``top``: shape (layers, heads), the token that each head attends to most."""
+    """Returns the distinct top-attended tokens over the heads, shape (layers,): 1 / heads where all
+    agree, 1 where no two do [arXiv 2603.01426]. ``top``: shape (layers, heads), the token that each
+    head attends to most."""
     ordered = np.sort(top, axis=1)
-    distinct: FloatArray = (1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)) / top.shape[1]
-    return distinct
+    changes = (np.diff(ordered, axis=1) != 0).sum(axis=1)
+    shares: FloatArray = (1 + changes) / top.shape[1]
+    return shares
 
 
 def chance_of_consensus(heads: int, tokens: FloatArray) -> FloatArray:
-    """Returns the expected consensus of heads that look at one of ``tokens`` tokens at random, each for itself."""
-    seen: FloatArray = tokens * (1 - (1 - 1 / tokens) ** heads)
+    """Returns the expected consensus of heads that look at one of ``tokens`` tokens at random, each
+    for itself."""
+    missed = (1 - 1 / tokens) ** heads  # how likely no head looks at a token
+    seen: FloatArray = tokens * (1 - missed)
     return seen / heads
 
 
 def agreement(top: npt.NDArray[np.integer]) -> FloatArray:
-    """Returns the largest share of heads that look at one token, by layer: 1 where all agree, at least 1 / heads.
-    ``top``: as for :func:`consensus`, of which it is the other end."""
-    return np.array([np.unique(layer, return_counts=True)[1].max() / len(layer) for layer in top])
+    """Returns the largest share of heads that look at one token, by layer: 1 where all agree, at
+    least 1 / heads. ``top``: as for :func:`consensus`, of which it is the other end."""
+    shares = []
+    for layer in top:
+        _, counts = np.unique(layer, return_counts=True)
+        shares.append(counts.max() / len(layer))
+    return np.array(shares)
 
 
 def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
-    """Returns the tokens that both of two heads keep over those that either keeps, mean over pairs, shape (layers,):
-    NaN for a single head, 1 of two that keep nothing. ``keep``: bool (layers, heads, tokens)."""
+    """Returns the tokens that both of two heads keep over those that either keeps, mean over pairs,
+    shape (layers,): NaN for a single head, 1 of two that keep nothing. ``keep``: bool (layers,
+    heads, tokens)."""
     sets = keep.astype(np.float64)
     both = sets @ sets.transpose(0, 2, 1)
     sizes = sets.sum(axis=2)
     either = sizes[:, :, None] + sizes[:, None] - both
     ratio = np.divide(both, either, out=np.ones_like(both), where=either > 0)
     first, second = np.triu_indices(keep.shape[1], k=1)
-    return ratio[:, first, second].mean(axis=1) if len(first) else np.full(len(keep), np.nan)
+    if not len(first):
+        return np.full(len(keep), np.nan)
+    means: FloatArray = ratio[:, first, second].mean(axis=1)
+    return means
 
 
 def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
-    """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1 where all heads keep
-    the same, 0 at chance, NaN where all is kept or nothing. ``keep``: bool (layers, heads, tokens). [J. L. Fleiss,
-    Psychological Bulletin 76 (1971) 378-382]"""
+    """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1
+    where all heads keep the same, 0 at chance, NaN where all is kept or nothing. ``keep``: bool
+    (layers, heads, tokens). [J. L. Fleiss, Psychological Bulletin 76 (1971) 378-382]"""
     heads = keep.shape[1]
     kept = keep.sum(axis=1)
-    made = (kept.any(axis=1)) & ~(kept == heads).all(axis=1)
-    layers = zip(kept, made & (heads > 1), strict=True)
-    return np.array(
-        [
-            inter_rater.fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan
-            for of, chosen in layers
-        ]
-    )
+    values = np.full(len(keep), np.nan)
+    for layer, ratings in enumerate(kept):
+        keeps_all_or_nothing = (ratings == heads).all() or not ratings.any()
+        if heads > 1 and not keeps_all_or_nothing:
+            table = np.stack([ratings, heads - ratings], axis=1)  # shape (tokens, 2)
+            values[layer] = inter_rater.fleiss_kappa(table)
+    return values
 
 
 def slope(by_layer: FloatArray) -> float:
-    """Returns how much the mean of the late half of the layers is above that of the early half, NaN of one layer; an
-    odd middle layer is in neither. Chance: 0. Claim R6 is about its sign."""
+    """Returns how much the mean of the late half of the layers is above that of the early half, NaN
+    of one layer; an odd middle layer is in neither. Chance: 0. Claim R6 is about its sign."""
     half = len(by_layer) // 2
-    return float(by_layer[-half:].mean() - by_layer[:half].mean()) if half else float("nan")
+    if not half:
+        return float("nan")
+    late, early = by_layer[-half:].mean(), by_layer[:half].mean()
+    return float(late - early)
 
 
 def reads_span(top: npt.NDArray[np.integer], span: Sequence[int]) -> npt.NDArray[np.bool_]:
-    """Tells which heads have their top token in a span, shape (layers, heads): where it is the answer's, heads that do
-    so in most questions retrieve [the copy-paste criterion of W. Wu et al., arXiv 2404.15574, for one place]. Chance:
-    the span's share of all tokens."""
+    """Tells which heads have their top token in a span, shape (layers, heads): where it is the
+    answer's, heads that do so in most questions retrieve [the copy-paste criterion of W. Wu et al.,
+    arXiv 2404.15574, for one place]. Chance: the span's share of all tokens."""
     return np.isin(top, list(span))

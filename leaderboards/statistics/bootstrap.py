@@ -1,8 +1,9 @@
-"""The cluster bootstrap: questions about one context are not independent, so contexts are resampled, not questions.
+"""The cluster bootstrap: questions about one context are not independent, so contexts are
+resampled, not questions.
 
-Percentile interval of A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 3.8:
-whole clusters are drawn with replacement, somewhat fewer than there are (:func:`draws_of`).
-"""
+Percentile interval of A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application
+(1997), section 3.8: whole clusters are drawn with replacement, somewhat fewer than there are
+(:func:`draws_of`)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ FloatArray = NDArray[np.float64]
 
 RESAMPLES = 2000
 LEVEL = 0.95
-# How often, in percent, intervals of 95 % from so many contexts hold the truth, in 4,000 simulated runs whose contexts
-# have normally distributed means; tests/statistics/test_statistics.py simulates some of them again.
+# How often, in percent, intervals of 95 % from so many contexts hold the truth, in 4,000 simulated
+# runs whose contexts have normally distributed means; tests/statistics/test_statistics.py simulates
+# some of them again.
 COVERAGE = {2: 51, 3: 75, 4: 89, 5: 95, 6: 95, 7: 94, 8: 94, 9: 94, 10: 94, 12: 95, 16: 94, 32: 95}
 DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
 FLAT = 10.0**-DIGITS
@@ -32,11 +34,15 @@ def resampled_means(
     resamples: int = RESAMPLES,
     weights: FloatArray | None = None,
 ) -> FloatArray | None:
-    """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over
-    that of the weights, NaN where that is 0. Under one seed the same contexts meet the same resamples; a mean over
-    tasks averages these arrays, with a seed for each task."""
-    sums = cluster_sums(np.asarray(values, dtype=np.float64), np.asarray(clusters), weights)
-    return resampled_ratios(sums, seed, resamples) if sums.shape[1] > 1 else None
+    """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the
+    sum of the values over that of the weights, NaN where that is 0. Under one seed the same
+    contexts meet the same resamples; a mean over tasks averages these arrays, with a seed for each
+    task."""
+    numbers = np.asarray(values, dtype=np.float64)
+    sums = cluster_sums(numbers, np.asarray(clusters), weights)
+    if sums.shape[1] < 2:
+        return None
+    return resampled_ratios(sums, seed, resamples)
 
 
 def cluster_sums(
@@ -44,36 +50,35 @@ def cluster_sums(
     clusters: NDArray[np.str_] | NDArray[np.intp],
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Adds up the known values of each cluster, and their weights, which are 1 by default, shape (2, clusters)."""
-    known = ~np.isnan(values)
-    counted = None if weights is None else weights[known]
-    of_known = clusters[known]
-    count, positions = _number_clusters(of_known.dtype.str, of_known.tobytes())
-    return np.stack(
-        [
-            np.bincount(positions, each, count).astype(np.float64)
-            for each in (values[known], counted)
-        ]
-    )
+    """Adds up the values of each cluster without NaN, and their weights, which are 1 by default,
+    shape (2, clusters). ``values``, ``clusters``, ``weights``: shape (values,)."""
+    has_value = ~np.isnan(values)
+    if weights is not None:
+        weights = weights[has_value]
+    names = clusters[has_value]
+    count, positions = _number_clusters(names.dtype.str, names.tobytes())
+    totals = np.bincount(positions, values[has_value], count).astype(np.float64)
+    counts = np.bincount(positions, weights, count).astype(np.float64)
+    return np.stack([totals, counts])
 
 
 def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) -> FloatArray:
-    """Returns what one sum comes to over the other in each resample, shape (..., resamples). ``sums``: of clusters,
-    shape (..., 2, clusters)."""
+    """Returns what one sum comes to over the other in each resample, shape (..., resamples).
+    ``sums``: of clusters, shape (..., 2, clusters)."""
     *before, clusters = sums.shape
-    drawn = (sums.reshape(-1, clusters) @ cluster_weights(clusters, seed, resamples).T).reshape(
-        *before, resamples
-    )
+    weights = cluster_weights(clusters, seed, resamples)
+    flat = sums.reshape(-1, clusters)
+    drawn = (flat @ weights.T).reshape(*before, resamples)
     with np.errstate(invalid="ignore"):
         ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
     return ratios
 
 
-@lru_cache(
-    maxsize=256
-)  # the measures of a cell, and the cells of a task, are about the same contexts
+# The measures of a cell, and the cells of a task, are about the same contexts.
+@lru_cache(maxsize=256)
 def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
-    """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of each."""
+    """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of
+    each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
     return len(names), positions
 
@@ -86,50 +91,55 @@ def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float,
 
 def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
     """Returns both ends for each row of ``means``, shape (rows, resamples)."""
-    # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare for all others.
+    # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare
+    # for all others.
     ordered = np.sort(means, axis=1)
     return _quantile(ordered, (1 - level) / 2), _quantile(ordered, (1 + level) / 2)
 
 
 def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     """Interpolates linearly between the two nearest values of each row, as numpy does."""
-    place, rest = divmod(share * (ordered.shape[1] - 1), 1)
-    below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
+    last = ordered.shape[1] - 1
+    whole, rest = divmod(share * last, 1)
+    place = int(whole)
+    below = ordered[:, place]
+    above = ordered[:, min(place + 1, last)]
     quantiles: FloatArray = below + rest * (above - below)
     return quantiles
 
 
 def task_seed(seed: int, task: str) -> int:
-    """Derives a seed for a task, so that it is resampled independently of whatever else is in the run."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
+    """Derives a seed for a task, so that it is resampled independently of whatever else is in the
+    run."""
+    digest = hashlib.sha256(f"{seed}/{task}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
 
 
 def draws_of(clusters: int) -> int:
     """Returns how many of so many clusters a resample draws.
 
-    Draws of all n have (n - 1) / n times the variance that they should have: hence n - 1 draws [J. N. K. Rao and
-    C. F. J. Wu, JASA 83 (1988), 231-241]. The spread of few contexts is itself uncertain: hence fewer still, so that an
-    interval is as wide as that of Student's t."""
+    Draws of all n have (n - 1) / n times the variance that they should have: hence n - 1 draws [J.
+    N. K. Rao and C. F. J. Wu, JASA 83 (1988), 231-241]. The spread of few contexts is itself
+    uncertain: hence fewer still, so that an interval is as wide as that of Student's t."""
     tail = (1 - LEVEL) / 2
-    return max(
-        1, round((clusters - 1) * float(ndtri(tail) / stdtrit(max(clusters - 1, 1), tail)) ** 2)
-    )
+    freedom = clusters - 1
+    narrower = float(ndtri(tail) / stdtrit(max(freedom, 1), tail))  # the normal quantile is smaller
+    return max(1, round(freedom * narrower**2))
 
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
 def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) -> FloatArray:
-    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters). ``times``: how many times
-    as many clusters, which vary as these do, a resample stands for."""
+    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters).
+    ``times``: how many times as many clusters, which vary as these do, a resample stands for."""
     generator = np.random.default_rng(seed)
     draws = draws_of(clusters)
     if times > 1:
         # These vary (n - 1) / n times as much as all clusters do, as many of them as there may be.
         draws = max(1, round(draws_of(times * clusters) * (clusters - 1) / clusters))
     drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
-    weights = drawn.astype(
-        np.float64, order="F"
-    )  # a sum over clusters is then a few long additions
+    # In this order a sum over clusters is a few long additions.
+    weights = drawn.astype(np.float64, order="F")
     weights.flags.writeable = False
     return weights
 
@@ -139,7 +149,8 @@ ENOUGH = 0.95  # of the resamples must have a value
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval, None from a single cluster. ``n``: values that it is the mean of."""
+    """A mean with its 95 % interval, None from a single cluster. ``n``: values that it is the mean
+    of."""
 
     mean: float
     low: float | None
@@ -148,22 +159,28 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
+        """Returns both ends; None where there is no interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
     @classmethod
     def within(cls, mean: float, ends: tuple[float, float] | None, n: int) -> Self:
+        """Makes an estimate of a mean and the ends of its interval, if it has any."""
         low, high = ends or (None, None)
         return cls(mean, low, high, n)
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
-        """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
-        like them."""
-        known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
-        enough = resampled is not None and 0 < len(known) >= ENOUGH * len(
-            resampled
-        )  # none of one cluster
-        low, high = percentile_interval(known) if enough else (None, None)
+        """Makes an estimate with the percentile interval of ``resampled``, shape (resamples,); None
+        of one cluster. Resamples without a value (NaN) are left out; where they are many, there is
+        no interval, as the rest are not like them."""
+        if resampled is None:
+            return cls(mean, None, None, n)
+        with_value = resampled[~np.isnan(resampled)]
+        if not len(with_value) or len(with_value) < ENOUGH * len(resampled):
+            return cls(mean, None, None, n)
+        low, high = percentile_interval(with_value)
         return cls(mean, low, high, n)
 
 
@@ -176,15 +193,16 @@ class Blank:
 
 
 Clusters = NDArray[np.intp]
-# In half of the resamples the cluster more is at the other bound: with a power of log 0.025 / log 0.05 of a uniform
-# number the interval is that of Clopper and Pearson all the same, where all clusters agree.
+# In half of the resamples the cluster more is at the other bound: with a power of log 0.025 / log
+# 0.05 of a uniform number the interval is that of Clopper and Pearson all the same, where all
+# clusters agree.
 POWER_OF_SHARE = float(np.log(0.025) / np.log(0.05))
 
 
 def _one_more(clusters: int, seed: int, resamples: int) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Draws how much one cluster more weighs in each resample, as a part of all others, and whether it is at the upper
-    bound. Its share of the whole has a beta distribution, as in the Bayesian bootstrap [D. B. Rubin, Annals of
-    Statistics 9 (1981), 130-134]."""
+    """Draws how much one cluster more weighs in each resample, as a part of all others, and whether
+    it is at the upper bound. Its share of the whole has a beta distribution, as in the Bayesian
+    bootstrap [D. B. Rubin, Annals of Statistics 9 (1981), 130-134]."""
     generator = np.random.default_rng(seed)
     weights = generator.random(resamples) ** (-POWER_OF_SHARE / clusters) - 1
     return weights, generator.random(resamples) < 0.5
@@ -192,8 +210,9 @@ def _one_more(clusters: int, seed: int, resamples: int) -> tuple[FloatArray, NDA
 
 @dataclass(frozen=True)
 class Resampler:
-    """Resamples clusters, which are contexts that were drawn together; they go by their numbers. ``weights``: how often
-    each is there, as measured, then as drawn in each resample, shape (1 + resamples, clusters)."""
+    """Resamples clusters, which are contexts that were drawn together; they go by their numbers.
+    ``weights``: how often each is there, as measured, then as drawn in each resample, shape (1 +
+    resamples, clusters)."""
 
     weights: FloatArray
     seed: int = 0
@@ -201,18 +220,20 @@ class Resampler:
 
     @classmethod
     def of(cls, count: int, seed: int = 0, times: int = 1) -> Self:
+        """Draws the resamples of so many clusters; the same seed draws the same."""
         drawn = cluster_weights(count, seed, RESAMPLES, times)
         return cls(np.concatenate([np.ones((1, count)), drawn]), seed, times)
 
     @property
     def count(self) -> int:
+        """Counts the clusters."""
         return int(self.weights.shape[1])
 
     def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:
-        """Adds up a number of each answer: shape (1 + resamples,)."""
-        sums: FloatArray = self.weights @ np.bincount(
-            clusters, weights=values, minlength=self.count
-        )
+        """Adds up a number of each answer: shape (1 + resamples,). ``values``, ``clusters``: shape
+        (answers,)."""
+        by_cluster = np.bincount(clusters, weights=values, minlength=self.count)
+        sums: FloatArray = self.weights @ by_cluster
         return sums
 
     def means(
@@ -222,23 +243,30 @@ class Resampler:
         bounds: tuple[float, float] | None = None,
         name: str = "",
     ) -> FloatArray:
-        """Averages a number of each answer: shape (1 + resamples,); NaN where none of their clusters is drawn.
+        """Averages a number of each answer: shape (1 + resamples,); NaN where none of their
+        clusters is drawn.
 
-        Where all clusters agree, their resamples do too, which says nothing of other clusters. Values between
-        ``bounds`` therefore meet one cluster more in each resample, all at one of the bounds; ``name``: of what is
-        averaged, whose cluster is one and the same wherever it is averaged again."""
-        sums, counts = self.sums(values, clusters), self.sums(np.ones(len(values)), clusters)
+        Where all clusters agree, their resamples do too, which says nothing of other clusters.
+        Values between ``bounds`` therefore meet one cluster more in each resample, all at one of
+        the bounds; ``name``: of what is averaged, whose cluster is one and the same wherever it is
+        averaged again."""
+        sums = self.sums(values, clusters)
+        counts = self.sums(np.ones(len(values)), clusters)
         if bounds is not None and self.count > 1:
-            weights, at_top = _one_more(
-                self.times * self.count, task_seed(self.seed, name), len(sums) - 1
-            )
-            weights = weights * counts[1:]
-            sums[1:] += weights * np.where(at_top, bounds[1], bounds[0])
+            lowest, highest = bounds
+            seed = task_seed(self.seed, name)
+            parts, at_top = _one_more(self.times * self.count, seed, len(sums) - 1)
+            weights = parts * counts[1:]
+            sums[1:] += weights * np.where(at_top, highest, lowest)
             counts[1:] += weights
         with np.errstate(invalid="ignore"):
             means: FloatArray = sums / counts
         return means
 
     def estimate_of(self, means: FloatArray, n: int) -> Estimate:
-        """Makes an estimate of a measure of shape (1 + resamples,), without an interval from a single cluster."""
-        return Estimate.of(float(means[0]), means[1:] if self.count > 1 else None, n)
+        """Makes an estimate of a measure of shape (1 + resamples,), without an interval from a
+        single cluster."""
+        resampled = None
+        if self.count > 1:
+            resampled = means[1:]
+        return Estimate.of(float(means[0]), resampled, n)

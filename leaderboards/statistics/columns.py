@@ -1,4 +1,5 @@
-"""Reads records as numpy columns: a board asks thousands of times for some rows of a few of them."""
+"""Reads records as numpy columns: a board asks thousands of times for some rows of a few of
+them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,15 @@ FULL_PLACE = "full_place"
 
 @dataclass(frozen=True)
 class Columns:
-    """Some of the records: all columns, each of shape (records,), and the places of these records in them."""
+    """Some of the records: all columns, each of shape (records,), and the places of these records
+    in them."""
 
     columns: Mapping[str, Array]
     places: NDArray[np.intp]
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self:
+        """Takes all records of a frame."""
         return cls({name: frame[name].to_numpy() for name in frame.columns}, np.arange(len(frame)))
 
     def __getitem__(self, name: str) -> Array:
@@ -31,29 +34,38 @@ class Columns:
 
     @property
     def full(self) -> "Columns":
-        """Returns the full cache's records of the same questions, in the order of these; see :func:`with_full`."""
+        """Returns the full cache's records of the same questions, in the order of these; see
+        :func:`with_full`."""
         return Columns(self.columns, self.columns[FULL_PLACE][self.places])
 
     def __len__(self) -> int:
         return len(self.places)
 
     def where(self, mask: NDArray[np.bool_]) -> "Columns":
-        return self if mask.all() else Columns(self.columns, self.places[mask])
+        """Selects some of these records. ``mask``: shape (len(self),)."""
+        if mask.all():
+            return self
+        return Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
+        """Returns the records at some places of the columns."""
         return Columns(self.columns, places)
 
 
 def groups(
     frame: DataFrame, by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-    """Returns by the values of some columns the places of the records that have them, in their order."""
-    for key, places in frame.groupby(list(by), sort=False, observed=True).indices.items():
-        yield key if isinstance(key, tuple) else (key,), np.sort(places)
+    """Returns by the values of some columns the places of the records that have them, in their
+    order."""
+    grouped = frame.groupby(list(by), sort=False, observed=True)
+    for key, places in grouped.indices.items():
+        values = key if isinstance(key, tuple) else (key,)
+        yield values, np.sort(places)
 
 
 def with_full(frame: DataFrame) -> DataFrame:
-    """Returns the records, each with the place of the full cache's record of the same question; -1: there is none."""
+    """Returns the records, each with the place of the full cache's record of the same question; -1:
+    there is none."""
     by = ["task", "mode", "example_id", "question_id"]
     question = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     is_full = (frame["policy"] == FULL).to_numpy()
@@ -63,17 +75,16 @@ def with_full(frame: DataFrame) -> DataFrame:
 
 
 def with_levels(records: DataFrame) -> DataFrame:
-    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
-    (kinds, kind), (values, value) = (
-        factorize(records["level_kind"]),
-        factorize(records["level"].astype(float)),
-    )
-    levels = {
-        (row, column): Level(str(kind[row]), float(value[column]))
-        for row, column in set(zip(kinds.tolist(), values.tolist(), strict=True))
-    }
+    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they
+    are grouped."""
+    kind_codes, kinds = factorize(records["level_kind"])
+    value_codes, values = factorize(records["level"].astype(float))
+    levels = {}
+    for row, column in set(zip(kind_codes.tolist(), value_codes.tolist(), strict=True)):
+        levels[row, column] = Level(str(kinds[row]), float(values[column]))
     ordered = sorted(set(levels.values()))
-    codes = np.zeros((len(kind), len(value)), dtype=np.intp)
+    codes = np.zeros((len(kinds), len(values)), dtype=np.intp)  # by kind and value
     for place, level in levels.items():
         codes[place] = ordered.index(level)
-    return records.assign(level=Categorical.from_codes(codes[kinds, values], ordered, ordered=True))
+    of_records = codes[kind_codes, value_codes]
+    return records.assign(level=Categorical.from_codes(of_records, ordered, ordered=True))

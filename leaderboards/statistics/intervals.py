@@ -2,17 +2,19 @@
 
 Three numbers, and one method for each:
 
-- a mean of values between 0 and 1, such as the share of right answers: the exact binomial interval with the number of
-  independent answers that would tell as much [E. L. Korn and B. I. Graubard, Survey Methodology 24 (1998), 193-201],
-- a mean of paired differences, as the difference of the means of its gains and losses: both intervals of the first
-  kind joined [G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008), 1693-1702],
+- a mean of values between 0 and 1, such as the share of right answers: the exact binomial interval
+  with the number of independent answers that would tell as much [E. L. Korn and B. I. Graubard,
+  Survey Methodology 24 (1998), 193-201],
+- a mean of paired differences, as the difference of the means of its gains and losses: both
+  intervals of the first kind joined [G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008),
+  1693-1702],
 - a mean over tasks, from the intervals of the tasks in the same way.
 
-The variation among contexts that happen to agree says nothing of other contexts. Hence the effective number is counted
-as if there were one context more, all of whose answers speak against the end of the interval that is looked for.
-Without it intervals of 95 % hold the truth in 90 % of runs in which a few contexts fail as a whole; with it in 95 or
-more (``tests/statistics/test_intervals.py`` simulates it).
-"""
+The variation among contexts that happen to agree says nothing of other contexts. Hence the
+effective number is counted as if there were one context more, all of whose answers speak against
+the end of the interval that is looked for. Without it intervals of 95 % hold the truth in 90 % of
+runs in which a few contexts fail as a whole; with it in 95 or more
+(``tests/statistics/test_intervals.py`` simulates it)."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +27,8 @@ from scipy.special import betaincinv
 FloatArray = NDArray[np.float64]
 Ends = tuple[FloatArray, FloatArray]
 
-TOLERATED_LOSS = 5.0  # points of what leads a task, below which a loss is safe, unless one asks for another number
+# Points of what leads a task, below which a loss is safe, unless one asks for another number.
+TOLERATED_LOSS = 5.0
 ALPHA = 0.05
 NOISE = 1e-9  # of sums of floats
 MOST_CONTEXTS = 100_000  # beyond which a number of contexts says nothing
@@ -33,9 +36,10 @@ HALF_ANSWER = 0.5  # added to both kinds of answers, as a share of 0 or 1 has no
 
 
 def context_values(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """Returns a value for each context whose mean is the mean over all answers, and whose spread is that of the mean:
-    to first order a share moves with a context by what its sum is beyond the share of its count. Where contexts have as
-    many answers each, it is their mean. [W. G. Cochran, Sampling Techniques (1977), section 6.4]
+    """Returns a value for each context whose mean is the mean over all answers, and whose spread is
+    that of the mean: to first order a share moves with a context by what its sum is beyond the
+    share of its count. Where contexts have as many answers each, it is their mean. [W. G. Cochran,
+    Sampling Techniques (1977), section 6.4]
 
     ``sums``, ``counts``: of the answers of each context, shape (..., contexts)."""
     share = sums.sum(axis=-1, keepdims=True) / counts.sum(axis=-1, keepdims=True)
@@ -44,7 +48,8 @@ def context_values(sums: FloatArray, counts: FloatArray) -> FloatArray:
 
 
 class Moments(NamedTuple):
-    """Holds mean and variance of the values of so many contexts, each of shape (...), for an interval."""
+    """Holds mean and variance of the values of so many contexts, each of shape (...), for an
+    interval."""
 
     mean: FloatArray
     variance: FloatArray  # divided by the number of contexts
@@ -52,28 +57,37 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray) -> "Moments":
+        """Takes the moments over the last axis. ``values``: shape (..., contexts)."""
         return cls(values.mean(axis=-1), values.var(axis=-1), values.shape[-1])
 
     def with_one_more(self, value: float) -> Ends:
-        """Returns the variance that independent answers would have, and the sum of squares, with one context more."""
+        """Returns the variance that independent answers would have, and the sum of squares, with
+        one context more."""
         mean = (self.contexts * self.mean + value) / (self.contexts + 1)
-        squares = self.contexts * (self.variance + (self.mean - mean) ** 2) + (value - mean) ** 2
+        of_contexts = self.contexts * (self.variance + (self.mean - mean) ** 2)
+        squares = of_contexts + (value - mean) ** 2
         return mean * (1 - mean), squares
 
 
 def effective_number(*parts: tuple[Moments, float]) -> FloatArray:
-    """Returns how many independent answers, right or wrong, tell as much about some means as their contexts do; each
-    with the value of the context that is added. Of contexts that agree it is their number."""
-    of_answers, squares = (
-        np.sum(sums, axis=0) for sums in zip(*(m.with_one_more(v) for m, v in parts), strict=True)
-    )
+    """Returns how many independent answers, right or wrong, tell as much about some means as their
+    contexts do; each with the value of the context that is added. Of contexts that agree it is
+    their number."""
+    variances, sums_of_squares = [], []
+    for moments, value in parts:
+        variance, squares = moments.with_one_more(value)
+        variances.append(variance)
+        sums_of_squares.append(squares)
+    of_answers = np.sum(variances, axis=0)
+    of_contexts = np.sum(sums_of_squares, axis=0)
     contexts = parts[0][0].contexts
-    number = contexts * (contexts + 1) * of_answers / np.maximum(squares, NOISE)
-    return np.where(squares > NOISE, number, float(contexts))
+    number = contexts * (contexts + 1) * of_answers / np.maximum(of_contexts, NOISE)
+    return np.where(of_contexts > NOISE, number, float(contexts))
 
 
 def _lowest(share: FloatArray, number: FloatArray, alpha: float) -> FloatArray:
-    """Returns the lower end of the exact binomial interval of Clopper and Pearson; ``number`` may be a fraction."""
+    """Returns the lower end of the exact binomial interval of Clopper and Pearson; ``number`` may
+    be a fraction."""
     right = share * number
     lowest = betaincinv(np.maximum(right, NOISE), number - right + 1, alpha / 2)
     return np.where(right > NOISE, lowest, 0.0)
@@ -89,79 +103,101 @@ def mean_interval(values: FloatArray, alpha: float = ALPHA) -> Ends:
     moments = Moments.of(values)
     share = np.clip(moments.mean, 0.0, 1.0)
     low = _lowest(share, effective_number((moments, 0.0)), alpha)
-    return low, _highest(share, effective_number((moments, 1.0)), alpha)
+    high = _highest(share, effective_number((moments, 1.0)), alpha)
+    return low, high
 
 
 def difference_interval(gains: FloatArray, losses: FloatArray, alpha: float = ALPHA) -> Ends:
-    """Returns both ends for the mean of gains less that of losses, each between 0 and 1, shape (..., contexts): of an
-    answer one of the two is 0. Contexts that differ in nothing have the width of a share of 0."""
-    up, down = Moments.of(gains), Moments.of(losses)
+    """Returns both ends for the mean of gains less that of losses, each between 0 and 1, shape
+    (..., contexts): of an answer one of the two is 0. Contexts that differ in nothing have the
+    width of a share of 0."""
+    up = Moments.of(gains)
+    down = Moments.of(losses)
     difference = up.mean - down.mean
-    return difference - _reach(down, up, alpha), difference + _reach(up, down, alpha)
+    below = _reach(down, up, alpha)
+    above = _reach(up, down, alpha)
+    return difference - below, difference + above
 
 
 def _reach(up: Moments, down: Moments, alpha: float) -> FloatArray:
-    """Returns how far the true difference may be above the measured one. Gains and losses exclude one another, so that
-    they are correlated as the counts of a multinomial distribution are: where all answers differ, it is the sign test
-    turned round."""
+    """Returns how far the true difference may be above the measured one. Gains and losses exclude
+    one another, so that they are correlated as the counts of a multinomial distribution are: where
+    all answers differ, it is the sign test turned round."""
     number = effective_number((up, 1.0), (down, 0.0))
     more = _highest(up.mean, number, alpha) - up.mean
     less = down.mean - _lowest(down.mean, number, alpha)
-    shares = (
-        (part.mean * number + HALF_ANSWER) / (number + 2 * HALF_ANSWER) for part in (up, down)
-    )
-    odds = math.prod(share / (1 - share) for share in shares)
+    odds = _odds(up.mean, number) * _odds(down.mean, number)
     correlation = -np.minimum(1.0, np.sqrt(odds))
     reach: FloatArray = np.sqrt(more**2 + less**2 - 2 * correlation * more * less)
     return reach
 
 
+def _odds(mean: FloatArray, number: FloatArray) -> FloatArray:
+    """Returns the odds of a share of so many answers, which are finite also where it is 0 or 1."""
+    share = (mean * number + HALF_ANSWER) / (number + 2 * HALF_ANSWER)
+    return share / (1 - share)
+
+
 def interval_over_tasks(means: FloatArray, low: FloatArray, high: FloatArray) -> Ends:
-    """Returns both ends for the unweighted mean over tasks, whose contexts are independent, shape (tasks, ...)."""
+    """Returns both ends for the unweighted mean over tasks, whose contexts are independent, shape
+    (tasks, ...)."""
     mean = means.mean(axis=0)
-    below, above = (np.sqrt(((means - end) ** 2).sum(axis=0)) / len(means) for end in (low, high))
+    below = np.sqrt(((means - low) ** 2).sum(axis=0)) / len(means)
+    above = np.sqrt(((means - high) ** 2).sum(axis=0)) / len(means)
     return mean - below, mean + above
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Holds what answers lose and gain against the full cache on the same questions, as means of each context between
-    0 and 1, shape (contexts,)."""
+    """Holds what answers lose and gain against the full cache on the same questions, as means of
+    each context between 0 and 1, shape (contexts,)."""
 
     lost: FloatArray
     gained: FloatArray
 
     @property
     def contexts(self) -> int:
+        """Counts the contexts."""
         return len(self.lost)
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
+        """Returns both ends for the mean loss, a share; a gain is negative."""
         low, high = difference_interval(self.lost, self.gained, alpha)
         return float(low), float(high)
 
     def contexts_below(self, bound: float) -> int | None:
-        """Returns how many contexts show a loss below ``bound`` if more of them are as these are; None where no number
-        does."""
-        parts = [Moments.of(self.lost), Moments.of(self.gained)]
+        """Returns how many contexts show a loss below ``bound`` if more of them are as these are;
+        None where no number does."""
+        lost = Moments.of(self.lost)
+        gained = Moments.of(self.gained)
 
         def shows(contexts: int) -> bool:
-            up, down = (part._replace(contexts=contexts) for part in parts)
-            return bool(up.mean - down.mean + _reach(up, down, ALPHA) < bound)
+            up = lost._replace(contexts=contexts)
+            down = gained._replace(contexts=contexts)
+            highest = up.mean - down.mean + _reach(up, down, ALPHA)
+            return bool(highest < bound)
 
         if not shows(MOST_CONTEXTS):
             return None
         low, high = 1, MOST_CONTEXTS  # the fewest are above low, and at most high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if shows(middle) else (middle, high)
+            if shows(middle):
+                high = middle
+            else:
+                low = middle
         return high
 
 
 def contexts_that_agree(bound: float) -> int:
-    """Returns how many contexts that agree in everything exclude a loss of ``bound``, a share: 72 of 0.05."""
+    """Returns how many contexts that agree in everything exclude a loss of ``bound``, a share: 72
+    of 0.05."""
     return math.floor(math.log(ALPHA / 2) / math.log1p(-bound)) + 1
 
 
 def excluded_by(contexts: int) -> float:
-    """Returns the loss that so many contexts exclude which agree in everything, a share: 0.26 of 12."""
-    return float(1 - (ALPHA / 2) ** (1 / contexts)) if contexts else 1.0
+    """Returns the loss that so many contexts exclude which agree in everything, a share: 0.26 of
+    12."""
+    if not contexts:
+        return 1.0
+    return float(1 - (ALPHA / 2) ** (1 / contexts))

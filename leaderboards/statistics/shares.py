@@ -9,10 +9,14 @@ from leaderboards.statistics.intervals import context_values, mean_interval
 
 
 def share_of(flags: Any, contexts: Any) -> Estimate:
-    """Estimates the share of answers of which something is true, with the interval of a share over contexts."""
+    """Estimates the share of answers of which something is true, with the interval of a share over
+    contexts. ``flags``, ``contexts``: of each answer, shape (answers,)."""
     numbers = np.asarray(flags, dtype=np.float64)
-    values = context_values(*cluster_sums(numbers, np.asarray(contexts, dtype=str)))
-    if len(values) < 2:
-        return Estimate.within(float(numbers.mean()), None, len(numbers))
-    low, high = mean_interval(values)
-    return Estimate.within(float(numbers.mean()), (float(low), float(high)), len(numbers))
+    names = np.asarray(contexts, dtype=str)
+    sums, counts = cluster_sums(numbers, names)
+    values = context_values(sums, counts)
+    ends = None
+    if len(values) > 1:
+        low, high = mean_interval(values)
+        ends = float(low), float(high)
+    return Estimate.within(float(numbers.mean()), ends, len(numbers))

@@ -1,4 +1,5 @@
-"""Turns numbers into text: the one way in which pages, terminals and tables for print write them."""
+"""Turns numbers into text: the one way in which pages, terminals and tables for print write
+them."""
 
 
 def interval_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
@@ -9,7 +10,9 @@ def interval_text(interval: tuple[float, float] | None, factor: float = 1, digit
     >>> interval_text((-0.2, 0.7))  # never minus zero
     '0–1'
     """
-    return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)
+    if interval is None:
+        return "–"
+    return "–".join(f"{end * factor:z.{digits}f}" for end in interval)
 
 
 def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
@@ -20,10 +23,13 @@ def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: i
     """
     if interval is None:
         return ""
-    ends = (f"{end * factor:+z.{digits}f}" for end in interval)
-    return f"[{', '.join(end if float(end) else end.removeprefix('+') for end in ends)}]".replace(
-        "-", "−"
-    )
+    ends = []
+    for end in interval:
+        text = f"{end * factor:+z.{digits}f}"
+        if float(text) == 0:
+            text = text.removeprefix("+")
+        ends.append(text.replace("-", "−"))
+    return f"[{', '.join(ends)}]"
 
 
 def range_text(low: object, high: object) -> str:
@@ -36,10 +42,12 @@ def range_text(low: object, high: object) -> str:
 
 
 def p_text(p: float) -> str:
+    """Writes a p-value with three digits; none is written as 0."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_equation(p: float) -> str:
+    """Writes a p-value with its name, as in a sentence."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
@@ -49,4 +57,6 @@ def count_text(number: int, noun: str) -> str:
     >>> count_text(1, "context"), count_text(1200, "context")
     ('1 context', '1,200 contexts')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"

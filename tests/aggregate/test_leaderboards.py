@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 
-from leaderboards.aggregate.by_context import ByContext, intervals_of
+from leaderboards.aggregate.by_context import ByContext, interval_columns
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
 from leaderboards.errors import LeaderboardError
@@ -345,7 +345,7 @@ def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by
     assert often is not None
     assert 0 < np.isnan(seldom).mean() < 0.05 < np.isnan(often).mean()
     held = {
-        name: intervals_of({"perplexity": [ByContext(values, resampled=array)]})
+        name: interval_columns({"perplexity": [ByContext(values, resampled=array)]})
         for name, array in (("seldom", seldom), ("often", often))
     }
     assert held["often"] == {}

@@ -168,7 +168,7 @@ def test_the_marks_of_a_column_are_corrected_over_its_policies() -> None:
     rng = np.random.default_rng(1)
     best = [(100.0 * (rng.random(40) < 0.9)).astype(np.float64)]
     lower = [np.where(np.arange(40) % 6 == 0, 0.0, best[0]).astype(np.float64)]
-    test = StudentTest.of_pairs(best, lower)
+    test = StudentTest.from_pairs(best, lower)
     assert test is not None
     assert 0.01 < test.p < 0.05
     assert marks({"best": best, "lower": lower}) == {"best": "best"}

@@ -36,7 +36,7 @@ def opposed_tasks(rng: np.random.Generator, contexts: int, task: int) -> Context
 
 
 def student_test(values: list[Contexts]) -> StudentTest:
-    return StudentTest.of_tasks(values, sum(int(np.count_nonzero(task)) for task in values))
+    return StudentTest.from_tasks(values, sum(int(np.count_nonzero(task)) for task in values))
 
 
 @pytest.mark.parametrize("contexts", [6, 8, 12, 16])

