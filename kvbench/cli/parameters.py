@@ -23,22 +23,36 @@ PressOrModel = Annotated[Text, Argument(help=f"{PRESS_HELP} None: the model.")]
 Model = Annotated[str, Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where the model runs.")]
 DTYPE_HELP = "float32, bfloat16, float16, or auto: the faster one for the model."
-Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(metavar="NAME", help=DTYPE_HELP)]
-DeviceMap = Annotated[Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")]
-Tasks = Annotated[Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")]
-EveryTask = Annotated[bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"], Option(metavar="NAME", help=DTYPE_HELP)
+]
+DeviceMap = Annotated[
+    Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")
+]
+Tasks = Annotated[
+    Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")
+]
+EveryTask = Annotated[
+    bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")
+]
 TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
 Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
 Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as the paper has.")]
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, Option(help="Seed of the examples and of random policies.")]
-Mode = Annotated[Literal["agnostic", "aware"], Option(help="Compress before (agnostic) or after the question is seen.")]
+Mode = Annotated[
+    Literal["agnostic", "aware"],
+    Option(help="Compress before (agnostic) or after the question is seen."),
+]
 BOTH = "both"
 MODES_HELP = "Compress before (agnostic) or after the question is seen; both: one run each, beside one another."
 Modes = Annotated[Literal["agnostic", "aware", "both"], Option("--mode", help=MODES_HELP)]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
-Site = Annotated[Path | None, Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER")]
+Site = Annotated[
+    Path | None,
+    Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER"),
+]
 BESIDE_HELP = "Run of another model, or of this one in the other mode: it stands beside this run."
 Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
 CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
@@ -51,12 +65,20 @@ ContextTokens = Annotated[
         f"{USUAL_TOKENS}, and RULER's {USUAL_OF_RULER:,}; {NATIVE} in suites and for texts that are not generated.",
     ),
 ]
-ShownTokens = Annotated[Count, Option("--context-tokens", help="Tokens of the context, in prose. Default: its own.")]
-Depth = Annotated[Number, Option(help="Position of the facts, 0 (start) to 1 (end). Default: spread out.")]
-Tokenizer = Annotated[Text, Option(help="What counts tokens, as --model takes it. Default: reference.")]
+ShownTokens = Annotated[
+    Count, Option("--context-tokens", help="Tokens of the context, in prose. Default: its own.")
+]
+Depth = Annotated[
+    Number, Option(help="Position of the facts, 0 (start) to 1 (end). Default: spread out.")
+]
+Tokenizer = Annotated[
+    Text, Option(help="What counts tokens, as --model takes it. Default: reference.")
+]
 ExampleSeed = Annotated[int, Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], Option(help="train or test.")]
-Phrasings = Annotated[Literal["common", "held-out"], Option(help="Held-out ones were kept from training.")]
+Phrasings = Annotated[
+    Literal["common", "held-out"], Option(help="Held-out ones were kept from training.")
+]
 
 
 def _level_help(kind: LevelKind) -> str:
@@ -69,16 +91,26 @@ Budgets = Annotated[Text, Option(help=_level_help(BUDGET))]
 Rates = Annotated[Text, Option(help=_level_help(RATE))]
 Bits = Annotated[Text, Option(help=_level_help(BITS))]
 LevelOfRun = Annotated[Number, Option(help="Of a run: at which of its levels.")]
-Repeats = Annotated[Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")]
+Repeats = Annotated[
+    Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")
+]
 DATA_HELP = "Rows of ifeval or gsm8k as JSONL, else from the hub; a text for prose: a file, wikitext or python."
 Data = Annotated[Path | None, Option(help=DATA_HELP)]
-DEFENCE_HELP = "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
+DEFENCE_HELP = (
+    "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
+)
 Defence = Annotated[Placement | None, Option(help=DEFENCE_HELP)]
-Essays = Annotated[Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")]
-Suite = Annotated[Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")]
+Essays = Annotated[
+    Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")
+]
+Suite = Annotated[
+    Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")
+]
 POLICIES_HELP = "Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
 Policies = Annotated[Text, Option(help=POLICIES_HELP)]
-MaxNewTokens = Annotated[Count, Option(help="Maximum new tokens of an answer. Default: the task's.")]
+MaxNewTokens = Annotated[
+    Count, Option(help="Maximum new tokens of an answer. Default: the task's.")
+]
 LEVEL_HELP = "A number, base=2,hops=1, or auto: the highest that the model masters. Default: the highest of each task."
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
 PREFIX_HELP = (
@@ -88,21 +120,39 @@ PREFIX_HELP = (
 AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
 Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
-Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]
-DETERMINISTIC_HELP = "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
-Deterministic = Annotated[bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)]
-OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
+Sampling = Annotated[
+    Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")
+]
+DETERMINISTIC_HELP = (
+    "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
+)
+Deterministic = Annotated[
+    bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)
+]
+OBSERVE_HELP = (
+    "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
+)
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
-Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]
-DATE_HELP = "The day that a chat template tells. Default: that of a run of the model in --out, or today."
+Compress = Annotated[
+    Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")
+]
+DATE_HELP = (
+    "The day that a chat template tells. Default: that of a run of the model in --out, or today."
+)
 Date = Annotated[Text, Option(metavar="YYYY-MM-DD", help=DATE_HELP)]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
 EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."
 ExecutorName = Annotated[Literal["local", "ray"], Option("--executor", help=EXECUTOR_HELP)]
-Address = Annotated[Text, Option(help="Of a Ray cluster: auto or HOST:PORT. Default: one on this machine.")]
-MostWorkers = Annotated[Count, Option(help="Of Ray, at most. Default: as many as there is room for.")]
+Address = Annotated[
+    Text, Option(help="Of a Ray cluster: auto or HOST:PORT. Default: one on this machine.")
+]
+MostWorkers = Annotated[
+    Count, Option(help="Of Ray, at most. Default: as many as there is room for.")
+]
 CPUs = Annotated[Number, Option(help="Of each worker of Ray. Default: 1.")]
-GPUs = Annotated[Number, Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")]
+GPUs = Annotated[
+    Number, Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")
+]
 
 
 def given_levels(context: typer.Context) -> dict[str, str]:
@@ -113,5 +163,13 @@ def given_levels(context: typer.Context) -> dict[str, str]:
 
 def given_options(context: typer.Context, except_for: Collection[str] = ()) -> list[str]:
     """Returns the names of the parameters that stand on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params if name not in except_for}
-    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    sources = {
+        name: context.get_parameter_source(name)
+        for name in context.params
+        if name not in except_for
+    }
+    return [
+        name
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]

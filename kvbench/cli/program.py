@@ -60,7 +60,9 @@ OF_EVERY_COMMAND = (
 
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
-ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")  # of a bucket or a server: Path would make a folder of it
+ADDRESS = re.compile(
+    r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/"
+)  # of a bucket or a server: Path would make a folder of it
 OF_CLUSTER = "--address"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
@@ -72,14 +74,18 @@ def show_overview() -> None:
     console = SafeConsole()
     console.print("kvbench: what a KV-cache treatment breaks, at which budget, and why\n")
     console.print("usage: python -m kvbench COMMAND [OPTIONS]\n", table, sep="\n")
-    console.print(f"\npython -m kvbench COMMAND --help tells the options of a command. {OF_EVERY_COMMAND}")
+    console.print(
+        f"\npython -m kvbench COMMAND --help tells the options of a command. {OF_EVERY_COMMAND}"
+    )
 
 
 def program() -> None:
     """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
     answer_interrupts()
     write_any_character()
-    sys.path.append("")  # for the command kvbench: presses of package.module:factory may lie in the current folder
+    sys.path.append(
+        ""
+    )  # for the command kvbench: presses of package.module:factory may lie in the current folder
     status = main()
     leave_to_parent()  # all is said, and Python's own end would answer with a traceback
     sys.exit(status)
@@ -103,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or Python complains when it flushes at exit
         return 1
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
@@ -119,9 +127,13 @@ def check_words(words: Iterable[str]) -> None:
     for word in words:
         is_of_cluster, former = OF_CLUSTER in (former, word.partition("=")[0]), word
         if len(word) > LONGEST_WORD:
-            raise KVBenchError(f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read")
+            raise KVBenchError(
+                f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read"
+            )
         if strange := next((letter for letter in word if not is_visible(letter)), None):
-            raise KVBenchError(f"'{word}' holds the character U+{ord(strange):04X}, which cannot be shown")
+            raise KVBenchError(
+                f"'{word}' holds the character U+{ord(strange):04X}, which cannot be shown"
+            )
         if (address := ADDRESS.search(word)) and not is_of_cluster:
             reason = f"an address of {address[1]}: kvbench reads and writes the file system of this machine alone"
             raise KVBenchError(f"'{word}' is {reason}; give a path, or copy it there first")
@@ -130,7 +142,9 @@ def check_words(words: Iterable[str]) -> None:
         except ValueError:
             continue
         if size > LARGEST or 0 < size < LEAST:
-            raise KVBenchError(f"{word} cannot be computed with: give 0, or a number from {LEAST:g} to {LARGEST:g}")
+            raise KVBenchError(
+                f"{word} cannot be computed with: give 0, or a number from {LEAST:g} to {LARGEST:g}"
+            )
 
 
 def _complain(message: str, status: int) -> int:
@@ -170,12 +184,16 @@ def _call(name: str, words: Sequence[str]) -> None:
     console.quiet = "--quiet" in words
     options = [word for word in words if word not in OUTPUT_OPTIONS]
     try:
-        result = application(name)(options, prog_name=f"python -m kvbench {name}", standalone_mode=False)
+        result = application(name)(
+            options, prog_name=f"python -m kvbench {name}", standalone_mode=False
+        )
         if isinstance(result, Result):
             result.print(name, "--json" in words)
     except (KVBenchError, DatasetError):
         raise
-    except Exception as error:  # typer's own classes come from a copy of click, and it would draw boxes
+    except (
+        Exception
+    ) as error:  # typer's own classes come from a copy of click, and it would draw boxes
         if not hasattr(error, "format_message"):
             raise
         line = " ".join(error.format_message().split())

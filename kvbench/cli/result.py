@@ -33,7 +33,12 @@ class Result:
         tables: dict[str, list[dict[str, Any]]] = {}
         for table in self.tables:
             tables.setdefault(table.name, []).extend(table.plain())
-        content = {"version": VERSION, "command": command, "verdict": self.verdict or None, "tables": tables}
+        content = {
+            "version": VERSION,
+            "command": command,
+            "verdict": self.verdict or None,
+            "tables": tables,
+        }
         content |= {
             "notes": self.notes,
             "warnings": self.warnings,
@@ -41,7 +46,9 @@ class Result:
             "error": self.fault or self.failed_gate or None,
         }
         # Numbers of numpy become Python's, and those that JSON lacks null.
-        text = to_json(content, indent=1, inf_nan_mode="null", fallback=lambda number: number.item()).decode()
+        text = to_json(
+            content, indent=1, inf_nan_mode="null", fallback=lambda number: number.item()
+        ).decode()
         return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)
 
     def print(self, command: str, as_json: bool) -> None:
@@ -59,7 +66,13 @@ class Result:
         """Prints the result for people; the places of files go to standard error."""
         output = SafeConsole()
         if self.verdict:
-            style = "bold red" if self.fault or self.failed_gate else "bold yellow" if self.is_doubt else "bold green"
+            style = (
+                "bold red"
+                if self.fault or self.failed_gate
+                else "bold yellow"
+                if self.is_doubt
+                else "bold green"
+            )
             output.print(self.verdict, style=style, soft_wrap=True)
         for number, table in enumerate(table for table in self.tables if not table.is_empty):
             if number or self.verdict:

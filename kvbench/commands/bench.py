@@ -28,7 +28,9 @@ pipeline = LazyModule("kvbench.checks.pipeline")
 def command(
     model: Model = "reference",
     tasks: Annotated[str, Option(help="Task names, comma-separated.")] = "base,hops",
-    policies: Annotated[str | None, Option(help="As in run, without controls. Default: default.")] = None,
+    policies: Annotated[
+        str | None, Option(help="As in run, without controls. Default: default.")
+    ] = None,
     ratios: Annotated[str, Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
     limit: Annotated[int, Option(help="Contexts per task.")] = 2,
     seed: Seed = 0,
@@ -52,23 +54,43 @@ def command(
     settle()
     cells = sum(len(policy.points_among(points)) for policy in chosen)
     with progress_bar() as progress:
-        bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
-        comparison = pipeline.compare(loaded, work, setting, lambda count: progress.advance(bar, count))
+        bar = progress.add_task(
+            "kvpress", total=cells * sum(len(example.questions) for _, example in work)
+        )
+        comparison = pipeline.compare(
+            loaded, work, setting, lambda count: progress.advance(bar, count)
+        )
     return result_of(comparison)
 
 
 def result_of(comparison: "PipelineComparison") -> Result:
     """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
     times = [
-        Column(f"{name}_seconds", title, lambda value: "" if value is None else f"{value:.2f}", right=True)
+        Column(
+            f"{name}_seconds",
+            title,
+            lambda value: "" if value is None else f"{value:.2f}",
+            right=True,
+        )
         for name, title in (("pipeline", "kvpress s"), ("engine", "engine s"))
     ]
-    columns = (Column("policy"), *times, Column("equal", right=True), Column("compared", right=True))
+    columns = (
+        Column("policy"),
+        *times,
+        Column("equal", right=True),
+        Column("compared", right=True),
+    )
     rows: list[tuple[object, ...]] = []
     for name, seconds in comparison.seconds.items():
         equal = [one for cell, one in comparison.cells.items() if cell[0] == name]
-        rows.append((name, seconds, None, sum(equal), len(equal)))  # the engine has one time for all
-    seconds, count, unequal = sum(comparison.seconds.values()), len(comparison.cells), comparison.unequal
+        rows.append(
+            (name, seconds, None, sum(equal), len(equal))
+        )  # the engine has one time for all
+    seconds, count, unequal = (
+        sum(comparison.seconds.values()),
+        len(comparison.cells),
+        comparison.unequal,
+    )
     rows.append(("all", seconds, comparison.engine_seconds, count - len(unequal), count))
     notes = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in unequal]
     for policy, reason in comparison.failed.items():
@@ -76,6 +98,8 @@ def result_of(comparison: "PipelineComparison") -> Result:
     verdict = f"{seconds / comparison.engine_seconds:.1f} times faster than kvpress's pipeline; "
     verdict += f"{count - len(unequal)} of {count} generations are equal"
     fault = f"{len(unequal)} of {count} generations differ" if unequal else ""
-    if lost := [error for name, error in comparison.errors.items() if name not in comparison.failed]:
+    if lost := [
+        error for name, error in comparison.errors.items() if name not in comparison.failed
+    ]:
         fault = f"{fault}, as some are not there: {lost[0]}"
     return Result([ResultTable("bench", columns, rows)], verdict, notes=notes, fault=fault)

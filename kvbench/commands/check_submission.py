@@ -15,7 +15,10 @@ submission = LazyModule("kvbench.checks.submission")
 def command(
     run: Run,
     replay: Annotated[
-        int, Option(min=0, help="Cells at least, of contexts drawn at random, that the model answers again.")
+        int,
+        Option(
+            min=0, help="Cells at least, of contexts drawn at random, that the model answers again."
+        ),
     ] = 20,
     trust_code: Annotated[
         list[str] | None,
@@ -28,7 +31,8 @@ def command(
 ) -> Result:
     """Generates questions, scores outputs and answers some contexts again, and compares hashes; changes nothing."""
     findings = findings_of(
-        1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay, trust_code or ())
+        1 + len(submission.CHECKS),
+        lambda begin: submission.examine(run, begin, replay, trust_code or ()),
     )
     table = findings_table(f"{run}, examined", findings)
     if wrong := faulty_checks(findings):
@@ -36,4 +40,6 @@ def command(
         return Result([table], verdict=f"broken: {wrong}", fault=fault)
     if left := faulty_checks(findings, "unchecked"):
         return Result([table], verdict=f"nothing wrong found, but not checked: {left}")
-    return Result([table], verdict=f"sound: {findings[-1].text}")  # which says how much was answered again
+    return Result(
+        [table], verdict=f"sound: {findings[-1].text}"
+    )  # which says how much was answered again

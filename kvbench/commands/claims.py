@@ -36,16 +36,20 @@ runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 NUMERICS = "numerics"  # a suite
-DATA_HELP = (
-    "A text for next tokens: a file, wikitext or python. For the claims P alone: rows of IFEval, split into messages."
-)
+DATA_HELP = "A text for next tokens: a file, wikitext or python. For the claims P alone: rows of IFEval, split into messages."
 
 
 def command(
     model: options.Model = "reference",
-    beside: Annotated[str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")] = None,
-    larger: Annotated[str | None, Option(help="A larger model of the family, to compare.", metavar="MODEL")] = None,
-    only: Annotated[str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")] = None,
+    beside: Annotated[
+        str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")
+    ] = None,
+    larger: Annotated[
+        str | None, Option(help="A larger model of the family, to compare.", metavar="MODEL")
+    ] = None,
+    only: Annotated[
+        str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")
+    ] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
     data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
@@ -66,12 +70,23 @@ def command(
     if limit is not None:
         check_count("--limit", limit)
     if difficulty == AUTO:
-        raise KVBenchError(f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0")
+        raise KVBenchError(
+            f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0"
+        )
     for option, other in (("--beside", beside), ("--larger", larger)):
         if other == model:
-            raise KVBenchError(f"{option} {other}: it is the model itself: give another one, or leave {option} out")
-    asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
-    at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
+            raise KVBenchError(
+                f"{option} {other}: it is the model itself: give another one, or leave {option} out"
+            )
+    asked = {
+        name
+        for claim in claims
+        for experiment in claim.experiments
+        for name in experiment.tasks.split(",")
+    }
+    at_levels(
+        [KNOWN_TASKS[name] for name in sorted(asked)], difficulty
+    )  # no run has all of them: checked once for all
     jobs: dict[str, Job] = {}  # by experiment, each once
     text, rows = (data, None) if PROSE.name in asked else (None, data)
     job = partial(
@@ -94,15 +109,21 @@ def command(
             if claim.other and (other := others[claim.other]):
                 jobs[experiment.name + claim.other] = job(experiment, model=other)
     if (dtypes or sampling) and not any(one.suite == NUMERICS for one in jobs.values()):
-        raise KVBenchError("--dtypes and --sampling are of the claims N alone: choose one of them by --only")
+        raise KVBenchError(
+            "--dtypes and --sampling are of the claims N alone: choose one of them by --only"
+        )
     for one in jobs.values():
         grids.check_job(one)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
-    for size in dict.fromkeys((model, beside, larger)):  # one after the other: all may not fit into memory
+    for size in dict.fromkeys(
+        (model, beside, larger)
+    ):  # one after the other: all may not fit into memory
         stores |= _run({name: one for name, one in jobs.items() if one.model == size}, out)
-    result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data, larger)
+    result: Result = published.publish_register(
+        claims, model, stores, seed, site, beside, difficulty, data, larger
+    )
     return result
 
 
@@ -119,10 +140,18 @@ def job_of(
     of generated system prompts. ``dtypes`` and ``sampling`` are for numerics alone."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
-        levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
-    elif levels != AUTO and not any(KNOWN_TASKS[task].top_level for task in tasks if task in KNOWN_TASKS):
+        levels = ",".join(
+            part for part in levels.split(",") if part.partition("=")[0].strip() in tasks
+        )
+    elif levels != AUTO and not any(
+        KNOWN_TASKS[task].top_level for task in tasks if task in KNOWN_TASKS
+    ):
         levels = None
-    options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
+    options |= {
+        "difficulty": levels or None,
+        "controls": False,
+        "limit": limit or experiment.contexts,
+    }
     options["data"] = data if PROSE.name in tasks else None
     if ifeval is not None and tasks == [INSTRUCTIONS.name]:
         options |= {"tasks": IFEVAL.name, "data": ifeval}
@@ -142,6 +171,9 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
         job = with_date(undated, out)
         executor = local.on_this_machine(job, model)
         model = executor.model
-        folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
+        folder = (
+            out
+            / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
+        )
         stores[name] = runs.complete(executor, folder)
     return stores

@@ -107,24 +107,33 @@ def command(
         job, loaded = levels_found.with_levels_found(job, grid)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job, loaded)
-    folder = out / (name or f"compare-{Path(job.model).resolve().name}-{job.mode}-{executor.identity.short_hash()}")
+    folder = out / (
+        name
+        or f"compare-{Path(job.model).resolve().name}-{job.mode}-{executor.identity.short_hash()}"
+    )
     check_is_another(folder, earlier)
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
     if few := forecasts.few_contexts_of(executor.grid):
         console.print(few, soft_wrap=True)
     try:
-        store = runs.complete(executor, folder, look=controls.look_of(job, executor.grid, every_task))
+        store = runs.complete(
+            executor, folder, look=controls.look_of(job, executor.grid, every_task)
+        )
     except controls.UnmasteredError as error:
         return Result([error.table], notes=error.remedies, fault=str(error))
     warnings, fault = reports.warnings_of(store, store.frame(), executor.grid.setting.policies)
-    made = compared.compare_press(store, mine.name, press, others, named, earlier, site, every_task, warnings)
+    made = compared.compare_press(
+        store, mine.name, press, others, named, earlier, site, every_task, warnings
+    )
     return result_of(made, gate, fault)
 
 
 def check_max_loss(points: float | None) -> float | None:
     if points is not None and not 0 <= points < 100:
-        raise KVBenchError(f"--max-loss is a number of points from 0 to below 100, such as 5, not {points:g}")
+        raise KVBenchError(
+            f"--max-loss is a number of points from 0 to below 100, such as 5, not {points:g}"
+        )
     return points
 
 
@@ -132,7 +141,9 @@ def check_nothing_is_run(context: typer.Context, press: str) -> None:
     """Raises :class:`KVBenchError` for an option of a run where stored runs are compared as they are."""
     if names := options.given_options(context, OF_RUNS):
         option = f"--{names[0].replace('_', '-')}"
-        raise KVBenchError(f"{press} is compared as it was run: leave out {option}, or name a policy in its place")
+        raise KVBenchError(
+            f"{press} is compared as it was run: leave out {option}, or name a policy in its place"
+        )
 
 
 def job_of(context: typer.Context, opponents: Opponents, earlier: "Sequence[EarlierRun]") -> Job:
@@ -151,7 +162,9 @@ def job_of(context: typer.Context, opponents: Opponents, earlier: "Sequence[Earl
     chosen = {name: given[name] for name in (*names, *(["policies"] if opponents.policies else []))}
     if levels:
         chosen["levels"] = levels
-    return job_like(earlier[0].store.run, params["press"], find_policy(params["press"]).name, chosen)
+    return job_like(
+        earlier[0].store.run, params["press"], find_policy(params["press"]).name, chosen
+    )
 
 
 def sides_of(
@@ -164,7 +177,9 @@ def sides_of(
     _, named = press_and_others(str(job.press), job.policies, tasks, job.mode, controls=False)
     for run in earlier:
         stored = [point.level for point in run.policy(mine.name).points]
-        check_common_level(mine.name, mine.levels_among(grid.setting.points), stored, run.store.folder)
+        check_common_level(
+            mine.name, mine.levels_among(grid.setting.points), stored, run.store.folder
+        )
         run.check_asks([task.name for task in tasks], job.seed, job.mode)
     if not opponents.policies:
         return mine, [], []
@@ -177,13 +192,17 @@ def check_can_fail(grid: "Grid", gate: "Gate") -> None:
     few = [f"{count} of {task.name}" for task, count in grid.tasks if count < needed]
     if few and gate.fails_if_worse:
         reason = f"there are too few contexts for any verdict ({', '.join(few)})"
-        raise KVBenchError(f"--fail-if worse could never fail: {reason}; {needed} are needed, as --limit {needed}")
+        raise KVBenchError(
+            f"--fail-if worse could never fail: {reason}; {needed} are needed, as --limit {needed}"
+        )
 
 
 def check_is_another(folder: Path, earlier: "Sequence[EarlierRun]") -> None:
     for run in earlier:
         if run.store.folder.resolve() == folder.resolve():
-            raise KVBenchError(f"{folder} is this very run, of the same code, model and questions: nothing can differ")
+            raise KVBenchError(
+                f"{folder} is this very run, of the same code, model and questions: nothing can differ"
+            )
 
 
 def result_of(made: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
@@ -196,11 +215,15 @@ def result_of(made: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     shown += [tables.terminal_table(rows, measure) for measure in tables.telling(rows)[:1]]
     shown += [verdicts.verdict_table(one.published.duels, made.unmastered) for one in comparisons]
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
-    notes += [f"full cache: {', '.join(f'{task} {value:.0f} %' for task, value in lead.full_by_task(rows).items())}"]
+    notes += [
+        f"full cache: {', '.join(f'{task} {value:.0f} %' for task, value in lead.full_by_task(rows).items())}"
+    ]
     first = comparisons[0].published
     level = first.duels[0].run_at[0]
     look = ["python", "-m", "kvbench", "show", str(store.folder), "--policy", comparisons[0].policy]
-    notes += [f"examples of its worst answers: {shlex.join([*look, f'--{level.kind}', str(level)])}"]
+    notes += [
+        f"examples of its worst answers: {shlex.join([*look, f'--{level.kind}', str(level)])}"
+    ]
     notes += [f"pages of every task, with examples beside the texts: {first.next_step}"]
     notes += ["intervals of each cell: the page"]
     pages = [one.published.page for one in comparisons]

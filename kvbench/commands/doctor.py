@@ -49,7 +49,9 @@ def command(
         return _of_model(model, chosen, contexts, seed, device, dtype)
     if others := options.given_options(context, except_for=("press", "model", "device")):
         option = "--" + others[0].replace("_", "-")
-        raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
+        raise KVBenchError(
+            f"{option} is for a model alone, and {press} is a press: leave one of them out"
+        )
     policy = press_alone(press)
     check_ratios("doctor", [policy])
     return _of_press(policy, press, model, device)
@@ -61,7 +63,10 @@ def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Ta
         names = ",".join((*TASKS, *RULER))
     chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)
     counted = count_by(model)
-    return [lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task for task in chosen]
+    return [
+        lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task
+        for task in chosen
+    ]
 
 
 def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
@@ -73,13 +78,17 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     findings = findings_of(1 + len(of_press.CHECKS), lambda begin: of_press.examine(patient, begin))
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # what each found stands in the table
-        return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
+        return Result(
+            [table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}"
+        )
     against = ",".join(dict.fromkeys(("snapkv", patient.nearest[0] or "knorm")))
     next_step = f"next: python -m kvbench compare {press} --against {against} --model {model}"
     return Result([table], verdict="sound", notes=[next_step])
 
 
-def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
+def _of_model(
+    model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str
+) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     exam = of_model.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
     findings = findings_of(exam.steps, exam.findings)

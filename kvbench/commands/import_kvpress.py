@@ -33,7 +33,9 @@ from leaderboards.terminal.result_table import ResultTable
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 Name = Annotated[str, Field(min_length=1)]
 Scores = dict[str, float | None]
-METRICS_FORMS: TypeAdapter[Any] = TypeAdapter(float | Scores | dict[str, Scores] | None, config=ConfigDict(strict=True))
+METRICS_FORMS: TypeAdapter[Any] = TypeAdapter(
+    float | Scores | dict[str, Scores] | None, config=ConfigDict(strict=True)
+)
 # Of model_kwargs: kvpress itself chooses it by what is installed, and eager for ObservedAttentionPress alone.
 ATTENTION = "attn_implementation"
 FP8_CONFIG = "quantization_config"  # which kvpress puts there where fp8 is asked for
@@ -41,8 +43,12 @@ RULER, RULER_QA = "ruler", "qa"
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="A folder that kvpress's evaluation wrote, or a folder of such.")],
-    site: Annotated[Path, typer.Option(help="Folder that imported.html is written to.")] = Path("site"),
+    results: Annotated[
+        Path, typer.Argument(help="A folder that kvpress's evaluation wrote, or a folder of such.")
+    ],
+    site: Annotated[Path, typer.Option(help="Folder that imported.html is written to.")] = Path(
+        "site"
+    ),
 ) -> Result:
     """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if one is broken."""
     rows, broken = results_in(results)
@@ -50,13 +56,21 @@ def command(
     shown, unread = rows_with_names(rows), [without_places(line) for line in broken]
     sheet = imported_sheet(shown)
     write_sheets(site, [sheet])
-    write_text_atomically(site / IMPORTED, build_imported(name_of_place(results), shown, unread, [sheet]))
+    write_text_atomically(
+        site / IMPORTED, build_imported(name_of_place(results), shown, unread, [sheet])
+    )
     link_pages(site)
     table = ResultTable.of_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
-    fault = f"{len(broken)} folders could not be read and are left out, all others are on the page" if broken else ""
+    fault = (
+        f"{len(broken)} folders could not be read and are left out, all others are on the page"
+        if broken
+        else ""
+    )
     warnings = [f"left out: {line}" for line in broken]
     if unknown := ", ".join(dict.fromkeys(name for row in rows for name in row.unknown)):
-        warnings.append(f"{CONFIG} has fields that kvbench does not know ({unknown}): results are kept apart by them")
+        warnings.append(
+            f"{CONFIG} has fields that kvbench does not know ({unknown}): results are kept apart by them"
+        )
     return Result([table], warnings=warnings, files={"page": site / IMPORTED}, fault=fault)
 
 
@@ -138,12 +152,16 @@ class _Config(BaseModel):
         have no value of their own, are left out."""
         entries = {name: getattr(self, name) for name in SETTINGS} | (self.model_extra or {})
         entries |= {name: value for name, value in self._of_model.items() if name != ATTENTION}
-        return ", ".join(f"{name} {_entry_text(value)}" for name, value in entries.items() if value is not None)
+        return ", ".join(
+            f"{name} {_entry_text(value)}" for name, value in entries.items() if value is not None
+        )
 
     @property
     def _of_model(self) -> dict[str, Any]:
         """Returns the arguments of the model; ``dtype`` was called ``torch_dtype``."""
-        arguments = {name.removeprefix("torch_"): value for name, value in (self.model_kwargs or {}).items()}
+        arguments = {
+            name.removeprefix("torch_"): value for name, value in (self.model_kwargs or {}).items()
+        }
         if self.fp8:
             arguments.pop(FP8_CONFIG, None)
         return arguments
@@ -169,10 +187,14 @@ def _entry_text(value: Any) -> str:
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
     """Reads all results in a folder and below it, and describes each unreadable one in a line."""
     if not folder.is_dir():
-        raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
+        raise KVBenchError(
+            f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)"
+        )
     rows, broken = [], []
     folders = {path.parent for name in FILES for path in folder.rglob(name)}
-    folders |= {path for path in folder.rglob("*") if path.is_dir() and not any(path.iterdir())}  # left empty
+    folders |= {
+        path for path in folder.rglob("*") if path.is_dir() and not any(path.iterdir())
+    }  # left empty
     for result in sorted(folders):
         try:
             rows.append(read_result(result))
@@ -188,7 +210,9 @@ def read_result(folder: Path) -> Imported:
     """Reads one evaluation; raises :class:`KVBenchError` with the file and its fault."""
     for name in FILES:
         if not (folder / name).is_file():
-            raise KVBenchError(f"{folder}: {name} is missing: the evaluation did not finish, run it again")
+            raise KVBenchError(
+                f"{folder}: {name} is missing: the evaluation did not finish, run it again"
+            )
     path = folder / CONFIG
     try:
         config = _Config.model_validate(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader))
@@ -198,11 +222,15 @@ def read_result(folder: Path) -> Imported:
         predictions = _predictions(path)
     except (ValidationError, yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         reason = fault_of_fields(error) if isinstance(error, ValidationError) else first_line(error)
-        raise KVBenchError(f"{path} cannot be read ({reason}): restore it, or run the evaluation again") from error
+        raise KVBenchError(
+            f"{path} cannot be read ({reason}): restore it, or run the evaluation again"
+        ) from error
     scores, tasks = _mean_scores(metrics)
     pairs = [pair for row in predictions if (pair := _scores_of(row, config.dataset)) is not None]
     return Imported(
-        dataset=f"{config.dataset}/{name_of_place(str(config.data_dir))}" if config.data_dir else config.dataset,
+        dataset=f"{config.dataset}/{name_of_place(str(config.data_dir))}"
+        if config.data_dir
+        else config.dataset,
         model=config.model,
         setting=config.setting,
         press=config.press_name,
@@ -238,7 +266,9 @@ def _mean_scores(metrics: Any) -> tuple[Scores, int]:
     nested = [scores for scores in metrics.values() if isinstance(scores, dict)]
     tables = nested or [metrics]
     names = dict.fromkeys(name for scores in tables for name in scores)
-    return {name: _mean([scores[name] for scores in tables if name in scores]) for name in names}, len(tables)
+    return {
+        name: _mean([scores[name] for scores in tables if name in scores]) for name in names
+    }, len(tables)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -28,16 +28,29 @@ def _tasks() -> ResultTable:
         Column("what it stresses", of_sentences=True),
     )
     tasks = KNOWN_TASKS.values()
-    rows = [(t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description) for t in tasks]
+    rows = [
+        (t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description)
+        for t in tasks
+    ]
     return ResultTable("tasks", columns, rows)
 
 
 def _policies() -> ResultTable:
     hidden = [Column(name, shown=False) for name in ("family", "paper", "how it runs")]
-    columns = (Column("policy"), *hidden, Column("what it keeps", cut=True), Column("budget", shown=False))
-    rows = [(p.name, p.family, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()]
+    columns = (
+        Column("policy"),
+        *hidden,
+        Column("what it keeps", cut=True),
+        Column("budget", shown=False),
+    )
+    rows = [
+        (p.name, p.family, p.paper, p.ways, p.description, p.budget)
+        for p in known_policies().values()
+    ]
     caption = "paper, budget and how each runs: --json"
-    return ResultTable("policies", columns, rows, caption=caption, headed=False, grouped_by="family")
+    return ResultTable(
+        "policies", columns, rows, caption=caption, headed=False, grouped_by="family"
+    )
 
 
 def _metrics() -> ResultTable:
@@ -70,13 +83,18 @@ def _suites() -> ResultTable:
 
 
 KINDS: Mapping[str, Callable[[], ResultTable]] = {
-    make.__name__.removeprefix("_"): make for make in (_tasks, _policies, _metrics, _models, _suites)
+    make.__name__.removeprefix("_"): make
+    for make in (_tasks, _policies, _metrics, _models, _suites)
 }
 
 
 def command(
-    kind: Annotated[str, typer.Argument(help="tasks, policies, metrics, models or suites", metavar="KIND")],
-    family: Annotated[str | None, typer.Option(help="Only policies or tasks of this family.", metavar="NAME")] = None,
+    kind: Annotated[
+        str, typer.Argument(help="tasks, policies, metrics, models or suites", metavar="KIND")
+    ],
+    family: Annotated[
+        str | None, typer.Option(help="Only policies or tasks of this family.", metavar="NAME")
+    ] = None,
 ) -> Result:
     """Lists what a run can be made of."""
     if kind not in KINDS:
@@ -86,7 +104,9 @@ def command(
         return Result([table])
     names = [column.name for column in table.columns]
     if "family" not in names:
-        raise KVBenchError(f"--family is for policies and tasks: python -m kvbench ls policies --family {family}")
+        raise KVBenchError(
+            f"--family is for policies and tasks: python -m kvbench ls policies --family {family}"
+        )
     at = names.index("family")
     families = [name for name in dict.fromkeys(row[at] for row in table.rows) if name]
     if family not in families:

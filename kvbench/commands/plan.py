@@ -28,7 +28,9 @@ torch = LazyModule("torch")
 def command(
     context: typer.Context,
     model: options.Model = "reference",
-    layers: Annotated[int | None, typer.Option(help="Layers; with the next options instead of a model.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Layers; with the next options instead of a model.")
+    ] = None,
     heads: Annotated[int | None, typer.Option(help="Query heads of a layer.")] = None,
     key_heads: Annotated[int | None, typer.Option(help="Key heads of a layer.")] = None,
     head_size: Annotated[int, typer.Option(help="Numbers in a key.")] = 128,
@@ -52,14 +54,23 @@ def command(
     sampling: options.Sampling = None,
     observe: options.Observe = None,
     tolerance: options.Tolerance = None,
-    machine: Annotated[str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")] = "h100",
+    machine: Annotated[
+        str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")
+    ] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
-    job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
+    job = Job.of(
+        {**context.params, "levels": options.given_levels(context), "context_tokens": None}
+    )
     model_source(model)
-    given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
+    given = {
+        "--layers": layers,
+        "--heads": heads,
+        "--key-heads": key_heads,
+        "--parameters": parameters,
+    }
     missing = [option for option, value in given.items() if value is None]
     is_named = len(missing) == len(given)
     grid = check_job(job, names_model=is_named and not isinstance(tokens, int))
@@ -75,7 +86,11 @@ def command(
     else:
         name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
         shape = DecoderShape(name, layers, heads, key_heads, head_size, count, numbers)
-    on = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers) if machine == THIS else MACHINES[machine]
+    on = (
+        plans.machine_of_run(grid, shape.heads * shape.head_size, numbers)
+        if machine == THIS
+        else MACHINES[machine]
+    )
     plan = plans.plan_of(job, shape, tokens, on)
     figures = ResultTable(
         "figures",

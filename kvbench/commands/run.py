@@ -97,7 +97,10 @@ def command(
     tokens = tokens_of_run(context_tokens, suite, tasks)
     params = {**context.params, "levels": options.given_levels(context), "context_tokens": tokens}
     jobs = [Job.of({**params, **of_mode}) for of_mode in _options_by_mode(mode, policies)]
-    names = [name if number == 0 or name is None else f"{name}-{job.mode}" for number, job in enumerate(jobs)]
+    names = [
+        name if number == 0 or name is None else f"{name}-{job.mode}"
+        for number, job in enumerate(jobs)
+    ]
     grids = [check_job(job) for job in jobs]
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
@@ -111,26 +114,40 @@ def command(
         with _executor(executor, settled, is_new, *cluster, loaded=loaded) as chosen:
             if beside is not None and not others:  # refused now rather than after the run
                 others = sites.other_model(beside, [chosen.identity])
-            folder = out / (own_name or f"{Path(model).resolve().name}-{job.mode}-{chosen.identity.short_hash()}")
+            folder = out / (
+                own_name
+                or f"{Path(model).resolve().name}-{job.mode}-{chosen.identity.short_hash()}"
+            )
             try:
-                stores.append(runs.complete(chosen, folder, look=controls.look_of(settled, chosen.grid, every_task)))
+                stores.append(
+                    runs.complete(
+                        chosen, folder, look=controls.look_of(settled, chosen.grid, every_task)
+                    )
+                )
             except controls.UnmasteredError as error:
                 return Result([error.table], notes=error.remedies, fault=str(error))
             chosen_policies.append(chosen.grid.setting.policies)
-    return publish(stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others])
+    return publish(
+        stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others]
+    )
 
 
 def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | None]]:
     """Returns what the job of each mode has of its own; what needs the question is left out where it is not seen."""
     if mode != options.BOTH:
         return [{"mode": mode}]
-    return [{"mode": "agnostic", "policies": catalogue.without_question(policies)}, {"mode": "aware"}]
+    return [
+        {"mode": "agnostic", "policies": catalogue.without_question(policies)},
+        {"mode": "aware"},
+    ]
 
 
 def _with_date_and_levels(job: Job, out: Path, name: str | None) -> tuple[Job, bool]:
     """Decides what a job leaves open and a run that was begun knows: the date, and the levels of tasks. Tells whether
     the run is new."""
-    begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
+    begun = (
+        read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
+    )
     if job.difficulty == AUTO and begun and begun.job:
         job = job.model_copy(update={"difficulty": begun.job.difficulty})
     return with_date(job, out, name), begun is None
@@ -152,14 +169,21 @@ def _executor(
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
         return on_ray
-    for_ray = {"--address": address, "--workers": workers, "--cpus-per-worker": cpus, "--gpus-per-worker": gpus}
+    for_ray = {
+        "--address": address,
+        "--workers": workers,
+        "--cpus-per-worker": cpus,
+        "--gpus-per-worker": gpus,
+    }
     for option, value in for_ray.items():
         if value is not None:
             raise KVBenchError(f"{option} is for --executor ray: give that too")
     here = local.on_this_machine(job, loaded)
     if is_new:
         line = forecasts.forecast_of(here.model, here.grid)
-        contexts = safe_ratio.contexts_line([count for _, count in here.grid.tasks], tolerance_of([job]))
+        contexts = safe_ratio.contexts_line(
+            [count for _, count in here.grid.tasks], tolerance_of([job])
+        )
         parts = filter(None, (line, contexts, forecasts.few_contexts_of(here.grid)))
         console.print("; ".join(parts), soft_wrap=True)
     return nullcontext(here)

@@ -18,5 +18,7 @@ def command(run: Run) -> Result:
         total, changed = rescore(store)
     publish_summary(store, store.frame(COLUMNS))
     view = Text(f"{total:,} records scored, {changed:,} changed")
-    table = ResultTable("scored", (Column("records"), Column("changed")), [(total, changed)], view=view)
+    table = ResultTable(
+        "scored", (Column("records"), Column("changed")), [(total, changed)], view=view
+    )
     return Result([table], files={"summary": run / "summary.json"})

@@ -14,7 +14,16 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import KNOWN_TASKS, Question, Span, SpanKind, Task, get_task, is_file_of_questions, unknown_name
+from datasets_gen import (
+    KNOWN_TASKS,
+    Question,
+    Span,
+    SpanKind,
+    Task,
+    get_task,
+    is_file_of_questions,
+    unknown_name,
+)
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.build_grid import tasks_as_run
@@ -41,7 +50,9 @@ prompts = LazyModule("kvbench.prompts.prompt")
 SAME = 1e-9  # ratios that differ only by how they are written
 AROUND = 160  # characters that are shown on either side of what matters in a long context
 LONG = 1500
-STYLES: Mapping[SpanKind, str] = {  # where spans overlap, the later kind is seen: an answer within a fact
+STYLES: Mapping[
+    SpanKind, str
+] = {  # where spans overlap, the later kind is seen: an answer within a fact
     "fact": "on grey19",
     "bridge": "on dark_blue",
     "distractor": "dim",
@@ -54,7 +65,12 @@ STYLES: Mapping[SpanKind, str] = {  # where spans overlap, the later kind is see
 
 def command(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a task, file of questions, or folder of a run, such as runs/x."
+        ),
+    ],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
@@ -64,7 +80,9 @@ def command(
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
-    policy: Annotated[str, typer.Option(help="Of a run: whose answers; default: of its first method.")] = "",
+    policy: Annotated[
+        str, typer.Option(help="Of a run: whose answers; default: of its first method.")
+    ] = "",
     ratio: options.LevelOfRun = None,
     budget: options.LevelOfRun = None,
     rate: options.LevelOfRun = None,
@@ -82,16 +100,25 @@ def command(
             of, other = ("tasks", "none") if is_run else ("runs", "no run")
             raise KVBenchError(f"{option} is for {of}, and {what} is {other}")
     if is_run:
-        levels = [Level(kind, value) for kind in KINDS if (value := context.params[kind]) is not None]
+        levels = [
+            Level(kind, value) for kind in KINDS if (value := context.params[kind]) is not None
+        ]
         return worst_of(Store.open(Path(what)), policy, levels, check_count("--worst", worst))
     (task,) = with_data([get_task(what)], data, defence)
-    chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
+    chosen = lengthen_by_tokenizer(
+        tokenizer if context_tokens else None, task, context_tokens, depth
+    )
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     spans = [*example.spans, *(span for one in example.questions for span in one.spans)]
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
-    marked = mark_spans(example.context, spans, protected={one.protected for one in example.questions})
-    result = [ResultTable("examples", columns, [row], view=marked), questions_table(example.questions)]
+    marked = mark_spans(
+        example.context, spans, protected={one.protected for one in example.questions}
+    )
+    result = [
+        ResultTable("examples", columns, [row], view=marked),
+        questions_table(example.questions),
+    ]
     if tokenizer is not None:
         asked = asked_of([chosen], tokenizer)[0]
         sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
@@ -114,7 +141,9 @@ def mark_spans(
     marks: list[tuple[int, int, int, str, str]] = []
     kept_secret: set[tuple[int, int]] = set()
     for kind, style in STYLES.items():
-        for start, end in dict.fromkeys((span.start, span.end) for span in spans if span.kind == kind):
+        for start, end in dict.fromkeys(
+            (span.start, span.end) for span in spans if span.kind == kind
+        ):
             if (start, end) in kept_secret:
                 continue
             name = "protected" if context[start:end] in protected else kind
@@ -148,7 +177,14 @@ def questions_table(questions: Sequence[Question]) -> ResultTable:
         Column("hops"),
     )
     rows = [
-        (number, one.text, one.golds, one.perfect_output, one.type if one.answerable else "unanswerable", one.hops)
+        (
+            number,
+            one.text,
+            one.golds,
+            one.perfect_output,
+            one.type if one.answerable else "unanswerable",
+            one.hops,
+        )
         for number, one in enumerate(questions)
     ]
     return ResultTable("questions", columns, rows)
@@ -156,7 +192,9 @@ def questions_table(questions: Sequence[Question]) -> ResultTable:
 
 def prompt_table(prompts: Sequence[tuple[str, str]]) -> ResultTable:
     """Shows the first prompt of each task as it was sent."""
-    view = Group(*(Text(f"The first prompt of {task}, as sent:\n{prompt}") for task, prompt in prompts))
+    view = Group(
+        *(Text(f"The first prompt of {task}, as sent:\n{prompt}") for task, prompt in prompts)
+    )
     return ResultTable("prompts", [Column("task"), Column("prompt")], prompts, view=view)
 
 
@@ -175,11 +213,15 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
     policy = policy or next((name for name in names if name not in CONTROLS), names[-1])
     level = chosen_level(store.identity, policy, given)
     answers, failed = worst_answers(store, policy, level, count)
-    warnings = [f"the worst answers of {policy} at {level.where}; others: --policy, of {', '.join(names)}"]
+    warnings = [
+        f"the worst answers of {policy} at {level.where}; others: --policy, of {', '.join(names)}"
+    ]
     if failed:
         warnings.append(f"{failed:,} answers failed and are not among these")
     tasks = dict.fromkeys(answer.record.task for answer in answers)
-    sent = [(task, store.identity.prompts[task]) for task in tasks if task in store.identity.prompts]
+    sent = [
+        (task, store.identity.prompts[task]) for task in tasks if task in store.identity.prompts
+    ]
     return Result([answers_table(answers), *([prompt_table(sent)] if sent else [])], notes=warnings)
 
 
@@ -192,22 +234,32 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
     if not given:
         return min(levels, key=lambda level: abs(level.value - level.declared.typical))
     names = ", ".join(f"--{level.kind} {level}" for level in levels)
-    matches = [level for level in levels if level.kind == given[0].kind and abs(level.value - given[0].value) < SAME]
+    matches = [
+        level
+        for level in levels
+        if level.kind == given[0].kind and abs(level.value - given[0].value) < SAME
+    ]
     if len(given) > 1 or not matches:
         where = " and ".join(level.where for level in given)
         raise KVBenchError(f"{policy} was not run at {where}: give one of {names}")
     return matches[0]
 
 
-def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
+def worst_answers(
+    store: Store, policy: str, level: Level, count: int
+) -> tuple[list[WorstAnswer], int]:
     """Returns the answers in the order of :func:`worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
-        raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
+        raise KVBenchError(
+            f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again"
+        )
     full = {one.record.question_id: one.record for one in _answers(store, FULL)}
     answered = [one for one in answers if one.record.output_text is not None]
     records = [*(one.record for one in answered), *full.values()]
-    table = DataFrame([vars(record) for record in records], columns=["policy", "question_id", *JUDGED])
+    table = DataFrame(
+        [vars(record) for record in records], columns=["policy", "question_id", *JUDGED]
+    )
     places = worst_first(table.assign(mode="", example_id="")).index if answered else []
     tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
     worst = []
@@ -226,28 +278,58 @@ def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
                 yield from store.read_answers(path)
 
 
-def _with_spans(answer: StoredAnswer, full: Record | None, task: Task | None, identity: Identity) -> WorstAnswer:
+def _with_spans(
+    answer: StoredAnswer, full: Record | None, task: Task | None, identity: Identity
+) -> WorstAnswer:
     parts = (answer.record, answer.question, answer.context, full)
     if task is not None and task.full_version == answer.context.task_version:
-        example = task.example(identity.seed, answer.context.example_index, held_out=identity.held_out)
-        generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
+        example = task.example(
+            identity.seed, answer.context.example_index, held_out=identity.held_out
+        )
+        generated = next(
+            (one for one in example.questions if one.id == answer.question.question_id), None
+        )
         if generated is not None and example.context == answer.context.context:
             return WorstAnswer(*parts, (*example.spans, *generated.spans), True)
     question = answer.question
-    stored: Mapping[SpanKind, Sequence[int]] = {"answer": question.answer_spans, "fact": question.evidence_spans}
-    pairs = [Span(kind, *pair) for kind, flat in stored.items() for pair in zip(flat[::2], flat[1::2], strict=True)]
+    stored: Mapping[SpanKind, Sequence[int]] = {
+        "answer": question.answer_spans,
+        "fact": question.evidence_spans,
+    }
+    pairs = [
+        Span(kind, *pair)
+        for kind, flat in stored.items()
+        for pair in zip(flat[::2], flat[1::2], strict=True)
+    ]
     return WorstAnswer(*parts, tuple(pairs), False)
 
 
 def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
-    of_record = ("question_id", "policy", "output_text", "f1", "em", "ger", "slot_coverage", "realised_ratio")
+    of_record = (
+        "question_id",
+        "policy",
+        "output_text",
+        "f1",
+        "em",
+        "ger",
+        "slot_coverage",
+        "realised_ratio",
+    )
     names = (*of_record, "question", "golds", "full_cache_output", "verdict")
     rows = []
     for one in answers:
-        of_question = (one.question.question, one.question.golds, one.full.output_text if one.full else None)
-        rows.append((*(getattr(one.record, name) for name in of_record), *of_question, verdict(one.record)))
-    return ResultTable("answers", [Column(name) for name in names], rows, view=render_answers(answers))
+        of_question = (
+            one.question.question,
+            one.question.golds,
+            one.full.output_text if one.full else None,
+        )
+        rows.append(
+            (*(getattr(one.record, name) for name in of_record), *of_question, verdict(one.record))
+        )
+    return ResultTable(
+        "answers", [Column(name) for name in names], rows, view=render_answers(answers)
+    )
 
 
 def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
@@ -262,15 +344,26 @@ def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
             heading = Text(printable(f"{next(numbers)}. {answer.record.question_id}"))
             parts += [Rule(heading, align="left"), _exchange(answer)]
         spans = [span for answer in of_context for span in answer.spans]
-        evidence = [(span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"]
+        evidence = [
+            (span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"
+        ]
         text = of_context[0].context.context
         protected = {answer.question.protected for answer in of_context}
         marked = mark_spans(
-            text, spans, excerpt(text, evidence, AROUND, LONG), protected, partial(_kept_of, of_context[0])
+            text,
+            spans,
+            excerpt(text, evidence, AROUND, LONG),
+            protected,
+            partial(_kept_of, of_context[0]),
         )
         parts += [Text(), marked, Text()]
         if not of_context[0].is_generated:
-            parts.append(Text("the example cannot be generated here: all of its evidence is shown as fact", "yellow"))
+            parts.append(
+                Text(
+                    "the example cannot be generated here: all of its evidence is shown as fact",
+                    "yellow",
+                )
+            )
     return Group(*parts)
 
 
@@ -298,7 +391,9 @@ def _exchange(answer: WorstAnswer) -> Table:
         f"{record.policy} at {record.point.where}": _output_of(record),
         "verdict": verdict(record),
         "kept": f"{kept} of {answer.question.context_tokens} tokens",
-        "": ", ".join(f"{name} {'–' if share is None else f'{share:.2f}'}" for name, share in shares.items()),
+        "": ", ".join(
+            f"{name} {'–' if share is None else f'{share:.2f}'}" for name, share in shares.items()
+        ),
     }
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")

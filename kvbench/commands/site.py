@@ -14,8 +14,12 @@ from kvbench.store.store import Store
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.")],
-    site: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.")
+    ],
+    site: Annotated[
+        Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")
+    ] = None,
     every_task: EveryTask = False,
     tolerance: Tolerance = None,
     beside: Beside = None,

@@ -42,20 +42,36 @@ def publish_register(
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     folders = {name: name_of_place(store.folder) for name, store in stores.items()}
-    named, other, size = name_of_place(model), *(one and name_of_place(one) for one in (beside, larger))
+    named, other, size = (
+        name_of_place(model),
+        *(one and name_of_place(one) for one in (beside, larger)),
+    )
     text, count = None if data is None else Path(name_of_place(data)), count_of(judgements)
-    given = {"model": named, "beside": other, "larger": size, "difficulty": difficulty, "data": text and str(text)}
+    given = {
+        "model": named,
+        "beside": other,
+        "larger": size,
+        "difficulty": difficulty,
+        "data": text and str(text),
+    }
     counted = {"decided": count.decided, "precondition_met": count.met}
     content = given | counted | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs = {name: Run(one.folder.name, site_of_run(folder, one), folders[name]) for name, one in stores.items()}
-    write_text_atomically(page, build_claims(named, judgements, runs, [sheet], other, difficulty, text, size))
+    runs = {
+        name: Run(one.folder.name, site_of_run(folder, one), folders[name])
+        for name, one in stores.items()
+    }
+    write_text_atomically(
+        page, build_claims(named, judgements, runs, [sheet], other, difficulty, text, size)
+    )
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    verdict = f"{count.words(model)}; {len(claims)} claims in {len(judgements)} statistics: {summary}"
+    verdict = (
+        f"{count.words(model)}; {len(claims)} claims in {len(judgements)} statistics: {summary}"
+    )
     return Result([claims_table(judgements)], verdict, files={"page": page, "register": register})

@@ -8,7 +8,12 @@ import pandas as pd
 
 from kvbench.experiments.opponents import check_common_level
 from kvbench.publish.places import without_places
-from kvbench.publish.site import PublishedComparison, publish_comparison, publish_summary, summary_rows
+from kvbench.publish.site import (
+    PublishedComparison,
+    publish_comparison,
+    publish_summary,
+    summary_rows,
+)
 from kvbench.run.report import broken, fails_always, failures_of
 from kvbench.store.earlier import EarlierRun
 from kvbench.store.merging import RunGroup
@@ -43,7 +48,9 @@ class Compared:
             if other not in outcomes:
                 reason = "no task of both is complete and can be done with the full cache"
                 advice = "give easier tasks, or --every-task"
-                raise KVBenchError(f"the gate cannot judge {self.policy} against {other}: {reason}; {advice}")
+                raise KVBenchError(
+                    f"the gate cannot judge {self.policy} against {other}: {reason}; {advice}"
+                )
             rows += gate.rows(outcomes[other].rows)
         if gate.fails_if_worse and all(row.row.too_few for row in rows):
             raise KVBenchError(f"--fail-if worse could never fail: {rows[0].row.reason}")
@@ -89,7 +96,11 @@ def compare_press(
 
 
 def compare_runs(
-    today: EarlierRun, named: Sequence[str], earlier: Sequence[EarlierRun], site: Path | None, every_task: bool
+    today: EarlierRun,
+    named: Sequence[str],
+    earlier: Sequence[EarlierRun],
+    site: Path | None,
+    every_task: bool,
 ) -> ComparedRun:
     """Compares policies of a stored run with others of that run, and with themselves in earlier runs, and runs nothing.
     Controls are compared with nothing, but for the full cache with itself in an earlier run."""
@@ -105,11 +116,15 @@ def compare_runs(
         others = [name for name in named if name != policy.name]
         if is_control or policy.name in named or not (others or runs):
             continue
-        comparisons.append(_compared(store, records, policy.name, (others, others), runs, site, unmastered, ()))
+        comparisons.append(
+            _compared(store, records, policy.name, (others, others), runs, site, unmastered, ())
+        )
     if not comparisons:
         folders = ", ".join(str(run.store.folder) for run in earlier)
         has = ", ".join(policy.name for policy in store.identity.policies)
-        raise KVBenchError(f"{store.folder} has nothing to compare with {folders or ', '.join(named)}: it has {has}")
+        raise KVBenchError(
+            f"{store.folder} has nothing to compare with {folders or ', '.join(named)}: it has {has}"
+        )
     return ComparedRun(store, rows, unmastered, comparisons)
 
 
@@ -127,7 +142,9 @@ def _compared(
     levels = [*levels_by_policy(records)[mine]]
     parts, notes = [records], list(warnings)
     for run in earlier:
-        check_common_level(mine, levels, [point.level for point in run.policy(mine).points], run.store.folder)
+        check_common_level(
+            mine, levels, [point.level for point in run.policy(mine).points], run.store.folder
+        )
         answers, changed = run.answers(mine, records[records["policy"] == mine])
         parts.append(answers)
         others.append(run.name_of(mine))
@@ -135,11 +152,15 @@ def _compared(
         if described := run.differences(store.identity, [mine]):
             notes.append(described)
         if changed:
-            notes.append(f"{changed} questions have another text in {run.store.folder} and are not compared")
+            notes.append(
+                f"{changed} questions have another text in {run.store.folder} and are not compared"
+            )
     together = pd.concat(parts, ignore_index=True) if earlier else records
     published = publish_comparison(
         store, together, mine, others, site, unmastered, notes, [run.label for run in earlier]
     )
     one = Compared(mine, tuple(named), published, tuple(notes))
-    unmet = [f"no verdict against {other}: no cell of both is complete" for other in one.unmet(others)]
+    unmet = [
+        f"no verdict against {other}: no cell of both is complete" for other in one.unmet(others)
+    ]
     return Compared(mine, tuple(named), published, (*notes, *unmet))

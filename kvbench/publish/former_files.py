@@ -16,7 +16,10 @@ from leaderboards.studies.declaration import studies
 
 MANIFEST = f"{FOLDER}/files.json"
 SUFFIXES = (".html", ".csv", ".parquet")  # of all that is ever listed
-BEFORE_MANIFESTS = ("task-*.html", "examples-*.html")  # what a site has that was written when there was no list
+BEFORE_MANIFESTS = (
+    "task-*.html",
+    "examples-*.html",
+)  # what a site has that was written when there was no list
 _NAMES = TypeAdapter(list[str])
 
 
@@ -34,7 +37,9 @@ def remove_former_files(folder: Path, names: Collection[str]) -> None:
 
 
 def _write(folder: Path, names: Iterable[str]) -> None:
-    write_text_atomically(folder / MANIFEST, _NAMES.dump_json(sorted(names), indent=1).decode() + "\n")
+    write_text_atomically(
+        folder / MANIFEST, _NAMES.dump_json(sorted(names), indent=1).decode() + "\n"
+    )
 
 
 def _listed(folder: Path) -> set[str]:
@@ -56,7 +61,9 @@ def _names_before_manifests(folder: Path) -> list[str]:
     pages = [page.name for pattern in BEFORE_MANIFESTS for page in folder.glob(pattern)]
     of_studies = {study.name for study in studies().values()}
     # A study has a page for each board: routing.html, routing.2.html.
-    pages += [page.name for page in folder.glob("*.html") if page.name.partition(".")[0] in of_studies]
+    pages += [
+        page.name for page in folder.glob("*.html") if page.name.partition(".")[0] in of_studies
+    ]
     return [*pages, *(f"{FOLDER}/{name}.parquet" for name in TABLES), f"{FOLDER}/{RECORDS_FILE}"]
 
 

@@ -24,8 +24,12 @@ def run_entry(name: str, run: RunFile) -> RunEntry:
         without = ("it was started by Python code and not by a command of kvbench",)
         return RunEntry(name, run.command, without, run.command, content)
     device = run.identity.device.partition(" ")[0]
-    job = run.job.model_copy(update={"device": device, "dtype": run.identity.dtype, "date": run.identity.date or None})
-    return RunEntry(name, shlex.join(["python", "-m", "kvbench", *_words_of(job)]), (), run.command, content)
+    job = run.job.model_copy(
+        update={"device": device, "dtype": run.identity.dtype, "date": run.identity.date or None}
+    )
+    return RunEntry(
+        name, shlex.join(["python", "-m", "kvbench", *_words_of(job)]), (), run.command, content
+    )
 
 
 def _words_of(job: Job) -> list[str]:
@@ -43,13 +47,25 @@ def _words_of(job: Job) -> list[str]:
         options["--context-tokens"] = NATIVE if job.context_tokens is None else job.context_tokens
     levels = {KINDS[kind].option: text for kind, text in job.levels.items()}
     start = ["compare", job.press] if job.press else ["run"]
-    words = ([option] if value is True else [option, str(value)] for option, value in (options | levels).items())
+    words = (
+        [option] if value is True else [option, str(value)]
+        for option, value in (options | levels).items()
+    )
     return [*start, *(word for of_option in words for word in of_option)]
 
 
 NONE = "–"
 SHOWN = (  # columns of the records that the example of a task is made of
-    *("example_id", "question_id", "context", "question", "golds", "target", "evidence_spans", "answer_spans"),
+    *(
+        "example_id",
+        "question_id",
+        "context",
+        "question",
+        "golds",
+        "target",
+        "evidence_spans",
+        "answer_spans",
+    ),
     *("answerable", "protected", "hops"),
 )
 
@@ -58,7 +74,9 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     """Collects what the page tells. ``runs``: by name. ``records``: of the runs, however they are parted."""
     identities = [run.identity for run in runs.values()]
     tasks = {task.name: task for identity in reversed(identities) for task in identity.tasks}
-    policies = {policy.name: policy for identity in reversed(identities) for policy in identity.policies}
+    policies = {
+        policy.name: policy for identity in reversed(identities) for policy in identity.policies
+    }
     stored = {
         str(name): rows
         for frame in reversed(records)
@@ -71,7 +89,9 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     used = _arguments_used(records)
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
-        tasks=tuple(_task(task, stored.get(name), prompts.get(name, {})) for name, task in tasks.items()),
+        tasks=tuple(
+            _task(task, stored.get(name), prompts.get(name, {})) for name, task in tasks.items()
+        ),
         policies=tuple(_policy(policy, used.get(name, "")) for name, policy in policies.items()),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
@@ -81,7 +101,9 @@ def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
     """Tells by policy the arguments that its press ran with, and on which tasks."""
     columns = [rows[["policy", "task", "press_arguments"]].drop_duplicates() for rows in records]
     by_policy: dict[str, list[str]] = {}
-    for policy, arguments, tasks in argument_rows(list(arguments_of_records(concat(columns)).values())):
+    for policy, arguments, tasks in argument_rows(
+        list(arguments_of_records(concat(columns)).values())
+    ):
         by_policy.setdefault(policy, []).append(f"{arguments} (on {tasks})")
     return {policy: "; ".join(texts) for policy, texts in by_policy.items()}
 
@@ -90,7 +112,9 @@ def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
     title, runs, budget = "", "plug-in", ""
     if known := POLICIES.get(entry.name):
         title, runs, budget = TITLES.get(known.paper, ""), known.ways, known.budget
-    return PolicyEntry(entry.name, _description(entry.name), entry.paper.strip("-"), title, runs, budget, used)
+    return PolicyEntry(
+        entry.name, _description(entry.name), entry.paper.strip("-"), title, runs, budget, used
+    )
 
 
 def _description(name: str) -> str:
@@ -122,13 +146,19 @@ def _task(entry: TaskIdentity, records: DataFrame | None, prompts: Mapping[str, 
 def _stored_example(records: DataFrame) -> TaskExample:
     """Chooses a question that can be answered, from as many facts as any other, about a short context."""
     first = records.drop_duplicates(["example_id", "question_id"])
-    ranked = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))
+    ranked = first.assign(
+        length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != "")
+    )
     order = ["other", "hops", "length", "example_id", "question_id"]
-    row = ranked.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
+    row = ranked.sort_values(
+        order, ascending=[name != "hops" for name in order], kind="stable"
+    ).iloc[0]
     golds, target = list(row["golds"]), row["target"]
     evidence, answers = (
         tuple((int(start), int(end)) for start, end in zip(flat[::2], flat[1::2], strict=True))
         for flat in (row["evidence_spans"], row["answer_spans"])
     )
     gold = " / ".join(golds) or "none: leakage and directives are judged"
-    return TaskExample(row["context"], row["question"], gold, "" if target in golds else target, evidence, answers)
+    return TaskExample(
+        row["context"], row["question"], gold, "" if target in golds else target, evidence, answers
+    )

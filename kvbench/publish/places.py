@@ -13,7 +13,9 @@ from kvbench.system.files import home_folder
 _HOME = "/~"  # stands for a home folder until its path has become a name
 _PART = r"[^\s/'\"`,;:=<>()\[\]{}|]+"
 # Quoted paths first: they may hold white space. A path of one part, such as /s of "tokens /s", says nothing of a place.
-_QUOTED = re.compile(r"(?P<quote>['\"`])(?:file:/*(?=/))?(?P<path>(?:~|\.\.|/)[^'\"`\n]*/[^'\"`\n]*)(?P=quote)")
+_QUOTED = re.compile(
+    r"(?P<quote>['\"`])(?:file:/*(?=/))?(?P<path>(?:~|\.\.|/)[^'\"`\n]*/[^'\"`\n]*)(?P=quote)"
+)
 _FILE_ADDRESS = re.compile(r"\bfile:/+(?=[^/\s])")
 _ANY_HOME = re.compile(rf"(?<![\w/.])/(?:(?:home|Users|var/home)/{_PART}|root)(?![\w.-])")
 _PATH = re.compile(
@@ -45,7 +47,9 @@ def without_places(text: str) -> str:
     """
     if "/" not in text:  # most texts
         return text
-    text = _QUOTED.sub(lambda found: found["quote"] + name_of_place(found["path"]) + found["quote"], text)
+    text = _QUOTED.sub(
+        lambda found: found["quote"] + name_of_place(found["path"]) + found["quote"], text
+    )
     text = _FILE_ADDRESS.sub("/", text)
     for folder in _folders_of_user():  # these may hold white space, without quotes too
         text = re.sub(rf"(?<![\w/.]){re.escape(folder)}(?![\w.-])", _HOME, text)

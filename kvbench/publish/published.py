@@ -47,7 +47,11 @@ def published_records(records: pd.DataFrame) -> pd.DataFrame:
     changed = {}
     for name in COLUMNS:
         if name in records:
-            names = {text: without_places(text) for text in records[name].unique() if isinstance(text, str)}
+            names = {
+                text: without_places(text)
+                for text in records[name].unique()
+                if isinstance(text, str)
+            }
             if any(text != shown for text, shown in names.items()):
                 changed[name] = records[name].map(lambda text, names=names: names.get(text, text))
     return records.assign(**changed) if changed else records
@@ -57,7 +61,10 @@ def published_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """Returns rows of a summary as they are published."""
     return [
         row.model_copy(
-            update={"policy": without_places(row.policy), "reason": row.reason and without_places(row.reason)}
+            update={
+                "policy": without_places(row.policy),
+                "reason": row.reason and without_places(row.reason),
+            }
         )
         for row in rows
     ]
@@ -76,9 +83,13 @@ def _published_run(run: RunFile, model: str) -> RunFile:
 
 def _published_job(job: Job) -> Job:
     options: dict[str, Any] = {
-        name: without_places(value) for name, value in job if isinstance(value, str) and "/" in value
+        name: without_places(value)
+        for name, value in job
+        if isinstance(value, str) and "/" in value
     }
-    options |= {name: name_of_place(value) for name in PLACES if (value := getattr(job, name)) is not None}
+    options |= {
+        name: name_of_place(value) for name in PLACES if (value := getattr(job, name)) is not None
+    }
     return job.model_copy(update=options)
 
 
@@ -86,8 +97,13 @@ def _published_identity(identity: Identity, model: str) -> Identity:
     policies = []
     for policy in identity.policies:
         arguments = {
-            name: without_places(value) if isinstance(value, str) else value for name, value in policy.arguments.items()
+            name: without_places(value) if isinstance(value, str) else value
+            for name, value in policy.arguments.items()
         }
-        policies.append(policy.model_copy(update={"name": without_places(policy.name), "arguments": arguments}))
+        policies.append(
+            policy.model_copy(update={"name": without_places(policy.name), "arguments": arguments})
+        )
     options = {name: without_places(text) for name, text in identity.options.items()}
-    return identity.model_copy(update={"model": model, "policies": tuple(policies), "options": options})
+    return identity.model_copy(
+        update={"model": model, "policies": tuple(policies), "options": options}
+    )

@@ -60,7 +60,14 @@ from leaderboards.pages.results import Results, task_page
 from leaderboards.paper.of_run import figures_of_study
 from leaderboards.paper.pictures import PaperFigure
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import Study, StudyInput, StudySection, build_study, studies, studies_of
+from leaderboards.studies.declaration import (
+    Study,
+    StudyInput,
+    StudySection,
+    build_study,
+    studies,
+    studies_of,
+)
 from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import examples_page
 
@@ -72,7 +79,9 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
     planned = PlannedCells(
         mode=identity.mode,
         contexts={task.name: task.contexts for task in identity.tasks},
-        chances={task.name: task.chance for task in identity.tasks if task.chance > 0},  # without golds there is none
+        chances={
+            task.name: task.chance for task in identity.tasks if task.chance > 0
+        },  # without golds there is none
         policies={policy.name: policy.points for policy in identity.policies},
         covered={policy.name: policy.tasks for policy in identity.policies},
         every_task=every_task,
@@ -88,7 +97,10 @@ def publish_summary(store: Store, records: DataFrame, every_task: bool = False) 
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
     rows = rows_of_run(store, records)
     content = json.dumps([row.model_dump() for row in rows], indent=1)
-    with suppress(AtWorkError), working_in(store.folder):  # a run that is at work writes its own at its end
+    with (
+        suppress(AtWorkError),
+        working_in(store.folder),
+    ):  # a run that is at work writes its own at its end
         write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
     return summary_rows(records, RunGroup((store,)), every_task) if every_task else rows
 
@@ -110,7 +122,9 @@ def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
     of_tasks = [row for row in rows if row.task != ALL_TASKS]
     gaps = [f"{row.policy} of {row.task}: {row.reason}" for row in of_tasks if not row.complete]
     if gaps and not unfinished:
-        warn(f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; {what_to_do(rows)}")
+        warn(
+            f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; {what_to_do(rows)}"
+        )
 
 
 def _where(stores: Sequence[Store]) -> str:
@@ -151,15 +165,22 @@ def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
     other = Store.open(beside)
     if (other.identity.model, other.identity.mode) in {(run.model, run.mode) for run in runs}:
         of = f"{other.identity.model} in mode {other.identity.mode}"
-        raise KVBenchError(f"--beside {beside}: it is of {of} too; give a run of another model or mode")
+        raise KVBenchError(
+            f"--beside {beside}: it is of {of} too; give a run of another model or mode"
+        )
     tasks = {task.name for run in runs for task in run.tasks}
     if tasks.isdisjoint(task.name for task in other.identity.tasks):
-        raise KVBenchError(f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them")
+        raise KVBenchError(
+            f"--beside {beside}: it has none of the tasks {', '.join(sorted(tasks))}; run one of them"
+        )
     return [other]
 
 
 def publish_sites(
-    stores: Sequence[Store], folder: Path | None, every_task: bool = False, tolerance: float | None = None
+    stores: Sequence[Store],
+    folder: Path | None,
+    every_task: bool = False,
+    tolerance: float | None = None,
 ) -> list[Path]:
     """Writes the pages of several runs, on boards of their own where they cannot be compared. ``tolerance``: the loss
     in points below which a level is safe, if not that of the runs."""
@@ -191,7 +212,10 @@ def _write(
     tolerance: float | None = None,
 ) -> tuple[list[Path], list[list[SummaryRow]], list[Results]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group with what is shown."""
-    rows = [_rows_of(group, of_group, every_task, len(groups)) for group, of_group in zip(groups, records, strict=True)]
+    rows = [
+        _rows_of(group, of_group, every_task, len(groups))
+        for group, of_group in zip(groups, records, strict=True)
+    ]
     jobs = [store.run.job for group in groups for store in group.stores]
     points = tolerance_of(jobs, tolerance)  # one, as a page names it once
     # From here on nothing names a place of this machine.
@@ -215,12 +239,21 @@ def _write(
     for number, part in enumerate(parts, start=1):
         for task, of_task in part.given.records[[*COLUMNS]].groupby("task", sort=False):
             above = task_page(str(task)) if len(tasks) > 1 else FRONT
-            pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
-        own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
+            pages[examples_page(str(task), number)] = build_examples(
+                part.given.model, str(task), of_task, above
+            )
+        own = [
+            cells_sheet(part.results.rows),
+            board_sheet(part.results.standings, part.results.boards),
+        ]
         own += [attacks_sheet(part.results.attacks)] if part.results.attacks else []
         on_front = list[StudySection]()
         for study in part.studies:
-            beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
+            beside = [
+                one.given
+                for one in parts
+                if one.given.model != part.given.model and study in one.studies
+            ]
             given = replace(part.given, beside=beside)
             if study.is_on_front:
                 content = study.find(given)
@@ -249,7 +282,9 @@ def _write(
     return pages_first, rows, results
 
 
-def _rows_of(group: RunGroup, records: DataFrame, every_task: bool, groups: int) -> list[SummaryRow]:
+def _rows_of(
+    group: RunGroup, records: DataFrame, every_task: bool, groups: int
+) -> list[SummaryRow]:
     """Aggregates the records of a group; a single run of a site gets its summary too."""
     if groups == 1 and len(group.stores) == 1:
         return publish_summary(group.stores[0], records, every_task)
@@ -266,7 +301,10 @@ def _published_groups(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 def _runs_of(group: RunGroup, names: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
     """Returns what ``run.json`` of each run holds. ``names``: of runs, by their folders."""
-    return {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
+    return {
+        names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"})
+        for store in group.stores
+    }
 
 
 def _other_modes(given: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
@@ -286,24 +324,37 @@ def _part(
     identity = group.identity
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
-    names = {study.title: study.file_name(given.number) for study in chosen if not study.is_on_front}
+    names = {
+        study.title: study.file_name(given.number) for study in chosen if not study.is_on_front
+    }
     model = title_of_model(identity.model, identity.model_in_words)
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
     shown |= {"title": model.title, "described": model.in_words}
-    return _Part(group, given, chosen, Results.of(given.records, rows, runs, identity.model, tolerance, **shown))
+    return _Part(
+        group,
+        given,
+        chosen,
+        Results.of(given.records, rows, runs, identity.model, tolerance, **shown),
+    )
 
 
 def _study_input(
     group: RunGroup, records: DataFrame, runs: Mapping[str, Mapping[str, Any]], number: int = 1
 ) -> StudyInput:
-    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
+    tables = join_study_tables(
+        group.stores, {name for study in studies().values() for name in study.tables}
+    )
     frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
     return StudyInput(group.identity.model, records, list(runs.values()), frames, number=number)
 
 
 def study_figures(given: StudyInput) -> list[PaperFigure]:
     """Returns the pictures of the studies of a run, as their pages have them. ``given``: of :func:`study_inputs`."""
-    return [figure for study in studies_of(given) for figure in figures_of_study(study, study.find(given))]
+    return [
+        figure
+        for study in studies_of(given)
+        for figure in figures_of_study(study, study.find(given))
+    ]
 
 
 def study_inputs(store: Store, other: Store | None = None) -> StudyInput:
@@ -349,7 +400,9 @@ def publish_comparison(
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
-    outcomes = outcomes_of(pool_levels(records, policy, others, unmastered), pool(records, policy, others, unmastered))
+    outcomes = outcomes_of(
+        pool_levels(records, policy, others, unmastered), pool(records, policy, others, unmastered)
+    )
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -370,10 +423,15 @@ def publish_comparison(
         outcomes,
         presses,
         run=run_entry(shown.folder.name, shown.run),
-        contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
+        contexts=contexts_text(
+            {task.name: task.contexts for task in store.identity.tasks if task.name in tasks}
+        ),
         beside=run_site_beside(folder, store),
         unmastered=unmastered,
-        warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
+        warnings=[
+            *map(without_places, warnings),
+            *([fault] if (fault := shown.run.reason) else []),
+        ],
         next_step=without_places(next_step),
         earlier=earlier,
         lost=lost_section([one for one in lost_answers(records) if one.policy == policy]),
@@ -384,7 +442,10 @@ def publish_comparison(
 
 
 def _sheets_of(
-    name: str, outcomes: Sequence[OpponentVerdict], verdicts: Sequence[Duel], unmastered: Mapping[str, str]
+    name: str,
+    outcomes: Sequence[OpponentVerdict],
+    verdicts: Sequence[Duel],
+    unmastered: Mapping[str, str],
 ) -> list[Sheet]:
     """Makes the downloads of a comparison, what is read first at their head."""
     rows = [row for one in outcomes for row in one.rows]
@@ -399,4 +460,7 @@ def _sheets_of(
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
     cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)
-    return [f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, level), cell in cells]
+    return [
+        f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}"
+        for (policy, task, level), cell in cells
+    ]

@@ -17,7 +17,11 @@ from leaderboards.rendering.templating import render, show_link
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
 RUN, COMPARISON, CLAIMS = "run", "comparison", "claims"
 # A folder has an entry of each kind: a comparison may lie beside the pages of a run.
-ENTRY_FILES = {RUN: "data/entry.json", COMPARISON: "data/entry-comparison.json", CLAIMS: "data/entry-claims.json"}
+ENTRY_FILES = {
+    RUN: "data/entry.json",
+    COMPARISON: "data/entry-comparison.json",
+    CLAIMS: "data/entry-claims.json",
+}
 LIST = "index.html"
 LONGEST_NAME = 80  # letters of a folder's name
 
@@ -56,7 +60,9 @@ def _is_listed(folder: Path) -> bool:
 def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store]) -> None:
     """Notes what a site is, links its pages, and writes the list of all sites anew if it lies there."""
     identities = [store.identity for store in stores]
-    former = _entry(folder, kind) if kind != RUN else None  # comparisons that an earlier command wrote stay there
+    former = (
+        _entry(folder, kind) if kind != RUN else None
+    )  # comparisons that an earlier command wrote stay there
     names = [*(page.name for page in pages), *(former.pages if former else ())]
     entry = SiteEntry(
         kind=kind,
@@ -71,7 +77,8 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
         root = folder.parent
         # Entries of sites that earlier versions wrote name places.
         entries = [
-            {"name": name, **entry.model_dump(), "model": without_places(entry.model)} for name, entry in _entries(root)
+            {"name": name, **entry.model_dump(), "model": without_places(entry.model)}
+            for name, entry in _entries(root)
         ]
         write_text_atomically(root / LIST, render("sites.html.j2", entries=entries))
         link_pages(root)
@@ -84,7 +91,9 @@ def link_pages(folder: Path) -> None:
     others += [page.name for page in folder.glob("examples-*.html")]
     if _is_listed(folder):
         others += [f"../{LIST}"] if (folder.parent / LIST).is_file() else []
-        others += [f"../{page.parent.name}/{page.name}" for page in folder.parent.glob(f"*/{CLAIMS_PAGE}")]
+        others += [
+            f"../{page.parent.name}/{page.name}" for page in folder.parent.glob(f"*/{CLAIMS_PAGE}")
+        ]
     for path in filter(Path.is_file, folder.glob("*.html")):
         page = former = path.read_bytes()
         for other in others:
@@ -107,7 +116,9 @@ def _sites_of_runs(folder: Path) -> list[tuple[str, SiteEntry]]:
 
 def site_of_run(folder: Path, store: Store) -> str:
     """Names the newest site of a run in the folder of all sites, if it has one and the given folder lies there too."""
-    return next((name for name, entry in _sites_of_runs(folder) if store.folder.name in entry.runs), "")
+    return next(
+        (name for name, entry in _sites_of_runs(folder) if store.folder.name in entry.runs), ""
+    )
 
 
 def run_site_beside(folder: Path, store: Store) -> str:
@@ -122,12 +133,19 @@ def run_site_beside(folder: Path, store: Store) -> str:
 def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
     """Reads the entries of all sites with the names of their folders, the newest first."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
-    entries = [(path.name, entry) for path in folders for kind in ENTRY_FILES if (entry := _entry(path, kind))]
+    entries = [
+        (path.name, entry)
+        for path in folders
+        for kind in ENTRY_FILES
+        if (entry := _entry(path, kind))
+    ]
     return sorted(entries, key=lambda one: one[1].created, reverse=True)
 
 
 def _entry(folder: Path, kind: str) -> SiteEntry | None:
     try:
-        return SiteEntry.model_validate_json((folder / ENTRY_FILES[kind]).read_text(encoding="utf-8"))
+        return SiteEntry.model_validate_json(
+            (folder / ENTRY_FILES[kind]).read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):  # pydantic's error is one
         return None

@@ -73,7 +73,10 @@ def _unmastered(answers: DataFrame, grid: Grid) -> dict[str, str]:
 
 def control_table(answers: DataFrame) -> ResultTable:
     """Lists the answers beside what would be right: people see a few, wrong ones first, and programs all."""
-    rows = [tuple(row) for row in answers[list(COLUMNS)].assign(golds=answers["golds"].map(_texts)).to_numpy()]
+    rows = [
+        tuple(row)
+        for row in answers[list(COLUMNS)].assign(golds=answers["golds"].map(_texts)).to_numpy()
+    ]
     few = sorted(rows, key=lambda row: bool(row[-1]))[:SHOWN]
     columns = (
         Column("task", shown=False),

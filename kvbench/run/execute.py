@@ -47,7 +47,10 @@ class Unit:
 
 def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> RowsByTable:
     """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
-    task, policies = grid.task(unit.task), [one for one in grid.setting.policies if one.name in unit.policies]
+    task, policies = (
+        grid.task(unit.task),
+        [one for one in grid.setting.policies if one.name in unit.policies],
+    )
     setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
     examples = [grid.example(task, index) for index in unit.contexts]
     return collect(model, task, examples, setting, partial(grid.donor, task))
@@ -58,7 +61,9 @@ def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
     any context of a task whose contexts were given and are of any length."""
     for task, contexts in grid.tasks:
         for index in range(1 if task.most is None else contexts):
-            for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):
+            for prompt in build_prompts(
+                model.tokenizer, task, grid.example(task, index), grid.setting.mode
+            ):
                 check_length(model, prompt, task.max_new_tokens)
 
 
@@ -83,7 +88,9 @@ class Executor(Protocol):
 Look = Callable[[Store], None]
 
 
-def complete(executor: Executor, folder: Path, command: str = "", look: Look | None = None) -> Store:
+def complete(
+    executor: Executor, folder: Path, command: str = "", look: Look | None = None
+) -> Store:
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C. ``look``
     sees the store when the full cache alone has answered, before any policy runs, and may raise an error then."""
     command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
@@ -105,14 +112,19 @@ def _noted_failures(store: Store) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
         raise InterruptedRunError(f"interrupted: {kept} to go on") from interrupt
-    except (Exception, SystemExit) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
         is_told = isinstance(error, KVBenchError)
         no_memory = not is_told and is_out_of_memory(error)
         reason = str(error) if is_told else f"{type(error).__name__}: {first_line(error)}"
         with suppress(KVBenchError):  # on a full disk not even this can be written
             store.fail("out of memory" if no_memory else reason)
         if no_memory:
-            raise KVBenchError(f"the device is out of memory: {kept} with a smaller --max-kv-gb") from error
+            raise KVBenchError(
+                f"the device is out of memory: {kept} with a smaller --max-kv-gb"
+            ) from error
         raise
 
 
@@ -137,7 +149,9 @@ def count_generations(grid: Grid, units: Sequence[Unit]) -> int:
     """Counts the answers of some units."""
     count = 0
     for unit in units:
-        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        cells = grid.cells(
+            [policy for policy in grid.setting.policies if policy.name in unit.policies]
+        )
         count += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
     return count
 
@@ -158,7 +172,9 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
     if not units:
         return
     missing = count_generations(executor.grid, units)
-    done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)  # the rows of the parts of each unit so far
+    done: defaultdict[Unit, RowsByTable] = defaultdict(
+        RowsByTable
+    )  # the rows of the parts of each unit so far
     with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
@@ -167,12 +183,17 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
             for name, rows in fresh.tables.items():
                 done[unit].add(name, rows)
             if len(done[unit].tables[CONTEXTS.name]) == len(unit.contexts):
-                tables = {name: TABLES[name].of_rows(rows) for name, rows in done.pop(unit).tables.items()}
+                tables = {
+                    name: TABLES[name].of_rows(rows) for name, rows in done.pop(unit).tables.items()
+                }
                 store.write_chunk(unit.task, unit.number, tables)
 
 
 def chunks(contexts: int) -> list[range]:
-    return [range(first, min(first + CONTEXTS_IN_CHUNK, contexts)) for first in range(0, contexts, CONTEXTS_IN_CHUNK)]
+    return [
+        range(first, min(first + CONTEXTS_IN_CHUNK, contexts))
+        for first in range(0, contexts, CONTEXTS_IN_CHUNK)
+    ]
 
 
 def missing_units(grid: Grid, store: Store) -> list[Unit]:
@@ -185,9 +206,13 @@ def missing_units(grid: Grid, store: Store) -> list[Unit]:
             described = store.has_questions(task.name, number, len(contexts), questions)
             missing = []
             for policy in grid.policies_on(task):
-                if described and store.has(task.name, number, policy.name, questions * len(grid.points(policy))):
+                if described and store.has(
+                    task.name, number, policy.name, questions * len(grid.points(policy))
+                ):
                     continue
-                if not borrow(store, others, task.name, number, policy.name, (len(contexts), questions)):
+                if not borrow(
+                    store, others, task.name, number, policy.name, (len(contexts), questions)
+                ):
                     missing.append(policy.name)
             if missing:
                 units.append(Unit(task.name, number, contexts, tuple(missing)))

@@ -41,9 +41,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
-CONTEXTS_TOGETHER = 4  # that a worker is given at most: prompts of few branches are decoded together
+CONTEXTS_TOGETHER = (
+    4  # that a worker is given at most: prompts of few branches are decoded together
+)
 AT_THE_END = 2  # of the last task, so that workers end at about the same time
-AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
+AHEAD = (
+    4  # items of each worker that are begun or waiting: what is finished early is held in memory
+)
 
 _job: Callable[[int], Any]  # of a worker process
 
@@ -58,10 +62,14 @@ class Workers:
 
     def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
         self.model = model
-        self.count = min(count or (torch.get_num_threads() if is_small(model) and CAN_FORK else 1), max(1, items))
+        self.count = min(
+            count or (torch.get_num_threads() if is_small(model) and CAN_FORK else 1), max(1, items)
+        )
 
     @contextmanager
-    def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
+    def map(
+        self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]
+    ) -> Iterator[Iterator[Result]]:
         """Yields results in the order of the items. An exception in the body, also Ctrl-C, ends all work at once."""
         if self.count == 1:
             yield (work(self.model, item) for item in items)
@@ -77,7 +85,9 @@ class Workers:
             # beside threads, such as torch's: see _begin.
             with interrupts_held(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
-                begun = {n: executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count))}
+                begun = {
+                    n: executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count))
+                }
             yield self._results(executor, begun, items)
         except BaseException:
             for child in set(active_children()) - former:
@@ -98,7 +108,9 @@ class Workers:
                 yield result
         except BrokenProcessPool as error:
             # Items are begun in their order: who was killed had one of the first that are not done.
-            late = [items[number] for number, future in begun.items() if future.exception() is not None]
+            late = [
+                items[number] for number, future in begun.items() if future.exception() is not None
+            ]
             fault = f"a worker process was killed over {' or '.join(map(str, late[: self.count]))}"
             again = "start the same command again with a smaller --max-kv-gb, or without what takes most"
             raise KVBenchError(f"{fault}, most likely for lack of memory: {again}") from error
@@ -131,7 +143,9 @@ def errors_in_one_line() -> Iterator[None]:
         raise
     except BaseException as error:
         if is_out_of_memory(error):
-            raise MemoryError(first_line(error)) from None  # the caller treats it apart from other errors
+            raise MemoryError(
+                first_line(error)
+            ) from None  # the caller treats it apart from other errors
         raise unexpected_error(error) from None
 
 
@@ -151,7 +165,11 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
     dtype = dtype_of(job.dtype, job.suite)
     grid = build_grid(job, count_by(job.model))
-    shape = shape_of(job.model, job.device, dtype) if any(one.check_model for one in grid.setting.policies) else None
+    shape = (
+        shape_of(job.model, job.device, dtype)
+        if any(one.check_model for one in grid.setting.policies)
+        else None
+    )
     unfit = unfit_for(grid.setting.policies, shape) if shape else {}
     grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
@@ -161,7 +179,11 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     if GROUPS.name in grid.setting.tables:
         check_dtypes((HALF,), choose_device(job.device))
     wanted = (job.model, choose_dtype(dtype, loaded.device, job.model)) if loaded else None
-    if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
+    if (
+        loaded
+        and (loaded.name, loaded.network.dtype) == wanted
+        and loaded.date in ("", job.date or loaded.date)
+    ):
         model = loaded
     else:
         model = model_of(job)
@@ -197,7 +219,9 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     setting, counts = grid.setting, []
     for task, _ in grid.tasks:
         prompt = build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[0]
-        scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
+        scorings = with_reference(
+            plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt
+        )
         counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
     return counts
 
@@ -209,7 +233,9 @@ class LocalExecutor:
     model: LoadedModel
     grid: Grid  # what can be run with that model
     job: Job | None = None
-    missing: dict[str, str] = field(default_factory=dict)  # policies that cannot run on it, with the reason
+    missing: dict[str, str] = field(
+        default_factory=dict
+    )  # policies that cannot run on it, with the reason
     memory_line: str = field(default="", init=False)  # that was printed last
 
     def __post_init__(self) -> None:
@@ -219,7 +245,9 @@ class LocalExecutor:
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         contexts = sum(len(unit.contexts) for unit in units)
         most = Workers(self.model, contexts).count
-        slow = NUMERICS.name in self.grid.setting.tables  # minutes a context, and none is decoded with another
+        slow = (
+            NUMERICS.name in self.grid.setting.tables
+        )  # minutes a context, and none is decoded with another
         each = 1 if slow else contexts // (AHEAD * most)
         parts = [
             (unit, replace(unit, contexts=unit.contexts[start : start + size]))
@@ -228,7 +256,9 @@ class LocalExecutor:
             for start in range(0, len(unit.contexts), size)
         ]
         bound = self.grid.setting.kv_bound(self.model.device)
-        workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
+        workers = Workers(
+            self.model, len(parts), processes_within(self.model, self.grid, bound, most)
+        )
         share = bound // workers.count
         if (line := memory_plan(self.model, self.grid, share, workers.count)) != self.memory_line:
             console.print(line, soft_wrap=True)

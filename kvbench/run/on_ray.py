@@ -61,7 +61,9 @@ class Worker:
         with errors_in_one_line():
             executor, share = self._loaded
             if names := executor.identity.differences(expected):
-                here, there = (getattr(identity, names[0]) for identity in (executor.identity, expected))
+                here, there = (
+                    getattr(identity, names[0]) for identity in (executor.identity, expected)
+                )
                 differing = f"{names[0]}: {here} instead of {there}"
                 if not isinstance(here, str):
                     differing = executor.identity.described_against(expected)
@@ -89,22 +91,30 @@ class Cluster:
     address: str | None = None  # None starts a cluster on this machine
     workers: int | None = None  # at most
     cpus: float = 1.0  # of each worker
-    gpus: float | None = None  # of each worker; None chooses by the job's device and by the GPUs of the cluster
+    gpus: float | None = (
+        None  # of each worker; None chooses by the job's device and by the GPUs of the cluster
+    )
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise KVBenchError(f"--workers is 1 or more, not {self.workers}")
         if not 0 < self.cpus < float("inf"):
             raise KVBenchError(f"--cpus-per-worker is a number above 0, not {self.cpus:g}")
-        if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and self.gpus % 1 == 0)):
-            raise KVBenchError(f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}")
+        if self.gpus is not None and not (
+            0 <= self.gpus < 1 or (self.gpus >= 1 and self.gpus % 1 == 0)
+        ):
+            raise KVBenchError(
+                f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}"
+            )
 
     def gpus_of_a_worker(self, device: str, most: float) -> float:
         """Returns the GPUs of each worker: the option, or by the device. ``most``: that one machine has."""
         by_device = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
         gpus = by_device if self.gpus is None else self.gpus
         if gpus == 0 and device == "cuda":
-            raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
+            raise KVBenchError(
+                "--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu"
+            )
         if gpus > most:
             lack = f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}"
             raise KVBenchError(f"{lack}: give another --gpus-per-worker, or --device cpu")
@@ -114,11 +124,15 @@ class Cluster:
 @contextmanager
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
-    grid = leave_out_tasks(build_grid(job, count_by(job.model)), load_tokenizer(job.model, job.date), job)
+    grid = leave_out_tasks(
+        build_grid(job, count_by(job.model)), load_tokenizer(job.model, job.date), job
+    )
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
-        signal.signal(signal.SIGTERM, of_kvbench)  # Ray has put its own there, which exits without a word
+        signal.signal(
+            signal.SIGTERM, of_kvbench
+        )  # Ray has put its own there, which exits without a word
         yield RayExecutor(ray, job, cluster, grid)
     finally:  # and all workers with it
         ray.shutdown()
@@ -127,7 +141,9 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
 def _connect(address: str | None) -> Any:
     """Connects the ``ray`` package and returns it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or it reports each run to its makers
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # or it warns of a change to come
     if address is None:
         # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for a token, which it
         # makes for itself. It reads this when it is imported, and no later.
@@ -135,9 +151,14 @@ def _connect(address: str | None) -> Any:
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
-        raise KVBenchError("--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'") from error
+        raise KVBenchError(
+            "--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'"
+        ) from error
     try:
-        if address not in (None, "auto"):  # Ray itself would wait for minutes where nobody listens, and print pages
+        if address not in (
+            None,
+            "auto",
+        ):  # Ray itself would wait for minutes where nobody listens, and print pages
             host, _, port = str(address).rpartition(":")
             socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
         where = {"include_dashboard": False} if address is None else {}
@@ -157,13 +178,22 @@ class RayExecutor:
         self.ray = ray
         self.job: Job | None = job
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus = cluster.gpus_of_a_worker(job.device, max((node.get("GPU", 0) for node in nodes), default=0))
+        gpus = cluster.gpus_of_a_worker(
+            job.device, max((node.get("GPU", 0) for node in nodes), default=0)
+        )
         if job.device_map is not None and gpus < 1:
-            raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
+            raise KVBenchError(
+                "--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more"
+            )
         # Ray starts no more workers than there are places; the others wait, and what is left is done without them.
-        room = [int(node.get("GPU", 0) // gpus if gpus else node.get("CPU", 0) // cluster.cpus) for node in nodes]
+        room = [
+            int(node.get("GPU", 0) // gpus if gpus else node.get("CPU", 0) // cluster.cpus)
+            for node in nodes
+        ]
         if not sum(room):
-            raise KVBenchError(f"no machine of the cluster has {cluster.cpus:g} CPU(s): give another --cpus-per-worker")
+            raise KVBenchError(
+                f"no machine of the cluster has {cluster.cpus:g} CPU(s): give another --cpus-per-worker"
+            )
         self.most = min(sum(room), cluster.workers or sum(room))
         # Workers share one memory on one machine, or on a GPU that is given in shares.
         together = min(int(1 / gpus) if gpus else max(room), self.most)
@@ -171,7 +201,9 @@ class RayExecutor:
             job = job.model_copy(update={"device": "cpu"})
         again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
-        self._new_worker = lambda: actor.remote(job, Path.cwd(), max(1, int(cluster.cpus)), max(1, together))
+        self._new_worker = lambda: actor.remote(
+            job, Path.cwd(), max(1, int(cluster.cpus)), max(1, together)
+        )
         where = f"on Ray, in {self.most} worker(s) at most, as soon as the cluster has a place"
         console.print(f"loading {job.model} {where}", soft_wrap=True)
         self.workers = [self._new_worker()]
@@ -195,7 +227,9 @@ class RayExecutor:
     def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
         """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and repeats its unit there."""
         waiting, left = deque(units), len(units)
-        doing: dict[Any, tuple[Any, Unit | None]] = {worker.prepare.remote(): (worker, None) for worker in self.workers}
+        doing: dict[Any, tuple[Any, Unit | None]] = {
+            worker.prepare.remote(): (worker, None) for worker in self.workers
+        }
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)

@@ -16,27 +16,42 @@ from policies.treatments.deployed import name_with_one_head, with_one_head
 shapes = LazyModule("kvbench.models.pretrained")  # which needs torch, and scoring again does not
 
 DOCTOR = "python -m kvbench doctor {} examines it"
-LEAVE_OUT = "leave it out, or give it what the reason asks for, such as other levels or longer contexts"
+LEAVE_OUT = (
+    "leave it out, or give it what the reason asks for, such as other levels or longer contexts"
+)
 AGAIN = "the same run again adds what is missing, and tries again what failed"
 
 
-def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) -> tuple[list[str], str]:
+def warnings_of(
+    store: Store, records: DataFrame, policies: Sequence[Policy]
+) -> tuple[list[str], str]:
     """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
     if (shape := shapes.shape_of(store.identity.model)) is not None and shape.kv_heads == 1:
-        alike = {name: one for name in declared if (one := name_with_one_head(name)) != name and one in declared}
+        alike = {
+            name: one
+            for name in declared
+            if (one := name_with_one_head(name)) != name and one in declared
+        }
         why = f"{store.identity.model} has one key head, and nothing is shared out among heads"
-        warnings += [f"warning: {name} keeps what {one} keeps: {why}" for name, one in alike.items()]
+        warnings += [
+            f"warning: {name} keeps what {one} keeps: {why}" for name, one in alike.items()
+        ]
         declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
     warnings += [f"warning: {line}" for line in lines_of(unchanged)]
     if not identical:
         return warnings, ""
-    reason = "; ".join(identical[:3]) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
+    reason = "; ".join(identical[:3]) + (
+        f"; and {len(identical) - 3} more" if len(identical) > 3 else ""
+    )
     with working_in(store.folder):
         store.fail(reason)
-    return warnings, f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant"
+    return (
+        warnings,
+        f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant",
+    )
 
 
 def fails_always(records: DataFrame, policy: str) -> str:
@@ -57,7 +72,9 @@ def failures_of(rows: Sequence[SummaryRow]) -> str:
     """Names the policies that failed somewhere, which fails a command: in a table they are easily overlooked."""
     failed: dict[str, str | None] = {}
     for row in rows:
-        if row.task != ALL_TASKS and not row.complete:  # a mean over tasks is blank also where a policy covers some
+        if (
+            row.task != ALL_TASKS and not row.complete
+        ):  # a mean over tasks is blank also where a policy covers some
             failed.setdefault(row.policy, row.reason)
     if not failed:
         return ""

@@ -18,7 +18,11 @@ def with_date(job: Job, out: Path, name: str | None = None) -> Job:
             return job.model_copy(update={"date": date.fromisoformat(job.date).isoformat()})
         except ValueError as error:
             raise KVBenchError(f"--date {job.date}: give a day as 2026-11-28") from error
-    runs = {folder.name: run for folder, run in _runs_in(out) if run.identity.date and _is_of(job.model, run)}
+    runs = {
+        folder.name: run
+        for folder, run in _runs_in(out)
+        if run.identity.date and _is_of(job.model, run)
+    }
     begun = runs.get(name or "") or max(runs.values(), key=lambda run: run.created, default=None)
     return job.model_copy(update={"date": begun.identity.date if begun else today()})
 

@@ -6,7 +6,14 @@ from typing import Any
 
 SHOWN = 3  # differences in one message
 LONGEST = 60  # characters of a value
-SETS_PROMPTS = ("model", "date", "seed", "mode", "source", "held_out")  # where these differ, prompts follow
+SETS_PROMPTS = (
+    "model",
+    "date",
+    "seed",
+    "mode",
+    "source",
+    "held_out",
+)  # where these differ, prompts follow
 PLURALS = {"tasks": "task", "policies": "policy"}
 # Of fields whose names say little: what differs, and the option that sets it.
 WORDS = {
@@ -90,9 +97,14 @@ def _pair(stored: Any, fresh: Any) -> str:
     """Writes both values, of long ones the part around the first letter that differs."""
     one, other = (_text(value) for value in (stored, fresh))
     if max(len(one), len(other)) > LONGEST:
-        same = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+        same = next(
+            (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+            None,
+        )
         start = max(0, (min(len(one), len(other)) if same is None else same) - LONGEST // 3)
-        one, other = (f"{'…' if start else ''}{text[start : start + LONGEST]}" for text in (one, other))
+        one, other = (
+            f"{'…' if start else ''}{text[start : start + LONGEST]}" for text in (one, other)
+        )
     return f"{one}, this one's {other}"
 
 

@@ -17,7 +17,11 @@ from leaderboards.aggregate.pairing import with_held
 QUESTION = ["task", "mode", "example_id", "question_id"]
 # Two questions of one name are the same if these are: an edited file, another length or another generator change them.
 TEXTS = ["context", "question", "answer_prefix", "golds"]
-OF_COVERAGE = {"levels", "repeats", "tasks"}  # fields of a policy that say where it was run, and not what it does
+OF_COVERAGE = {
+    "levels",
+    "repeats",
+    "tasks",
+}  # fields of a policy that say where it was run, and not what it does
 OF_LENGTH = {"contexts", "prompt", "chance"}  # likewise of a task
 
 
@@ -52,7 +56,9 @@ class EarlierRun:
             return
         stored = f"{', '.join(task.name for task in identity.tasks)} with seed {identity.seed} in mode {identity.mode}"
         asked = f"{', '.join(tasks)} with seed {seed} in mode {mode}"
-        raise KVBenchError(f"{self.store.folder} shares no question: it asked {stored}, and asked here is {asked}")
+        raise KVBenchError(
+            f"{self.store.folder} shares no question: it asked {stored}, and asked here is {asked}"
+        )
 
     def name_of(self, policy: str) -> str:
         return f"{policy} of {self.label}"
@@ -82,7 +88,9 @@ class EarlierRun:
     def differences(self, today: Identity, policies: Sequence[str]) -> str:
         """Says in which settings, tasks and code of some policies it differs from a run of today; empty if in none."""
         stored, fresh = self.store.identity, today
-        before, now = (_compared(one, other, policies) for one, other in ((stored, fresh), (fresh, stored)))
+        before, now = (
+            _compared(one, other, policies) for one, other in ((stored, fresh), (fresh, stored))
+        )
         if stored.model_fingerprint == fresh.model_fingerprint:
             before["model"] = now["model"] = ""
         described = describe(before, now)

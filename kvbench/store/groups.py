@@ -24,7 +24,9 @@ class GroupRow(AnswerRow):
 
     dtype: str
     size: int  # query heads that share a head; the largest is the model as it is
-    hidden: list[float]  # relative, of the residual stream behind each layer, mean over the last tokens of the prompt
+    hidden: list[
+        float
+    ]  # relative, of the residual stream behind each layer, mean over the last tokens of the prompt
 
 
 def _groups(answers: "Sequence[Answer]") -> Iterator[GroupRow]:

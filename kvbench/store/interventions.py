@@ -21,7 +21,10 @@ masks = LazyModule("kvbench.engine.treat.branch")
 
 ASKED = 4  # of a context: more of its questions would tell less than those of another
 SPANS = ("answer", "subject", "bridge")
-DRAWS = {"restore": {"evidence": 1}, "remove": {"answer": 4, "evidence": 1}}  # of as many random rows
+DRAWS = {
+    "restore": {"evidence": 1},
+    "remove": {"answer": 4, "evidence": 1},
+}  # of as many random rows
 
 
 class InterventionRow(AnswerRow):
@@ -37,7 +40,11 @@ class InterventionRow(AnswerRow):
 
 
 def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow]:
-    cases = [(answer, action, case) for answer, action in _asked(answers) for case in _cases(answer, action)]
+    cases = [
+        (answer, action, case)
+        for answer, action in _asked(answers)
+        for case in _cases(answer, action)
+    ]
     changed = {id(case.branch): (answer, case.branch) for answer, _, case in cases if case.changed}
     decoded = answers[0].decode([branch for _, branch in changed.values()]) if changed else []
     scores = {id(one.branch): changed[id(one.branch)][0].scores_of(one) for one in decoded}
@@ -53,24 +60,40 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
 
 def _asked(answers: "Sequence[Answer]") -> "Iterator[tuple[Answer, str]]":
     """Yields the answers to the first questions that the full cache has right: a policy's lost ones, and the right."""
-    of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
+    of_evidence = [
+        one for one in answers if one.generation is not None and one.question.evidence_tokens
+    ]
     by_question = sorted({one.number: one for one in of_evidence}.items())
-    right_with_full = [number for number, one in by_question if one.full and one.scores_of(one.full)["right"]]
+    right_with_full = [
+        number for number, one in by_question if one.full and one.scores_of(one.full)["right"]
+    ]
     first = right_with_full[:ASKED]
     for one in (answer for answer in of_evidence if answer.number in first):
         if one.record.policy == FULL:
             yield one, "remove"
-        elif not one.record.right and not masks.reason_without_mask(one.branch) and not masks.mask_of(one.branch).all():
+        elif (
+            not one.record.right
+            and not masks.reason_without_mask(one.branch)
+            and not masks.mask_of(one.branch).all()
+        ):
             yield one, "restore"
 
 
 def _cases(answer: "Answer", action: str) -> Iterator[Any]:
     """Lists what is tried on one answer."""
     spans = [intervene.QuestionRows(name) for name in (*SPANS, "evidence")]
-    draws = [intervene.QuestionRows(name, draw + 1) for name, many in DRAWS[action].items() for draw in range(many)]
-    yield from intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, [*spans, *draws])
+    draws = [
+        intervene.QuestionRows(name, draw + 1)
+        for name, many in DRAWS[action].items()
+        for draw in range(many)
+    ]
+    yield from intervene.intervene(
+        action, answer.branch, answer.trace.prompt, answer.number, [*spans, *draws]
+    )
 
 
 TRIED = ("action", "target", "draw")
 OF_SCORES = {name: RANGES[name] for name in ("f1", "gold_nll")}
-INTERVENTIONS = register_study("interventions", InterventionRow, TRIED, 2, _fill_interventions, ranges=OF_SCORES)
+INTERVENTIONS = register_study(
+    "interventions", InterventionRow, TRIED, 2, _fill_interventions, ranges=OF_SCORES
+)

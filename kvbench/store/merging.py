@@ -16,7 +16,11 @@ from leaderboards.metrics import METRICS
 from policies import UNTREATED, Level, Point
 
 KEY = list(RECORDS.key)
-SCORES = [one.name for one in METRICS.values() if (one.of_answer or one.of_kept) and get_origin(one.type) is not list]
+SCORES = [
+    one.name
+    for one in METRICS.values()
+    if (one.of_answer or one.of_kept) and get_origin(one.type) is not list
+]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 
 
@@ -39,7 +43,9 @@ class RunGroup:
         policies: dict[str, PolicyIdentity] = {}
         for policy in (policy for identity in identities for policy in identity.policies):
             policies[policy.name] = policies.get(policy.name, policy).joined_with(policy)
-        return identities[0].model_copy(update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())})
+        return identities[0].model_copy(
+            update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())}
+        )
 
     def records(self) -> pd.DataFrame:
         """Returns the records of all runs, each once; :class:`KVBenchError` where two runs differ."""
@@ -69,27 +75,42 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
             groups.append([store])
     boards = [(group[0].identity.model, group[0].identity.mode) for group in groups]
     names = [", ".join(store.folder.name for store in group) for group in groups]
-    settings = [name if boards.count(board) > 1 else "" for name, board in zip(names, boards, strict=True)]
-    return [RunGroup(tuple(group), setting) for group, setting in zip(groups, settings, strict=True)]
+    settings = [
+        name if boards.count(board) > 1 else "" for name, board in zip(names, boards, strict=True)
+    ]
+    return [
+        RunGroup(tuple(group), setting) for group, setting in zip(groups, settings, strict=True)
+    ]
 
 
 def _comparable(store: Store, other_store: Store) -> bool:
     one, other = store.identity, other_store.identity
     # One curve cannot have levels of two kinds, the untreated cache's aside.
     kinds, other_kinds = (
-        {point.level.kind for policy in run.policies for point in policy.points if point.level != UNTREATED}
+        {
+            point.level.kind
+            for policy in run.policies
+            for point in policy.points
+            if point.level != UNTREATED
+        }
         for run in (one, other)
     )
     return (
         (one.setting, kinds) == (other.setting, other_kinds)
         and all(task == other.task(task.name) for task in one.tasks if other.task(task.name))
-        and all(policy.treats_like(same) for policy in one.policies if (same := other.policy(policy.name)))
+        and all(
+            policy.treats_like(same)
+            for policy in one.policies
+            if (same := other.policy(policy.name))
+        )
     )
 
 
 def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
     """Names the first question that two runs answer differently; nothing if there is none."""
-    joined = records[[*KEY, "example_id", *ANSWER]].merge(known[[*KEY, *ANSWER]], on=KEY, suffixes=("", "_known"))
+    joined = records[[*KEY, "example_id", *ANSWER]].merge(
+        known[[*KEY, *ANSWER]], on=KEY, suffixes=("", "_known")
+    )
     for name in ANSWER:
         mine, theirs = joined[name], joined[f"{name}_known"]
         differing = joined[(mine != theirs) & ~(mine.isna() & theirs.isna())]
@@ -125,7 +146,14 @@ def why_not_lent(store: Store) -> str:
     return ""
 
 
-def borrow(store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int]) -> bool:
+def borrow(
+    store: Store,
+    others: Sequence[Store],
+    task: str,
+    chunk: int,
+    policy: str,
+    counts: tuple[int, int],
+) -> bool:
     """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all levels and draws of it: a
     policy that is added to a finished run costs itself alone. ``counts``: of contexts and of questions."""
     mine, my_task = store.identity.policy(policy), store.identity.task(task)
@@ -138,9 +166,16 @@ def borrow(store: Store, others: Sequence[Store], task: str, chunk: int, policy:
             continue
         with suppress(KVBenchError):  # a damaged file, which is for its own run to complain of
             answers = counts[1] * len(theirs.points)
-            if other.has_questions(task, chunk, *counts) and other.has(task, chunk, policy, answers):
-                read = {table.name: other.read(table, other.path(table, task, chunk, policy)) for table in store.tables}
-                store.write_chunk(task, chunk, {name: _at(rows, mine.points) for name, rows in read.items()})
+            if other.has_questions(task, chunk, *counts) and other.has(
+                task, chunk, policy, answers
+            ):
+                read = {
+                    table.name: other.read(table, other.path(table, task, chunk, policy))
+                    for table in store.tables
+                }
+                store.write_chunk(
+                    task, chunk, {name: _at(rows, mine.points) for name, rows in read.items()}
+                )
                 return True
     return False
 

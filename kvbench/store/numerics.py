@@ -56,7 +56,9 @@ class NumericsDrift(AnswerRow):
 
     dtype: str
     layer: int
-    hidden: list[float]  # of the residual stream of the last token behind the layer, relative, by step
+    hidden: list[
+        float
+    ]  # of the residual stream of the last token behind the layer, relative, by step
     hidden_l2: list[float] | None = None  # the distance itself, by step
     hidden_cosine: list[float] | None = None  # of both streams, by step
     # By head, KL of the attention of both to the tokens so far at step 1, in nats; empty where there is no such step.
@@ -73,7 +75,9 @@ class NumericsPatch(AnswerRow):
     rows: Literal["residual", "keys and values", "both"]
     layer: int  # -1: all of them
     step: int
-    at_flip: bool  # both choose different tokens there; else it is the step with the largest divergence
+    at_flip: (
+        bool  # both choose different tokens there; else it is the step with the largest divergence
+    )
     kl: float  # of cache on, as it was, from cache off, in nats
     kl_patched: float
 
@@ -82,7 +86,9 @@ class NumericsRecovery(AnswerRow):
     """Holds what is left of a divergence once a part of one path is the other's."""
 
     dtype: str
-    direction: Literal["off into on", "on into off"]  # off into on repairs cache on; on into off is the text's
+    direction: Literal[
+        "off into on", "on into off"
+    ]  # off into on repairs cache on; on into off is the text's
     rows: Literal["residual", "keys and values", "both"]
     layers: Literal["one", "up to", "all"]
     layer: int  # -1: all of them
@@ -91,7 +97,9 @@ class NumericsRecovery(AnswerRow):
     step: int
     kl: float  # of cache on from cache off at the step, in nats
     kl_patched: float
-    kl_after: float | None  # mean over the step and up to 31 behind it, each path going on from its own tokens
+    kl_after: (
+        float | None
+    )  # mean over the step and up to 31 behind it, each path going on from its own tokens
     kl_after_patched: float | None
     kl_answer: float  # mean over all steps of the answer behind the same tokens
 
@@ -153,7 +161,13 @@ class _Measurement:
         for way in ways:
             for draw in range(1 if way == "greedy" else options.repeats):
                 for (regime, pair), walk in self._walks(way, draw):
-                    names = {"dtype": self.dtype, "sampling": way, "draw": draw, "regime": regime, "pair": pair}
+                    names = {
+                        "dtype": self.dtype,
+                        "sampling": way,
+                        "draw": draw,
+                        "regime": regime,
+                        "pair": pair,
+                    }
                     yield _pair_row(self.answer, names, walk)
 
     def _walks(self, way: str, draw: int) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -170,7 +184,9 @@ class _Measurement:
         """Compares all layers of both paths."""
         if self.is_closer:
             plan, steps = _plan(self.answer), len(self.greedy.tokens)
-            for number, layer in enumerate(drift.drift_of(self.network, plan.ids, self.written[: steps - 1])):
+            for number, layer in enumerate(
+                drift.drift_of(self.network, plan.ids, self.written[: steps - 1])
+            ):
                 key = RECORDS.key_of(self.answer.record)
                 yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
@@ -198,7 +214,9 @@ class _Measurement:
     def roundings(self) -> Iterator[NumericsRounding]:
         """Measures what rounding does to the numbers of the prompt."""
         if self.is_closer:
-            for number, layer in enumerate(rounding.rounding_of(self.network, _plan(self.answer).ids)):
+            for number, layer in enumerate(
+                rounding.rounding_of(self.network, _plan(self.answer).ids)
+            ):
                 key = RECORDS.key_of(self.answer.record)
                 yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
@@ -240,7 +258,8 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
         if MEASURED not in answer.shared:
             with determinism.deterministic(answer.setting.numerics.deterministic):
                 answer.shared[MEASURED] = {
-                    dtype: _measured(answer, dtype, copies.network_in(dtype)) for dtype in copies.order(dtypes)
+                    dtype: _measured(answer, dtype, copies.network_in(dtype))
+                    for dtype in copies.order(dtypes)
                 }
         rows: Any = answer.shared[MEASURED]
         for dtype in dtypes:
@@ -249,7 +268,9 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
 
 PAIR = ("dtype", "sampling", "draw", "regime", "pair")
 NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, partial(_rows, "numerics_pairs"))
-DRIFT = register_study("numerics_drift", NumericsDrift, ("dtype", "layer"), 2, partial(_rows, "numerics_drift"))
+DRIFT = register_study(
+    "numerics_drift", NumericsDrift, ("dtype", "layer"), 2, partial(_rows, "numerics_drift")
+)
 RECOVERY = register_study(
     "numerics_recovery",
     NumericsRecovery,
@@ -258,7 +279,11 @@ RECOVERY = register_study(
     partial(_rows, "numerics_recovery"),
 )
 ROUNDING = register_study(
-    "numerics_rounding", NumericsRounding, ("dtype", "layer"), 1, partial(_rows, "numerics_rounding")
+    "numerics_rounding",
+    NumericsRounding,
+    ("dtype", "layer"),
+    1,
+    partial(_rows, "numerics_rounding"),
 )
 # Of earlier runs, which no run fills any more.
 PATCHES = register_study("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, None)

@@ -47,7 +47,9 @@ class Attention(AnswerRow):
     fact: list[float]  # to the sentences that state the answer
     distractor: list[float]  # to the other values that the context states
     kept: float  # share of the context's rows that the layer keeps
-    jaccard: float | None  # of the tokens that its heads keep, mean over pairs; none for a single head
+    jaccard: (
+        float | None
+    )  # of the tokens that its heads keep, mean over pairs; none for a single head
     kappa: float | None  # of the same; none where all is kept, or nothing
 
 
@@ -56,7 +58,9 @@ class State(AnswerRow):
 
     layer: int  # 0: before the first layer
     state: bytes  # the hidden state, shape (hidden_size,); behind the last layer it is normalised
-    values: bytes | None  # mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone
+    values: (
+        bytes | None
+    )  # mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone
 
 
 class RouteRow(AnswerRow):
@@ -73,7 +77,9 @@ class RouteRow(AnswerRow):
     evidence_alive: bool | None  # the same of all the evidence
     evidence_width: float | None
     said_width: float | None  # of the values that the answer states and that are not the gold
-    chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
+    chance: (
+        list[float] | None
+    )  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
 
 
 def _observe(model: "LoadedModel", prompt: "Prompt") -> Any:
@@ -123,9 +129,16 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
 
 def _states(answers: "Sequence[FinishedAnswer]") -> Iterator[State]:
     for answer, _, reading in _readings(answers, "states", (0,)):
-        values = [_float16(of_layer) for of_layer in reading.values] + [None]  # none behind the last layer
+        values = [_float16(of_layer) for of_layer in reading.values] + [
+            None
+        ]  # none behind the last layer
         for number, state in enumerate(reading.states):
-            yield State(**RECORDS.key_of(answer.record), layer=number, state=_float16(state), values=values[number])
+            yield State(
+                **RECORDS.key_of(answer.record),
+                layer=number,
+                state=_float16(state),
+                values=values[number],
+            )
 
 
 def _float16(numbers: Any) -> bytes:
@@ -141,15 +154,22 @@ def _routes(answers: "Sequence[FinishedAnswer]") -> Iterator[RouteRow]:
         if observer is None:
             continue
         prompt = answer.trace.prompt
-        columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(answer.record)
+        columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(
+            answer.record
+        )
         columns["before_context"] = prompt.context_tokens[0]
         if (width := observer.routes.get((id(answer.branch), answer.number))) is None:
-            columns["unobserved"] = observation.why_not_observed(answer.branch) or "nothing was read"
+            columns["unobserved"] = (
+                observation.why_not_observed(answer.branch) or "nothing was read"
+            )
             yield RouteRow(**columns)
             continue
         question, keep = prompt.questions[answer.number], _keep(answer)
         columns["chance"] = chance_of_reach(width)
-        for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
+        for name, tokens in (
+            ("answer", question.answer_tokens),
+            ("evidence", question.evidence_tokens),
+        ):
             if chosen := list(tokens):
                 columns[f"{name}_alive"] = bool(keep[..., chosen].any())
                 columns[f"{name}_width"] = float(width[chosen].max())
@@ -168,9 +188,13 @@ def _tokens_said(answer: "FinishedAnswer") -> list[int]:
 
 SHARE = (0.0, 1.0)
 OF_HEADS = {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)}
-ATTENTION = register_study("attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=OF_HEADS)
+ATTENTION = register_study(
+    "attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=OF_HEADS
+)
 # They are large, and random bits to whoever does not know the model.
-STATES = register_study("states", State, ("layer",), 1, _states, observe=_observe, is_download=False)
+STATES = register_study(
+    "states", State, ("layer",), 1, _states, observe=_observe, is_download=False
+)
 WIDTHS = {f"{of}_width": SHARE for of in ("answer", "evidence", "said")}
 ROUTES = register_study("routes", RouteRow, (), 3, _routes, observe=_observe, ranges=WIDTHS)
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

@@ -38,7 +38,9 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
         if not policy.sources:
             continue
         folder = _folder_of(run, policy.name)
-        large = tuple(name for name, file in policy.sources.items() if file.stat().st_size > MOST_BYTES)
+        large = tuple(
+            name for name, file in policy.sources.items() if file.stat().st_size > MOST_BYTES
+        )
         for name, file in policy.sources.items():
             if name not in large:
                 write_atomically(folder / name, partial(copyfile, file))
@@ -46,7 +48,9 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
             left = f"{name}, which {policy.name} reads, is larger than {MOST_BYTES / 1e6:g} MB"
             console.print(f"{left}: it is not copied to {folder}", soft_wrap=True, markup=False)
         copied = tuple(name for name in policy.sources if name not in large)
-        kept = KeptFiles(policy=policy.name, press=next(iter(policy.sources)), files=copied, left_out=large)
+        kept = KeptFiles(
+            policy=policy.name, press=next(iter(policy.sources)), files=copied, left_out=large
+        )
         write_text_atomically(folder / LIST_FILE, kept.model_dump_json(indent=2) + "\n")
 
 
@@ -60,7 +64,9 @@ def kept_press(run: Path, policy: str) -> Path | None:
     try:
         press = folder / KeptFiles.model_validate_json(path.read_bytes()).press
     except (ValueError, OSError) as error:
-        raise KVBenchError(f"{path} is damaged ({first_line(error)}): ask for the run again") from error
+        raise KVBenchError(
+            f"{path} is damaged ({first_line(error)}): ask for the run again"
+        ) from error
     return press if press.is_file() and press.resolve().is_relative_to(folder.resolve()) else None
 
 

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.functional_validators import AfterValidator
 from pydantic.types import StringConstraints
 
@@ -49,7 +57,9 @@ class TaskIdentity(BaseModel):
     max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
     level: Name = ""  # of difficulty, such as "3 of 5", where it is not the highest
     begins_answers: bool = False  # answers go on from the answer prefixes of the questions
-    prompt: str = ""  # the first one as it was sent, its context shortened; known once the model is loaded
+    prompt: str = (
+        ""  # the first one as it was sent, its context shortened; known once the model is loaded
+    )
 
 
 class PolicyIdentity(BaseModel):
@@ -58,7 +68,9 @@ class PolicyIdentity(BaseModel):
     name: Name
     family: Name
     paper: Name
-    arguments: dict[str, int | float | str]  # of the press for a context of so many tokens; a record holds its own
+    arguments: dict[
+        str, int | float | str
+    ]  # of the press for a context of so many tokens; a record holds its own
     origin: str  # hash of the code of a plug-in, of what replaced a method of its press, and of weights that it loads
     arguments_at_tokens: int
     levels: dict[str, tuple[FiniteFloat, ...]]  # values by kind of level
@@ -75,7 +87,10 @@ class PolicyIdentity(BaseModel):
     @property
     def points(self) -> tuple[Point, ...]:
         """Returns the levels and draws at which it is to be run."""
-        return points_of((Level(kind, value) for kind, values in self.levels.items() for value in values), self.repeats)
+        return points_of(
+            (Level(kind, value) for kind, values in self.levels.items() for value in values),
+            self.repeats,
+        )
 
     def treats_like(self, other: "PolicyIdentity") -> bool:
         """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each was run on."""
@@ -85,7 +100,10 @@ class PolicyIdentity(BaseModel):
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
         levels = by_kind(point.level for point in (*self.points, *other.points))
-        repeats, tasks = max(self.repeats, other.repeats), tuple(dict.fromkeys((*self.tasks, *other.tasks)))
+        repeats, tasks = (
+            max(self.repeats, other.repeats),
+            tuple(dict.fromkeys((*self.tasks, *other.tasks))),
+        )
         return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
 
 
@@ -105,7 +123,9 @@ class Identity(BaseModel):
     git_revision: str | None
     git_dirty: bool | None
     packages: dict[str, str]  # versions by name
-    contents: dict[str, str] = {}  # hashes of the code of these, and of functions that other code put into them
+    contents: dict[
+        str, str
+    ] = {}  # hashes of the code of these, and of functions that other code put into them
     switches: dict[str, str] = {}  # variables and settings that choose how numbers are computed
     date: str = ""  # the day that the chat template tells, if it tells one
     model: Name
@@ -137,7 +157,10 @@ class Identity(BaseModel):
         for entry in plain["policies"]:
             entry["tasks"] = sorted(entry["tasks"])
         for kind in ("tasks", "policies"):
-            plain[kind] = {entry["name"]: entry for entry in sorted(plain[kind], key=lambda entry: entry["name"])}
+            plain[kind] = {
+                entry["name"]: entry
+                for entry in sorted(plain[kind], key=lambda entry: entry["name"])
+            }
         return plain
 
     def short_hash(self) -> str:
@@ -199,14 +222,20 @@ class Job(BaseModel):
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | Literal["usual"] | None = None  # usual: as each task has in a run; None: its own length
+    context_tokens: int | Literal["usual"] | None = (
+        None  # usual: as each task has in a run; None: its own length
+    )
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None
     essays: Path | None = None
     max_new_tokens: int | None = None
-    answer_prefix: str = "auto"  # auto, on, off, or the text that begins the answers to questions from files
-    difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
+    answer_prefix: str = (
+        "auto"  # auto, on, off, or the text that begins the answers to questions from files
+    )
+    difficulty: str | None = (
+        None  # a level for all tasks, or task=level,task=level; None: the highest of each
+    )
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
     deterministic: bool | None = None  # likewise; None: as the suite has it
@@ -216,7 +245,9 @@ class Job(BaseModel):
     observe: str | None = None  # tables, beside those of the suite
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
-    tolerance: float | None = None  # points of loss below which a level is safe; None: as boards have it
+    tolerance: float | None = (
+        None  # points of loss below which a level is safe; None: as boards have it
+    )
     date: str | None = None  # that a chat template is told; None: that of a run beside it, or today
 
     @model_validator(mode="before")
@@ -224,12 +255,18 @@ class Job(BaseModel):
     def _without_removed_options(cls, given: Any) -> Any:
         """Leaves out options that runs once took, so that an earlier run.json is read and not called damaged."""
         removed = ("keep_attention",)
-        return {name: value for name, value in given.items() if name not in removed} if given else given
+        return (
+            {name: value for name, value in given.items() if name not in removed}
+            if given
+            else given
+        )
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Takes the options of a command that are a job's; the others do not decide what a run records."""
-        return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
+        return cls.model_validate(
+            {name: value for name, value in options.items() if name in cls.model_fields}
+        )
 
 
 class RunFile(BaseModel):
@@ -263,7 +300,9 @@ def read_run_file(folder: Path) -> RunFile:
     if not path.is_file():
         runs = {one.parent.name: str(one.parent) for one in folder.parent.glob(f"*/{RUN_FILE}")}
         near = difflib.get_close_matches(folder.name, runs, n=1)
-        hint = f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
+        hint = (
+            f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
+        )
         missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
         raise KVBenchError(f"{folder} holds no run: {missing} ({hint})")
     content = path.read_bytes()

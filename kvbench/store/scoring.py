@@ -8,11 +8,17 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Answer, MetricError, Outcome
 from policies import FULL
 
-SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None}
-OUTCOMES = {metric.name: metric.of_outcome for metric in METRICS.values() if metric.of_outcome is not None}
+SCORES = {
+    metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None
+}
+OUTCOMES = {
+    metric.name: metric.of_outcome for metric in METRICS.values() if metric.of_outcome is not None
+}
 
 
-def text_scores(output: str | None, question: StoredQuestion, context: StoredContext) -> dict[str, object]:
+def text_scores(
+    output: str | None, question: StoredQuestion, context: StoredContext
+) -> dict[str, object]:
     """Returns the scores that follow from a stored output alone, by column; empty where there is no output."""
     if output is None:
         return {}
@@ -38,14 +44,25 @@ def rescore(store: Store) -> tuple[int, int]:
     """Scores all outputs again, by new metrics too, and rewrites what changes. Returns (records, records changed)."""
     total = changed = 0
     incomplete = store.record_files_without_metrics()
-    of_full: dict[tuple[str, str], list[int] | None] = {}  # the full cache's tokens, by task and question
+    of_full: dict[
+        tuple[str, str], list[int] | None
+    ] = {}  # the full cache's tokens, by task and question
     if incomplete:
-        records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
-        of_full = {(one.task, one.question_id): one.output_token_ids for one in records if one.policy == FULL}
+        records = (
+            answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers
+        )
+        of_full = {
+            (one.task, one.question_id): one.output_token_ids
+            for one in records
+            if one.policy == FULL
+        }
     for path, answers in store.read_files(add_metrics=True):
         scored = [answer.record.model_copy(update=scores_of(answer)) for answer in answers]
         if path in incomplete:
-            scored = [_with_outcome(record, of_full.get((record.task, record.question_id))) for record in scored]
+            scored = [
+                _with_outcome(record, of_full.get((record.task, record.question_id)))
+                for record in scored
+            ]
         differing = sum(answer.record != new for answer, new in zip(answers, scored, strict=True))
         if differing or path in incomplete:
             store.write_rows(RECORDS, path, scored)

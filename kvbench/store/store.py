@@ -20,7 +20,16 @@ from pydantic import BaseModel
 # These register their tables, so that every store reads them.
 from kvbench.store import groups, interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
-from kvbench.store.tables import CONTEXTS, JOINED, QUESTIONS, RECORDS, SCHEMA_VERSION, TABLES, StoredAnswer, StoredTable
+from kvbench.store.tables import (
+    CONTEXTS,
+    JOINED,
+    QUESTIONS,
+    RECORDS,
+    SCHEMA_VERSION,
+    TABLES,
+    StoredAnswer,
+    StoredTable,
+)
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import file_name, remove_partial, write_atomically, write_text_atomically
 from leaderboards.metrics import METRICS, Metric
@@ -35,7 +44,9 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def _write(file: Path, table: pa.Table) -> None:
-    with pq.ParquetWriter(file, table.schema, compression="zstd", write_statistics=False, store_schema=False) as writer:
+    with pq.ParquetWriter(
+        file, table.schema, compression="zstd", write_statistics=False, store_schema=False
+    ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(table.schema.metadata or {})
 
@@ -54,7 +65,9 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.S
             chosen = None if columns is None else [name for name in schema.names if name in columns]
             return schema, parquet.read(chosen, use_threads=False)
     except (ValueError, OSError) as error:
-        raise KVBenchError(f"{path} cannot be read ({first_line(error)}): delete it and start the run again") from error
+        raise KVBenchError(
+            f"{path} cannot be read ({first_line(error)}): delete it and start the run again"
+        ) from error
 
 
 class Store:
@@ -79,12 +92,21 @@ class Store:
                 store._set(identity=identity)
             if identity.differences(store.identity):
                 other = f"another run ({identity.described_against(store.identity)})"
-                raise KVBenchError(f"{folder} belongs to {other}: give the run another name, or delete that folder")
+                raise KVBenchError(
+                    f"{folder} belongs to {other}: give the run another name, or delete that folder"
+                )
             store._set(status="started", reason=None)
             return store
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another name, or another --out")
-        begun = {"schema_version": SCHEMA_VERSION, "status": "started", "created": _timestamp(), "command": command}
+            raise KVBenchError(
+                f"{folder} exists and is no run of kvbench: choose another name, or another --out"
+            )
+        begun = {
+            "schema_version": SCHEMA_VERSION,
+            "status": "started",
+            "created": _timestamp(),
+            "command": command,
+        }
         store = cls(folder, RunFile.model_validate({**begun, "job": job, "identity": identity}))
         store._write()
         return store
@@ -109,7 +131,9 @@ class Store:
     def _has_answers_of(self, policy: str) -> bool:
         for path in self.record_files():
             rows = self.read(RECORDS, path, ["policy", "status"])
-            if (policy, "ok") in zip(rows["policy"].to_pylist(), rows["status"].to_pylist(), strict=True):
+            if (policy, "ok") in zip(
+                rows["policy"].to_pylist(), rows["status"].to_pylist(), strict=True
+            ):
                 return True
         return False
 
@@ -144,7 +168,9 @@ class Store:
         return folder / f"{chunk:05d}" / f"{file_name(policy)}.parquet"
 
     def files(self, table: StoredTable) -> list[Path]:
-        return sorted((self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet"))
+        return sorted(
+            (self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet")
+        )
 
     def record_files(self) -> list[Path]:
         return self.files(RECORDS)
@@ -160,7 +186,10 @@ class Store:
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
         needed = {(CONTEXTS, self.path(CONTEXTS, task, chunk)): contexts}
         needed[QUESTIONS, self.path(QUESTIONS, task, chunk)] = count
-        return all(path.is_file() and self.read(table, path).num_rows == rows for (table, path), rows in needed.items())
+        return all(
+            path.is_file() and self.read(table, path).num_rows == rows
+            for (table, path), rows in needed.items()
+        )
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
@@ -182,7 +211,11 @@ class Store:
         write_parquet(path, table.of_rows(rows))
 
     def read(
-        self, table: StoredTable, path: Path, columns: Sequence[str] | None = None, add_metrics: bool = False
+        self,
+        table: StoredTable,
+        path: Path,
+        columns: Sequence[str] | None = None,
+        add_metrics: bool = False,
     ) -> pa.Table:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
         which wrote the file did not have is null; else, and for any other metric, that is refused."""
@@ -191,13 +224,17 @@ class Store:
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
                 lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
-                advice = f"python -m kvbench score {self.folder} computes it from the stored outputs"
+                advice = (
+                    f"python -m kvbench score {self.folder} computes it from the stored outputs"
+                )
                 if unknown:
                     advice = "It does not follow from what is stored: run again under another name"
                 raise KVBenchError(f"{lacking} {advice}")
             for metric in missing:
                 column = table.schema.field(metric.name)
-                rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
+                rows = rows.add_column(
+                    table.columns.index(metric.name), column, pa.nulls(len(rows), column.type)
+                )
             schema = rows.schema
         for name in [one for one in table.later_columns if one not in schema.names]:
             column = table.schema.field(name)
@@ -221,7 +258,9 @@ class Store:
         files = [self.read(table, path, columns) for path in self.files(table)]
         names = [name for name in table.columns if columns is None or name in columns]
         rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
-        if table.fault_in(rows):  # all at once, as it takes as long for one file; then which of them it is
+        if table.fault_in(
+            rows
+        ):  # all at once, as it takes as long for one file; then which of them it is
             for path, rows_of_file in zip(self.files(table), files, strict=True):
                 _refuse(path, table.fault_in(rows_of_file))
         return rows
@@ -230,13 +269,19 @@ class Store:
         """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an impossible number."""
         rows = self.table(table)
         if fault := table.fault_of_values(rows):
-            raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
+            raise KVBenchError(
+                f"{self.folder} holds a row of {table.name} whose {fault}: run it again"
+            )
         if table.parent:
             parent = TABLES[table.parent]
-            self._with_parents(table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key)))
+            self._with_parents(
+                table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key))
+            )
         return rows
 
-    def _with_parents(self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame) -> pd.DataFrame:
+    def _with_parents(
+        self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame
+    ) -> pd.DataFrame:
         """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two."""
         parent = TABLES[str(table.parent)]
         key = list(parent.key)
@@ -262,7 +307,9 @@ class Store:
         """Yields every record file with its answers. ``add_metrics``: as for :meth:`read`."""
         yield from self._answers(self.record_files(), add_metrics)
 
-    def _answers(self, paths: Sequence[Path], add_metrics: bool = False) -> Iterator[tuple[Path, list[StoredAnswer]]]:
+    def _answers(
+        self, paths: Sequence[Path], add_metrics: bool = False
+    ) -> Iterator[tuple[Path, list[StoredAnswer]]]:
         for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
             contexts, questions = (
                 self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
@@ -276,24 +323,39 @@ class Store:
                     answers = []
                     for record in records:
                         question = by_id[record.question_id]
-                        answers.append(StoredAnswer(record, question, by_index[question.example_index]))
+                        answers.append(
+                            StoredAnswer(record, question, by_index[question.example_index])
+                        )
                 except KeyError as error:
-                    _refuse(path, f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold")
+                    _refuse(
+                        path,
+                        f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold",
+                    )
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins records, or some columns, with questions and contexts, in the order of the run's tasks and policies."""
-        needed = None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
-        contexts, questions, records = (self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS))
+        needed = (
+            None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
+        )
+        contexts, questions, records = (
+            self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS)
+        )
         if not records.num_rows:
-            raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
+            raise KVBenchError(
+                f"{self.folder} holds no records yet: start the run again to go on with it"
+            )
         if fault := RECORDS.fault_of_values(records):
             raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
         # Lists stay in arrow: few of them are looked at.
-        frame = records.to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None)
+        frame = records.to_pandas(
+            types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
+        )
         frame = self._with_parents(RECORDS, frame, _objects(questions))
         frame = self._with_parents(QUESTIONS, frame, _objects(contexts))
-        by = frame[["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]].copy()
+        by = frame[
+            ["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]
+        ].copy()
         for column, entries in (("task", self.identity.tasks), ("policy", self.identity.policies)):
             order = [entry.name for entry in entries]
             if unknown := sorted(set(by[column]) - set(order)):

@@ -63,7 +63,9 @@ class StoredQuestion(BaseModel):
     answer_type: str
     question_type: str
     hops: int
-    answer_spans: list[int]  # characters of the context, first and behind the last, one span after the other
+    answer_spans: list[
+        int
+    ]  # characters of the context, first and behind the last, one span after the other
     evidence_spans: list[int]  # likewise
     other_values: list[str]  # right for something else, beside the values that the context states
     directives: list[str]  # each written as ``kind`` or ``kind argument``
@@ -87,7 +89,9 @@ class AnswerRow(BaseModel):
     repeat: int
 
 
-@with_columns({one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()})
+@with_columns(
+    {one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()}
+)
 class Record(BaseModel):
     """One question, answered from what one policy leaves at one level. What has no value is null.
 
@@ -104,7 +108,9 @@ class Record(BaseModel):
     level_kind: str  # with ``level``: what was asked of the policy
     level: float
     repeat: int  # which draw of a random policy, else 0
-    ratio: float | None  # the share of this context that the level asks to remove; null where it removes no tokens
+    ratio: (
+        float | None
+    )  # the share of this context that the level asks to remove; null where it removes no tokens
     status: Literal["ok", "failed"]
     reason: str | None  # why it failed
     press_arguments: str  # JSON, as policies have different ones
@@ -114,7 +120,9 @@ class Record(BaseModel):
     # A hash of the keep mask, or of the cache where it is rewritten: equal where the same is read in every layer and
     # head. Null where a step treatment changes what is read.
     cache_digest: str | None
-    wave_halvings: int | None  # how often the batch that it was decoded in was halved, as memory ended
+    wave_halvings: (
+        int | None
+    )  # how often the batch that it was decoded in was halved, as memory ended
 
     @property
     def point(self) -> Point:
@@ -125,7 +133,9 @@ class Record(BaseModel):
         def __getattr__(self, name: str) -> Any: ...
 
 
-RANGES = {"ratio": (0.0, 1.0)} | {one.name: one.bounds for one in METRICS.values() if one.bounds is not None}
+RANGES = {"ratio": (0.0, 1.0)} | {
+    one.name: one.bounds for one in METRICS.values() if one.bounds is not None
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,13 @@ pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped opti
 SCHEMA_VERSION = 9
 VERSION_KEY = b"kvbench_schema_version"
 NOISE = 1e-9  # of a share that was computed from other numbers
-_ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_ARROW = {
+    str: pa.string(),
+    bytes: pa.binary(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +166,17 @@ class StoredTable:
 
     name: str  # of its folder in a run, and of its file among the downloads
     row: type[BaseModel]  # what a row holds: its fields are the columns
-    key: tuple[str, ...]  # the columns that tell rows apart; with ``policy`` among them, each policy has its own files
+    key: tuple[
+        str, ...
+    ]  # the columns that tell rows apart; with ``policy`` among them, each policy has its own files
     # Of the row: raised when its columns change, but for a new column with a default, which earlier files do not have.
     version: int = SCHEMA_VERSION
-    parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
+    parent: str | None = (
+        None  # the table that each row belongs to a row of, by the columns of that table's key
+    )
+    ranges: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # least and most of a column
     # Makes the rows of all finished answers of a prompt.
     fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
     # Makes an observer of the decoding of one prompt, or none; tables with the same function share one. ``fill`` finds
@@ -179,7 +201,10 @@ class StoredTable:
     @cached_property
     def schema(self) -> pa.Schema:
         """Returns the columns with their types, and the version as metadata."""
-        fields = [pa.field(name, arrow_type(info.annotation)) for name, info in self.row.model_fields.items()]
+        fields = [
+            pa.field(name, arrow_type(info.annotation))
+            for name, info in self.row.model_fields.items()
+        ]
         return pa.schema(fields, metadata={VERSION_KEY: str(self.version)})
 
     def key_of(self, row: BaseModel) -> dict[str, Any]:
@@ -199,8 +224,14 @@ class StoredTable:
             return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
         if schema.names != known.names:
             return "its columns stand in another order than the schema's"
-        other = next((field for field in known if schema.field(field.name).type != field.type), None)
-        return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
+        other = next(
+            (field for field in known if schema.field(field.name).type != field.type), None
+        )
+        return (
+            f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}"
+            if other
+            else ""
+        )
 
     def fault_in(self, rows: pa.Table) -> str:
         """Says what no row may hold, of some columns of the schema's types; nothing if all is well."""
@@ -208,15 +239,22 @@ class StoredTable:
             column, kinds = rows[name], _kinds(self.row.model_fields[name].annotation)
             if column.null_count and NoneType not in kinds:
                 return f"{column.null_count} {self.name} have no {name}"
-            allowed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+            allowed = [
+                value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)
+            ]
             allowed += KINDS if name == "level_kind" else ()
-            strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
+            strange = (
+                set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
+            )
             if strange:
                 return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
             if pa.types.is_list(column.type):
                 if pc.list_flatten(column).null_count:
                     return f"{name} has an empty place"
-                if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
+                if (
+                    name.endswith("_by_layer")
+                    and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS
+                ):
                     return f"{name} tells of more than {MOST_LAYERS} layers"
         return ""
 
@@ -250,7 +288,9 @@ def register(table: StoredTable) -> StoredTable:
         raise ValueError(f"two tables are named '{table.name}'")
     missing = {*TABLES[table.parent].key} - {*table.columns} if table.parent else set()
     if missing:
-        raise ValueError(f"the rows of '{table.name}' do not say {min(missing)} of their {table.parent}")
+        raise ValueError(
+            f"the rows of '{table.name}' do not say {min(missing)} of their {table.parent}"
+        )
     TABLES[table.name] = table
     return table
 
@@ -259,7 +299,9 @@ def register_study(
     name: str, row: type[AnswerRow], key: tuple[str, ...], version: int, fill: Any, **more: Any
 ) -> StoredTable:
     """Adds the table of a study whose rows belong to answers; ``key``: the columns beside that of a record."""
-    return register(StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill=fill, **more))
+    return register(
+        StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill=fill, **more)
+    )
 
 
 @dataclass
@@ -277,7 +319,9 @@ class RowsByTable:
 
     @property
     def questions(self) -> list[StoredQuestion]:
-        return [row for row in self.tables.get(QUESTIONS.name, []) if isinstance(row, StoredQuestion)]
+        return [
+            row for row in self.tables.get(QUESTIONS.name, []) if isinstance(row, StoredQuestion)
+        ]
 
 
 def arrow_type(annotation: Any) -> pa.DataType:
@@ -294,7 +338,11 @@ def arrow_type(annotation: Any) -> pa.DataType:
 
 def joined_schema() -> pa.Schema:
     """Returns the columns of a record joined with its question and context."""
-    fields = {name: table.schema.field(name) for table in (RECORDS, QUESTIONS, CONTEXTS) for name in table.columns}
+    fields = {
+        name: table.schema.field(name)
+        for table in (RECORDS, QUESTIONS, CONTEXTS)
+        for name in table.columns
+    }
     return pa.schema([fields[name] for name in JOINED], metadata=RECORDS.schema.metadata)
 
 

@@ -29,7 +29,11 @@ def is_visible(letter: str) -> bool:
 
 def printable(text: str) -> str:
     """Replaces every character that is not visible; the length stays."""
-    return text if text.isprintable() else "".join(one if is_visible(one) else "\N{MIDDLE DOT}" for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if is_visible(one) else "\N{MIDDLE DOT}" for one in text)
+    )
 
 
 # What a terminal without it shows instead: a question mark before a number would hide that it is a loss.
@@ -118,7 +122,9 @@ class ProgressLines(Progress):
         task = self._tasks[task_id]
         share, now = task.completed / (task.total or 1.0), self._clock()
         since, done = now - self._last_time, share - self._last_share
-        is_due = (done >= TENTH and since >= FEW_SECONDS) or (done >= HUNDREDTH and since >= PATIENCE)
+        is_due = (done >= TENTH and since >= FEW_SECONDS) or (
+            done >= HUNDREDTH and since >= PATIENCE
+        )
         is_end = share >= 1
         if not (self._is_kept if is_end else is_due):
             return
@@ -139,7 +145,12 @@ def progress_bar(is_kept: bool = False) -> Progress:
     """Returns a bar that a terminal shows while something takes long; a file gets lines. ``is_kept``: the bar stays."""
     if not console.is_terminal:
         return ProgressLines(is_kept)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     left = (TextColumn("left"), TimeRemainingColumn())
     return Progress(*columns, *left, console=console, transient=not is_kept)
 

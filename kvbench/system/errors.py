@@ -4,7 +4,9 @@ import traceback
 
 from pydantic import ValidationError
 
-from leaderboards.errors import first_line as first_line  # metrics, which know nothing of kvbench, need it too
+from leaderboards.errors import (
+    first_line as first_line,
+)  # metrics, which know nothing of kvbench, need it too
 
 
 class KVBenchError(Exception):

@@ -14,7 +14,9 @@ from urllib.parse import quote
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
-ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
+ADDRESS = re.compile(
+    r"[A-Za-z][\w+.-]+:"
+)  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
@@ -47,13 +49,17 @@ def check_writable(option: str, folder: Path) -> None:
     existing = next(place for place in (whole, *whole.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         reason = "permission denied" if existing.is_dir() else "it is no folder"
-        raise KVBenchError(f"{option} {folder} cannot be written ({existing}: {reason}): name another folder")
+        raise KVBenchError(
+            f"{option} {folder} cannot be written ({existing}: {reason}): name another folder"
+        )
 
 
 def _check_is_local(option: str, folder: Path) -> None:
     if folder.parts and ADDRESS.fullmatch(folder.parts[0]):
         where = "kvbench writes to the file system of this machine alone"
-        raise KVBenchError(f"{option} {folder} is an address: {where}; give a path, and copy the files from there")
+        raise KVBenchError(
+            f"{option} {folder} is an address: {where}; give a path, and copy the files from there"
+        )
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
@@ -92,7 +98,9 @@ def make_folder(option: str, folder: Path) -> None:
         remove_partial(folder)
     except OSError as error:
         reason = error.strerror or error
-        raise KVBenchError(f"{option} {folder} cannot be written ({reason}): name another folder") from error
+        raise KVBenchError(
+            f"{option} {folder} cannot be written ({reason}): name another folder"
+        ) from error
 
 
 class AtWorkError(KVBenchError):
@@ -115,7 +123,9 @@ def working_in(folder: Path) -> Iterator[None]:
         except OSError as error:
             file.seek(0)
             owner = f"{file.read(300) or 'another process'} is at work in {folder}"
-            raise AtWorkError(f"{owner}: wait for its end, or end it, or choose another name") from error
+            raise AtWorkError(
+                f"{owner}: wait for its end, or end it, or choose another name"
+            ) from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
         try:
@@ -129,7 +139,9 @@ def user_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise KVBenchError(f"{text} lies in a home folder that is not there: write the whole path") from error
+        raise KVBenchError(
+            f"{text} lies in a home folder that is not there: write the whole path"
+        ) from error
 
 
 def home_folder() -> Path | None:

@@ -12,10 +12,16 @@ from policies.declaration.devices import kind_of
 
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")
-CONTROL_GROUP = Path("/sys/fs/cgroup")  # of a container: what the machine has free may be more than it is given
+CONTROL_GROUP = Path(
+    "/sys/fs/cgroup"
+)  # of a container: what the machine has free may be more than it is given
 RESERVE = 0.9  # of the memory that is free
 WITHOUT_LINUX = 2 * 10**9  # bytes: what macOS counts as free says little, as it fills it with files
-WORDS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # of a CPU's RuntimeError
+WORDS = (
+    "can't allocate memory",
+    "not enough memory",
+    "Cannot allocate memory",
+)  # of a CPU's RuntimeError
 
 
 def free_bytes(device: torch.device) -> int:
@@ -24,17 +30,29 @@ def free_bytes(device: torch.device) -> int:
         return of_device(device)
     if sys.platform != "linux":
         return WITHOUT_LINUX
-    free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
+    free = next(
+        int(line.split()[1]) * 1024
+        for line in MEMORY.read_text().splitlines()
+        if "MemAvailable" in line
+    )
     try:
         most, held, statistics = (
-            (CONTROL_GROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
+            (CONTROL_GROUP / name).read_text().strip()
+            for name in ("memory.max", "memory.current", "memory.stat")
         )
     except OSError:  # no container, or one of another kind
         return free
     if most == "max":
         return free
     # Files that were read, such as weights, count as held, and are let go when memory is asked for.
-    files = next((int(line.split()[1]) for line in statistics.splitlines() if line.startswith("inactive_file ")), 0)
+    files = next(
+        (
+            int(line.split()[1])
+            for line in statistics.splitlines()
+            if line.startswith("inactive_file ")
+        ),
+        0,
+    )
     return max(0, min(free, int(most) - int(held) + files))
 
 
@@ -61,7 +79,9 @@ def memory_bound(device: torch.device, most: int | None = None) -> Iterator[None
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(SELF.read_text().split()[0]) * resource.getpagesize()
     bound = held + (most or int(free_bytes(device) * RESERVE))
-    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard)
+    )
     try:
         yield
     finally:

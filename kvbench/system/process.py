@@ -23,7 +23,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what Slurm, Kubernetes a
 def processor_name() -> str:
     """Names the processor of this machine; without Linux, the kind of machine."""
     lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def settle() -> None:
@@ -71,7 +74,9 @@ def interrupts_held() -> Iterator[None]:
         yield
         return
     pending: list[int] = []
-    answered = [one for one in ENDING if signal.getsignal(one) is signal.default_int_handler]  # Ray's are left alone
+    answered = [
+        one for one in ENDING if signal.getsignal(one) is signal.default_int_handler
+    ]  # Ray's are left alone
     for one in answered:
         signal.signal(one, lambda number, _: pending.append(number))
     try:
