@@ -24,7 +24,8 @@ def command(
     tolerance: Tolerance = None,
     beside: Beside = None,
 ) -> Result:
-    """Builds the pages of one or more runs. Those on one board differ in nothing but tasks and policies."""
+    """Builds the pages of one or more runs. Those on one board differ in nothing but tasks and
+    policies."""
     check_tolerance(tolerance)
     stores = [Store.open(run) for run in {run.resolve(): run for run in runs}.values()]
     if beside is not None:
