@@ -66,9 +66,8 @@ OF_EVERY_COMMAND = (
 
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
-ADDRESS = re.compile(
-    r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/"
-)  # of a bucket or a server: Path would make a folder of it
+# Of a bucket or a server: Path would make a folder of it.
+ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
 OF_CLUSTER = "--address"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
@@ -90,9 +89,8 @@ def program() -> None:
     it."""
     answer_interrupts()
     write_any_character()
-    sys.path.append(
-        ""
-    )  # for the command kvbench: presses of package.module:factory may lie in the current folder
+    # For the command kvbench: presses of package.module:factory may lie in the current folder.
+    sys.path.append("")
     status = main()
     leave_to_parent()  # all is said, and Python's own end would answer with a traceback
     sys.exit(status)
@@ -116,9 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or Python complains when it flushes at exit
+        # Without it Python complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
@@ -212,9 +209,8 @@ def _call(name: str, words: Sequence[str]) -> None:
             result.print(name, "--json" in words)
     except (KVBenchError, DatasetError):
         raise
-    except (
-        Exception
-    ) as error:  # typer's own classes come from a copy of click, and it would draw boxes
+    except Exception as error:
+        # Typer's own classes come from a copy of click, and it would draw boxes.
         if not hasattr(error, "format_message"):
             raise
         line = " ".join(error.format_message().split())

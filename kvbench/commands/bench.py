@@ -74,9 +74,8 @@ def describe_comparison(comparison: "PipelineComparison") -> Result:
     rows: list[tuple[object, ...]] = []
     for name, seconds in comparison.seconds.items():
         equal = [same for cell, same in comparison.cells.items() if cell[0] == name]
-        rows.append(
-            (name, seconds, None, sum(equal), len(equal))
-        )  # the engine has one time for all
+        # The engine has one time for all.
+        rows.append((name, seconds, None, sum(equal), len(equal)))
     rows.append(("all", total, comparison.engine_seconds, equal_count, count))
     columns = (
         Column("policy"),

@@ -41,6 +41,5 @@ def command(
         return Result([table], verdict=f"broken: {wrong}", fault=fault)
     if left := faulty_checks(findings, "unchecked"):
         return Result([table], verdict=f"nothing wrong found, but not checked: {left}")
-    return Result(
-        [table], verdict=f"sound: {findings[-1].text}"
-    )  # which says how much was answered again
+    # The last finding says how much was answered again.
+    return Result([table], verdict=f"sound: {findings[-1].text}")

@@ -29,7 +29,7 @@ from leaderboards.paper.printing import Paper, save
 from leaderboards.studies.modes import study as modes
 from policies import FULL
 
-FORMATS = {name: name for name in ("svg", "png", "pdf")}
+FORMATS = {"svg": "svg", "png": "png", "pdf": "pdf"}
 
 
 def command(
@@ -64,8 +64,8 @@ def command(
     rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
     other = None if beside is None else other_model(beside, [store.identity])[0]
-    given = study_inputs(store, other)
-    figures = [*figures_of_run(rows, records, presses), *study_figures(given)]
+    study_input = study_inputs(store, other)
+    figures = [*figures_of_run(rows, records, presses), *study_figures(study_input)]
     if only:
         names = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names]
@@ -74,7 +74,7 @@ def command(
     if tables:
         compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
         _write_tables(store, rows, presses, compared, out)
-        if table := modes.print_table(given, describe_origin(store)):
+        if table := modes.print_table(study_input, describe_origin(store)):
             write_text_atomically(out / "modes.tex", table.latex())
             write_text_atomically(out / "modes.md", table.markdown())
     return Result(files={"figures": out})

@@ -16,7 +16,7 @@ from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import Job, tolerance_of
+from kvbench.store.run_file import Job, choose_tolerance
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -92,7 +92,7 @@ def command(
         hardware = MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, hardware)
     columns = [Column("what"), Column("how much", of_sentences=True)]
-    rows = plans.rows_of(plan, tolerance_of([job]))
+    rows = plans.rows_of(plan, choose_tolerance([job]))
     figures = ResultTable("figures", columns, rows, headed=False)
     return Result([figures], notes=plans.assumptions(plan))
 

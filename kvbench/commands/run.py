@@ -14,7 +14,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
-from kvbench.store.run_file import RUN_FILE, Job, read_run_file, tolerance_of
+from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -175,7 +175,7 @@ def _executor(
         counts = [count for _, count in here.grid.tasks]
         parts = (
             forecasts.forecast_of(here.model, here.grid),
-            safe_ratio.contexts_line(counts, tolerance_of([job])),
+            safe_ratio.contexts_line(counts, choose_tolerance([job])),
             forecasts.few_contexts_of(here.grid),
         )
         console.print("; ".join(filter(None, parts)), soft_wrap=True)

@@ -156,8 +156,8 @@ def _compare(
         check_common_level(mine, levels, stored, folder)
         answers, changed = other_run.answers(mine, of_policy)
         parts.append(answers)
-        others.append(other_run.name_of(mine))
-        named.append(other_run.name_of(mine))
+        others.append(other_run.policy_label(mine))
+        named.append(other_run.policy_label(mine))
         if described := other_run.differences(run.store.identity, [mine]):
             notes.append(described)
         if changed:

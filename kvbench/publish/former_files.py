@@ -18,10 +18,8 @@ from leaderboards.studies.declaration import studies
 
 MANIFEST = f"{FOLDER}/files.json"
 SUFFIXES = (".html", ".csv", ".parquet")  # of all that is ever listed
-BEFORE_MANIFESTS = (
-    "task-*.html",
-    "examples-*.html",
-)  # what a site has that was written when there was no list
+# What a site has that was written when there was no list.
+BEFORE_MANIFESTS = ("task-*.html", "examples-*.html")
 _NAMES = TypeAdapter(list[str])
 
 

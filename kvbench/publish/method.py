@@ -86,8 +86,10 @@ def describe_method(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -
     tasks: dict[str, TaskIdentity] = {}
     policies: dict[str, PolicyIdentity] = {}
     for identity in reversed(identities):  # where runs share a name, the first run describes it
-        tasks |= {task.name: task for task in identity.tasks}
-        policies |= {policy.name: policy for policy in identity.policies}
+        for task in identity.tasks:
+            tasks[task.name] = task
+        for policy in identity.policies:
+            policies[policy.name] = policy
     records_by_task: dict[str, DataFrame] = {}
     for frame in reversed(records):
         for name, rows in frame[["task", *SHOWN]].groupby("task", sort=False):

@@ -30,7 +30,7 @@ from kvbench.publish.published import published_records, published_rows, publish
 from kvbench.publish.site_list import RUN, enlist, site_folder
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
-from kvbench.store.run_file import Identity, tolerance_of
+from kvbench.store.run_file import Identity, choose_tolerance
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -66,15 +66,16 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
     :class:`KVBenchError` where they cannot be aggregated. ``every_task``: whether tasks that the
     model cannot do enter means over tasks too."""
     identity = group.identity
-    planned = PlannedCells(
-        mode=identity.mode,
-        contexts={task.name: task.contexts for task in identity.tasks},
-        # Without golds there is no chance to be right.
-        chances={task.name: task.chance for task in identity.tasks if task.chance > 0},
-        policies={policy.name: policy.points for policy in identity.policies},
-        covered={policy.name: policy.tasks for policy in identity.policies},
-        every_task=every_task,
-    )
+    contexts, chances = {}, {}
+    for task in identity.tasks:
+        contexts[task.name] = task.contexts
+        if task.chance > 0:  # without golds there is none
+            chances[task.name] = task.chance
+    points, covered = {}, {}
+    for policy in identity.policies:
+        points[policy.name] = policy.points
+        covered[policy.name] = policy.tasks
+    planned = PlannedCells(identity.mode, contexts, points, chances, covered, every_task)
     try:
         return summarise(records, planned)
     except LeaderboardError as error:
@@ -187,7 +188,7 @@ class _Part:
     """Holds runs that may be compared with their results, from which a board of a site is made."""
 
     group: RunGroup
-    given: StudyInput
+    study_input: StudyInput
     studies: Sequence[Study]
     results: Results
 
@@ -220,7 +221,7 @@ def _write(
     for group, frame in zip(groups, records, strict=True):
         rows.append(_summarise(group, frame, every_task, is_alone=len(groups) == 1))
     jobs = [store.run.job for store in _stores(groups)]
-    points = tolerance_of(jobs, tolerance)  # one for all groups, as a page names it once
+    points = choose_tolerance(jobs, tolerance)  # one for all groups, as a page names it once
     # From here on nothing names a place of this machine.
     shown = _published_groups(groups)
     stores = _stores(shown)
@@ -237,7 +238,7 @@ def _write(
     files += map(table_file, downloaded_tables(stores))
     announce_files(folder, files)
     write_sheets(folder, sheets)
-    answers = write_records(folder, [(part.labels, part.given.records) for part in parts])
+    answers = write_records(folder, [(part.labels, part.study_input.records) for part in parts])
     contents.pages[METHOD] = build_method(method, sheets, RECORDS_FILE, answers)
     for page, text in contents.pages.items():
         write_text_atomically(folder / page, text)
@@ -277,11 +278,11 @@ def _build_parts(parts: Sequence[_Part]) -> _Contents:
     """Builds the pages of examples and studies of each board, and its downloads."""
     tasks: set[str] = set()
     for part in parts:
-        tasks.update(map(str, part.given.records["task"].unique()))
+        tasks.update(map(str, part.study_input.records["task"].unique()))
     contents = _Contents()
     for number, part in enumerate(parts, start=1):
-        model, results = part.given.model, part.results
-        by_task = part.given.records[[*COLUMNS]].groupby("task", sort=False)
+        model, results = part.study_input.model, part.results
+        by_task = part.study_input.records[[*COLUMNS]].groupby("task", sort=False)
         for name, records in by_task:
             task = str(name)
             above = task_page(task) if len(tasks) > 1 else FRONT
@@ -292,13 +293,14 @@ def _build_parts(parts: Sequence[_Part]) -> _Contents:
             sheets.append(attacks_sheet(results.attacks))
         on_front: list[StudySection] = []
         for study in part.studies:
-            given = replace(part.given, beside=_other_models(part, parts, study))
+            beside = _other_models(part, parts, study)
+            study_input = replace(part.study_input, beside=beside)
             if study.is_on_front:
-                content = study.find(given)
+                content = study.find(study_input)
                 on_front += content.parts
             else:
                 file = study.file_name(number)
-                contents.pages[file], content = build_study(study, given)
+                contents.pages[file], content = build_study(study, study_input)
                 contents.first.append(file)
             sheets += content.sheets
         contents.sheets += [sheet.with_labels(part.labels) for sheet in sheets]
@@ -308,14 +310,14 @@ def _build_parts(parts: Sequence[_Part]) -> _Contents:
 
 def _other_models(part: _Part, parts: Sequence[_Part], study: Study) -> list[StudyInput]:
     """Returns the results of other models on the site that have what a study needs."""
-    others = [other for other in parts if other.given.model != part.given.model]
-    return [other.given for other in others if study in other.studies]
+    others = [other for other in parts if other.study_input.model != part.study_input.model]
+    return [other.study_input for other in others if study in other.studies]
 
 
-def _other_modes(given: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
+def _other_modes(study_input: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
     """Returns the results of the same model in other modes."""
-    same_model = [other for other in inputs if other.model == given.model]
-    return [other for other in same_model if other.mode != given.mode]
+    same_model = [other for other in inputs if other.model == study_input.model]
+    return [other for other in same_model if other.mode != study_input.mode]
 
 
 def _summarise(
@@ -356,20 +358,22 @@ def _run_contents(group: RunGroup, names: Mapping[str, str]) -> dict[str, Mappin
 
 def _part(
     group: RunGroup,
-    given: StudyInput,
+    study_input: StudyInput,
     rows: Sequence[SummaryRow],
     names: Mapping[str, str],
     tolerance: float,
 ) -> _Part:
     """Joins all that is shown of a group with the studies that have sections or pages of it."""
     identity = group.identity
-    chosen = studies_of(given)
+    chosen = studies_of(study_input)
     pages = {
-        study.title: study.file_name(given.number) for study in chosen if not study.is_on_front
+        study.title: study.file_name(study_input.number)
+        for study in chosen
+        if not study.is_on_front
     }
     title = title_of_model(identity.model, identity.model_in_words)
     results = Results.of(
-        given.records,
+        study_input.records,
         rows,
         _run_contents(group, names),
         identity.model,
@@ -380,7 +384,7 @@ def _part(
         title=title.title,
         described=title.in_words,
     )
-    return _Part(group, given, chosen, results)
+    return _Part(group, study_input, chosen, results)
 
 
 def _study_input(
@@ -397,12 +401,12 @@ def _study_input(
     return StudyInput(group.identity.model, records, runs, frames, number=number)
 
 
-def study_figures(given: StudyInput) -> list[PaperFigure]:
-    """Returns the pictures of the studies of a run, as their pages have them. ``given``: of
+def study_figures(study_input: StudyInput) -> list[PaperFigure]:
+    """Returns the pictures of the studies of a run, as their pages have them. ``study_input``: of
     :func:`study_inputs`."""
     figures: list[PaperFigure] = []
-    for study in studies_of(given):
-        figures += figures_of_study(study, study.find(given))
+    for study in studies_of(study_input):
+        figures += figures_of_study(study, study.find(study_input))
     return figures
 
 
@@ -415,6 +419,7 @@ def study_inputs(store: Store, other: Store | None = None) -> StudyInput:
     inputs = []
     for number, group in enumerate(groups, start=1):
         inputs.append(_study_input(group, group.records(), names, number))
-    given, *beside = inputs
-    models = [other_input for other_input in beside if other_input.model != given.model]
-    return replace(given, beside=models, modes=_other_modes(given, beside))
+    study_input, *beside = inputs
+    models = [other_input for other_input in beside if other_input.model != study_input.model]
+    modes = _other_modes(study_input, beside)
+    return replace(study_input, beside=models, modes=modes)

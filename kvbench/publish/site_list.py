@@ -68,16 +68,18 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
     former = _entry(folder, kind)
     if kind != RUN and former is not None:  # comparisons of an earlier command stay there
         names += former.pages
-    tasks: list[str] = []
+    models, tasks, runs = [], list[str](), []
     for store in stores:
+        models.append(store.identity.model)
         tasks += (task.name for task in store.identity.tasks)
+        runs.append(store.folder.name)
     entry = SiteEntry(
         kind=kind,
         pages=tuple(name for name in dict.fromkeys(names) if (folder / name).is_file()),
-        model=", ".join(dict.fromkeys(store.identity.model for store in stores)),
+        model=", ".join(dict.fromkeys(models)),
         tasks=tuple(dict.fromkeys(tasks)),
         created=min(store.run.created for store in stores),
-        runs=tuple(store.folder.name for store in stores),
+        runs=tuple(runs),
     )
     write_text_atomically(folder / ENTRY_FILES[kind], entry.model_dump_json(indent=1) + "\n")
     if _is_listed(folder):

@@ -115,10 +115,8 @@ def _noted_failures(store: Store) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
         raise InterruptedRunError(f"interrupted: {kept} to go on") from interrupt
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
+    except (Exception, SystemExit) as error:
+        # A fault of ours, a model that cannot be run, a pipe that was closed.
         says_what_to_do = isinstance(error, KVBenchError)
         no_memory = not says_what_to_do and is_out_of_memory(error)
         reason = f"{type(error).__name__}: {first_line(error)}"
@@ -194,7 +192,7 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
 
 
 def _write_unit(store: Store, unit: Unit, rows: RowsByTable) -> None:
-    tables = {name: TABLES[name].of_rows(table_rows) for name, table_rows in rows.tables.items()}
+    tables = {name: TABLES[name].to_arrow(table_rows) for name, table_rows in rows.tables.items()}
     store.write_chunk(unit.task, unit.number, tables)
 
 

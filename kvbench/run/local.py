@@ -147,9 +147,8 @@ def errors_in_one_line() -> Iterator[None]:
         raise
     except BaseException as error:
         if is_out_of_memory(error):
-            raise MemoryError(
-                first_line(error)
-            ) from None  # the caller treats it apart from other errors
+            # The caller treats it apart from other errors.
+            raise MemoryError(first_line(error)) from None
         raise unexpected_error(error) from None
 
 
@@ -249,9 +248,8 @@ class LocalExecutor:
     model: LoadedModel
     grid: Grid  # what can be run with that model
     job: Job | None = None
-    missing: dict[str, str] = field(
-        default_factory=dict
-    )  # policies that cannot run on it, with the reason
+    # Policies that cannot run on it, with the reason.
+    missing: dict[str, str] = field(default_factory=dict)
     memory_line: str = field(default="", init=False)  # that was printed last
 
     def __post_init__(self) -> None:

@@ -145,9 +145,8 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
-        signal.signal(
-            signal.SIGTERM, of_kvbench
-        )  # Ray has put its own there, which exits without a word
+        # Ray has put its own there, which exits without a word.
+        signal.signal(signal.SIGTERM, of_kvbench)
         yield RayExecutor(ray, job, cluster, grid)
     finally:  # and all workers with it
         ray.shutdown()
@@ -155,10 +154,9 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
 
 def _connect(address: str | None) -> Any:
     """Connects the ``ray`` package and returns it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or it reports each run to its makers
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # or it warns of a change to come
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports each run to its makers
+    # Without it Ray warns of a change to come.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if address is None:
         # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for
         # a token, which it makes for itself. It reads this when it is imported, and no later.
@@ -170,10 +168,8 @@ def _connect(address: str | None) -> Any:
             "--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'"
         ) from error
     try:
-        if address not in (
-            None,
-            "auto",
-        ):  # Ray itself would wait for minutes where nobody listens, and print pages
+        # Ray itself would wait for minutes where nobody listens, and print pages.
+        if address not in (None, "auto"):
             host, _, port = str(address).rpartition(":")
             socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
         where = {"include_dashboard": False} if address is None else {}

@@ -4,9 +4,8 @@ import traceback
 
 from pydantic import ValidationError
 
-from leaderboards.errors import (
-    first_line as first_line,
-)  # metrics, which know nothing of kvbench, need it too
+# Metrics, which know nothing of kvbench, need it too.
+from leaderboards.errors import first_line as first_line
 
 
 class KVBenchError(Exception):

@@ -15,9 +15,8 @@ from urllib.parse import quote
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
-ADDRESS = re.compile(
-    r"[A-Za-z][\w+.-]+:"
-)  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
+# The first part of s3://bucket/x, of which Path makes s3:/bucket/x.
+ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~

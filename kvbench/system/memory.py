@@ -13,9 +13,8 @@ from policies.declaration.devices import kind_of
 
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")
-CONTROL_GROUP = Path(
-    "/sys/fs/cgroup"
-)  # of a container: what the machine has free may be more than it is given
+# Of a container: what the machine has free may be more than it is given.
+CONTROL_GROUP = Path("/sys/fs/cgroup")
 RESERVE = 0.9  # of the memory that is free
 WITHOUT_LINUX = 2 * 10**9  # bytes: what macOS counts as free says little, as it fills it with files
 # Of a CPU's RuntimeError.
