@@ -326,8 +326,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/tables.py",
-        "least - NOISE <= end <= most + NOISE",
-        "least - NOISE <= end",
+        "low - NOISE <= end <= high + NOISE",
+        "low - NOISE <= end",
         "tests/store/test_store_of_strangers.py::test_a_number_that_no_measure_has_is_refused_in_one_line",
     ),
     Mutant(

@@ -35,7 +35,10 @@ Tasks = Annotated[
 EveryTask = Annotated[
     bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")
 ]
-TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
+TOLERANCE_HELP = (
+    "Points of loss against the full cache below which a level is safe. "
+    "Default: 5, or those of the run."
+)
 Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
 Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as the paper has.")]
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
@@ -45,7 +48,10 @@ Mode = Annotated[
     Option(help="Compress before (agnostic) or after the question is seen."),
 ]
 BOTH = "both"
-MODES_HELP = "Compress before (agnostic) or after the question is seen; both: one run each, beside one another."
+MODES_HELP = (
+    "Compress before (agnostic) or after the question is seen; "
+    "both: one run each, beside one another."
+)
 Modes = Annotated[Literal["agnostic", "aware", "both"], Option("--mode", help=MODES_HELP)]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
@@ -61,8 +67,9 @@ MaxKVGB = Annotated[Number, Option(help=KV_HELP)]
 ContextTokens = Annotated[
     Text,
     Option(
-        help=f"Tokens of every context, set in prose, or {NATIVE}: each task's own length. Default: {USUAL}, which is "
-        f"{USUAL_TOKENS}, and RULER's {USUAL_OF_RULER:,}; {NATIVE} in suites and for texts that are not generated.",
+        help=f"Tokens of every context, set in prose, or {NATIVE}: each task's own length. "
+        f"Default: {USUAL}, which is {USUAL_TOKENS}, and RULER's {USUAL_OF_RULER:,}; "
+        f"{NATIVE} in suites and for texts that are not generated.",
     ),
 ]
 ShownTokens = Annotated[
@@ -94,7 +101,10 @@ LevelOfRun = Annotated[Number, Option(help="Of a run: at which of its levels.")]
 Repeats = Annotated[
     Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")
 ]
-DATA_HELP = "Rows of ifeval or gsm8k as JSONL, else from the hub; a text for prose: a file, wikitext or python."
+DATA_HELP = (
+    "Rows of ifeval or gsm8k as JSONL, else from the hub; "
+    "a text for prose: a file, wikitext or python."
+)
 Data = Annotated[Path | None, Option(help=DATA_HELP)]
 DEFENCE_HELP = (
     "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
@@ -106,16 +116,23 @@ Essays = Annotated[
 Suite = Annotated[
     Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")
 ]
-POLICIES_HELP = "Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
+POLICIES_HELP = (
+    "Names and file.py:Press, comma-separated, or all; "
+    "the controls run beside them. Default: default."
+)
 Policies = Annotated[Text, Option(help=POLICIES_HELP)]
 MaxNewTokens = Annotated[
     Count, Option(help="Maximum new tokens of an answer. Default: the task's.")
 ]
-LEVEL_HELP = "A number, base=2,hops=1, or auto: the highest that the model masters. Default: the highest of each task."
+LEVEL_HELP = (
+    "A number, base=2,hops=1, or auto: the highest that the model masters. "
+    "Default: the highest of each task."
+)
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
 PREFIX_HELP = (
-    "Begin each answer for the model, as in 'Ada lives in': on, off, auto (for all but the shipped models), or a text "
-    "for all of your own questions, such as 'The answer is'."
+    "Begin each answer for the model, as in 'Ada lives in': on, off, "
+    "auto (for all but the shipped models), or a text for all of your own questions, "
+    "such as 'The answer is'."
 )
 AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
@@ -157,19 +174,20 @@ GPUs = Annotated[
 
 def given_levels(context: typer.Context) -> dict[str, str]:
     """Returns the text of each kind's option that was given, such as ``--ratios``, by kind."""
-    texts = {kind.name: context.params[kind.plural] for kind in KINDS.values()}
-    return {kind: text for kind, text in texts.items() if text is not None}
+    texts: dict[str, str] = {}
+    for kind in KINDS.values():
+        text = context.params[kind.plural]
+        if text is not None:
+            texts[kind.name] = text
+    return texts
 
 
 def given_options(context: typer.Context, except_for: Collection[str] = ()) -> list[str]:
     """Returns the names of the parameters that stand on the command line."""
-    sources = {
-        name: context.get_parameter_source(name)
-        for name in context.params
-        if name not in except_for
-    }
-    return [
-        name
-        for name, source in sources.items()
-        if source is not None and source.name == "COMMANDLINE"
-    ]
+    names = []
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if is_given and name not in except_for:
+            names.append(name)
+    return names

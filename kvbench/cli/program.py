@@ -1,4 +1,5 @@
-"""``kvbench COMMAND``: finds the command, prints its result, and turns errors into one line and an exit status."""
+"""``kvbench COMMAND``: finds the command, prints its result, and turns errors into one line and an
+exit status."""
 
 import importlib
 import logging
@@ -24,16 +25,21 @@ COMMANDS = {
     "figures": "Draw a run for print: curves, maps and distributions",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
-    "plan": "Tell what a run would cost: hours, bytes, fitting cards, and contexts that show a difference",
+    "plan": "Tell what a run would cost: hours, bytes, fitting cards, "
+    "and contexts that show a difference",
     "ls": "List tasks, policies, metrics or models",
     "fetch": "Fetch a natural model by its name; afterwards no command needs a network for it",
     "export": "Write a task as a Hugging Face dataset",
-    "compare": "Tell where a press is better, worse or not distinguished from others, with its intervals",
+    "compare": "Tell where a press is better, worse or not distinguished from others, "
+    "with its intervals",
     "claims": "Check published claims about KV caches: holds, does not hold, or undecided",
-    "doctor": "Examine a press (budget, determinism, time), or a model: is it fit, what can a board show",
-    "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
+    "doctor": "Examine a press (budget, determinism, time), or a model: "
+    "is it fit, what can a board show",
+    "show": "Print an example of a task, or the worst answers of a run, "
+    "with their evidence in colour",
     "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
-    "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
+    "check-submission": "Validate a run made by somebody else, "
+    "its scores computed again from its outputs",
 }
 EXAMPLES = {  # of a first use, which a reader can copy
     "run": "run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --name first",
@@ -54,15 +60,14 @@ EXAMPLES = {  # of a first use, which a reader can copy
 }
 OUTPUT_OPTIONS = ("--json", "--quiet")
 OF_EVERY_COMMAND = (
-    "Every command: --json prints one JSON object instead of tables; --quiet prints results, warnings and errors, and "
-    "no progress."
+    "Every command: --json prints one JSON object instead of tables; "
+    "--quiet prints results, warnings and errors, and no progress."
 )
 
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
-ADDRESS = re.compile(
-    r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/"
-)  # of a bucket or a server: Path would make a folder of it
+# Of a bucket or a server: Path would make a folder of it.
+ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
 OF_CLUSTER = "--address"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
@@ -80,12 +85,12 @@ def show_overview() -> None:
 
 
 def program() -> None:
-    """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
+    """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call
+    it."""
     answer_interrupts()
     write_any_character()
-    sys.path.append(
-        ""
-    )  # for the command kvbench: presses of package.module:factory may lie in the current folder
+    # For the command kvbench: presses of package.module:factory may lie in the current folder.
+    sys.path.append("")
     status = main()
     leave_to_parent()  # all is said, and Python's own end would answer with a traceback
     sys.exit(status)
@@ -109,9 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or Python complains when it flushes at exit
+        # Without it Python complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
@@ -121,34 +125,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Raises :class:`KVBenchError` for a word that cannot be shown, an address in place of a path, or a number that
-    cannot be computed with."""
+    """Raises :class:`KVBenchError` for a word that cannot be shown, an address in place of a path,
+    or a number that cannot be computed with."""
     former = ""
     for word in words:
-        is_of_cluster, former = OF_CLUSTER in (former, word.partition("=")[0]), word
-        if len(word) > LONGEST_WORD:
-            raise KVBenchError(
-                f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read"
-            )
-        if strange := next((letter for letter in word if not is_visible(letter)), None):
-            raise KVBenchError(
-                f"'{word}' holds the character U+{ord(strange):04X}, which cannot be shown"
-            )
-        if (address := ADDRESS.search(word)) and not is_of_cluster:
-            reason = f"an address of {address[1]}: kvbench reads and writes the file system of this machine alone"
+        option = word.partition("=")[0]
+        may_be_address = OF_CLUSTER in (former, option)
+        former = word
+        _check_letters(word)
+        address = ADDRESS.search(word)
+        if address and not may_be_address:
+            where = "kvbench reads and writes the file system of this machine alone"
+            reason = f"an address of {address[1]}: {where}"
             raise KVBenchError(f"'{word}' is {reason}; give a path, or copy it there first")
         try:
             size = abs(float(word))
         except ValueError:
             continue
         if size > LARGEST or 0 < size < LEAST:
-            raise KVBenchError(
-                f"{word} cannot be computed with: give 0, or a number from {LEAST:g} to {LARGEST:g}"
-            )
+            advice = f"give 0, or a number from {LEAST:g} to {LARGEST:g}"
+            raise KVBenchError(f"{word} cannot be computed with: {advice}")
+
+
+def _check_letters(word: str) -> None:
+    """Raises :class:`KVBenchError` for a word that is too long, or that cannot be shown."""
+    if len(word) > LONGEST_WORD:
+        length = f"{len(word):,} characters, more than the {LONGEST_WORD:,} that are read"
+        raise KVBenchError(f"'{word}' has {length}")
+    for letter in word:
+        if not is_visible(letter):
+            code = f"U+{ord(letter):04X}"
+            raise KVBenchError(f"'{word}' holds the character {code}, which cannot be shown")
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line. What it repeats of a file or of the command is cut, as nobody reads a page of it."""
+    """Prints one line. What it repeats of a file or of the command is cut, as nobody reads a page
+    of it."""
     short = re.sub(r"(\S{300})\S+", r"\1 …", message)
     line = short if len(short) <= LONGEST_LINE else f"{short[:LONGEST_LINE]} …"
     console.print(f"error: {line}", style="red", soft_wrap=True)
@@ -172,14 +184,20 @@ def _call(name: str, words: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
     if sys.flags.optimize:
-        # transformers builds classes from docstrings, and kvpress asserts that a press can do what it is asked.
-        reason = "python -O and PYTHONOPTIMIZE take out assertions and docstrings, which kvpress and transformers need"
+        # transformers builds classes from docstrings, and kvpress asserts that a press can do what
+        # it is asked.
+        reason = (
+            "python -O and PYTHONOPTIMIZE take out assertions and docstrings, "
+            "which kvpress and transformers need"
+        )
         raise KVBenchError(f"{reason}: start python without them")
     if name in ("site", "figures"):
-        # They multiply thousands of small matrices. On busy cores numpy's threads spin for each other: a product takes
-        # 10 ms, and 0.3 in one thread. Numpy reads the variable when it is imported.
+        # They multiply thousands of small matrices. On busy cores numpy's threads spin for each
+        # other: a product takes 10 ms, and 0.3 in one thread. Numpy reads the variable when it is
+        # imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # Without a home that can be written matplotlib takes a folder for the moment, and needs three lines to say so.
+        # Without a home that can be written matplotlib takes a folder for the moment, and needs
+        # three lines to say so.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
     console.quiet = "--quiet" in words
     options = [word for word in words if word not in OUTPUT_OPTIONS]
@@ -191,9 +209,8 @@ def _call(name: str, words: Sequence[str]) -> None:
             result.print(name, "--json" in words)
     except (KVBenchError, DatasetError):
         raise
-    except (
-        Exception
-    ) as error:  # typer's own classes come from a copy of click, and it would draw boxes
+    except Exception as error:
+        # Typer's own classes come from a copy of click, and it would draw boxes.
         if not hasattr(error, "format_message"):
             raise
         line = " ".join(error.format_message().split())

@@ -1,4 +1,5 @@
-"""Commands return a :class:`Result`, and this is the one place that prints it: as tables, or as one JSON object."""
+"""Commands return a :class:`Result`, and this is the one place that prints it: as tables, or as one
+JSON object."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,20 +39,20 @@ class Result:
             "command": command,
             "verdict": self.verdict or None,
             "tables": tables,
-        }
-        content |= {
             "notes": self.notes,
             "warnings": self.warnings,
             "files": self.files,
             "error": self.fault or self.failed_gate or None,
         }
         # Numbers of numpy become Python's, and those that JSON lacks null.
-        text = to_json(
+        data = to_json(
             content, indent=1, inf_nan_mode="null", fallback=lambda number: number.item()
-        ).decode()
-        return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)
+        )
+        return "".join(_visible(letter) for letter in data.decode())
 
     def print(self, command: str, as_json: bool) -> None:
+        """Prints the result; raises :class:`KVBenchError` for a fault of it, and
+        :class:`GateError` where a gate fails."""
         if as_json:
             text = self.as_json(command)
             print(text if can_write(text) else json.dumps(json.loads(text), indent=1), flush=True)
@@ -66,15 +67,9 @@ class Result:
         """Prints the result for people; the places of files go to standard error."""
         output = SafeConsole()
         if self.verdict:
-            style = (
-                "bold red"
-                if self.fault or self.failed_gate
-                else "bold yellow"
-                if self.is_doubt
-                else "bold green"
-            )
-            output.print(self.verdict, style=style, soft_wrap=True)
-        for number, table in enumerate(table for table in self.tables if not table.is_empty):
+            output.print(self.verdict, style=self._verdict_style, soft_wrap=True)
+        tables = [table for table in self.tables if not table.is_empty]
+        for number, table in enumerate(tables):
             if number or self.verdict:
                 output.print()
             output.print(table)
@@ -83,6 +78,18 @@ class Result:
         for warning in self.warnings:
             warn(warning)
         width = max(map(len, self.files), default=0) + 2
-        for what, paths in self.files.items():
-            for path in paths if isinstance(paths, Sequence) else [paths]:
-                console.print(f"{what + ':':<{width}}{path}", soft_wrap=True)
+        for name, paths in self.files.items():
+            listed = paths if isinstance(paths, Sequence) else [paths]
+            for path in listed:
+                console.print(f"{name + ':':<{width}}{path}", soft_wrap=True)
+
+    @property
+    def _verdict_style(self) -> str:
+        if self.fault or self.failed_gate:
+            return "bold red"
+        return "bold yellow" if self.is_doubt else "bold green"
+
+
+def _visible(letter: str) -> str:
+    """Writes a letter as JSON may have it where a terminal could take it for a command."""
+    return letter if is_visible(letter) else f"\\u{ord(letter):04x}"

@@ -1,4 +1,5 @@
-"""``python -m kvbench bench`` times the engine beside kvpress's own pipeline, and compares every token."""
+"""``python -m kvbench bench`` times the engine beside kvpress's own pipeline, and compares every
+token."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,8 @@ def command(
     dtype: Dtype = "float32",
     max_kv_gb: MaxKVGB = None,
 ) -> Result:
-    """Runs one grid through the engine and through kvpress's pipeline, and compares times and every token."""
+    """Runs one grid through the engine and through kvpress's pipeline, and compares times and every
+    token."""
     contexts = range(check_count("--limit", limit))
     chosen_tasks = choose("task", tasks, TASKS, RULER)
     chosen = choose_policies(policies, chosen_tasks, mode)
@@ -47,59 +49,55 @@ def command(
     points = parse_points({RATIO.name: ratios}, chosen)
     if shape := model_shape.shape_of(model, device, dtype):
         chosen = without(chosen, unfit_for(chosen, shape), policies)
-    chosen_tasks = asked_of(chosen_tasks, model)
-    work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
+    work = []
+    for task in asked_of(chosen_tasks, model):
+        work += [(task, task.example(seed, index)) for index in contexts]
     setting = Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, dtype)
     settle()
     cells = sum(len(policy.points_among(points)) for policy in chosen)
+    questions = sum(len(example.questions) for _, example in work)
     with progress_bar() as progress:
-        bar = progress.add_task(
-            "kvpress", total=cells * sum(len(example.questions) for _, example in work)
-        )
+        bar = progress.add_task("kvpress", total=cells * questions)
         comparison = pipeline.compare(
             loaded, work, setting, lambda count: progress.advance(bar, count)
         )
-    return result_of(comparison)
+    return describe_comparison(comparison)
 
 
-def result_of(comparison: "PipelineComparison") -> Result:
-    """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
-    times = [
-        Column(
-            f"{name}_seconds",
-            title,
-            lambda value: "" if value is None else f"{value:.2f}",
-            right=True,
-        )
-        for name, title in (("pipeline", "kvpress s"), ("engine", "engine s"))
-    ]
+def describe_comparison(comparison: "PipelineComparison") -> Result:
+    """Returns the times and the equal generations of each policy; a generation that differs is a
+    fault."""
+    count, unequal = len(comparison.cells), comparison.unequal
+    equal_count = count - len(unequal)
+    total = sum(comparison.seconds.values())
+    rows: list[tuple[object, ...]] = []
+    for name, seconds in comparison.seconds.items():
+        equal = [same for cell, same in comparison.cells.items() if cell[0] == name]
+        # The engine has one time for all.
+        rows.append((name, seconds, None, sum(equal), len(equal)))
+    rows.append(("all", total, comparison.engine_seconds, equal_count, count))
     columns = (
         Column("policy"),
-        *times,
+        Column("pipeline_seconds", "kvpress s", _seconds_text, right=True),
+        Column("engine_seconds", "engine s", _seconds_text, right=True),
         Column("equal", right=True),
         Column("compared", right=True),
     )
-    rows: list[tuple[object, ...]] = []
-    for name, seconds in comparison.seconds.items():
-        equal = [one for cell, one in comparison.cells.items() if cell[0] == name]
-        rows.append(
-            (name, seconds, None, sum(equal), len(equal))
-        )  # the engine has one time for all
-    seconds, count, unequal = (
-        sum(comparison.seconds.values()),
-        len(comparison.cells),
-        comparison.unequal,
-    )
-    rows.append(("all", seconds, comparison.engine_seconds, count - len(unequal), count))
     notes = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in unequal]
     for policy, reason in comparison.failed.items():
-        notes.append(f"not compared: {policy}, on which kvpress's pipeline failed: {reason}")
-    verdict = f"{seconds / comparison.engine_seconds:.1f} times faster than kvpress's pipeline; "
-    verdict += f"{count - len(unequal)} of {count} generations are equal"
+        failure = f"kvpress's pipeline failed: {reason}"
+        notes.append(f"not compared: {policy}, on which {failure}")
+    speed = f"{total / comparison.engine_seconds:.1f} times faster than kvpress's pipeline"
+    verdict = f"{speed}; {equal_count} of {count} generations are equal"
     fault = f"{len(unequal)} of {count} generations differ" if unequal else ""
-    if lost := [
-        error for name, error in comparison.errors.items() if name not in comparison.failed
-    ]:
-        fault = f"{fault}, as some are not there: {lost[0]}"
-    return Result([ResultTable("bench", columns, rows)], verdict, notes=notes, fault=fault)
+    for policy, error in comparison.errors.items():
+        if policy not in comparison.failed:
+            fault = f"{fault}, as some are not there: {error}"
+            break
+    table = ResultTable("bench", columns, rows)
+    return Result([table], verdict, notes=notes, fault=fault)
+
+
+def _seconds_text(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.2f}"

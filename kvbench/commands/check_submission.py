@@ -1,4 +1,5 @@
-"""``python -m kvbench check-submission`` answers: is a run made by somebody else what it says it is?"""
+"""``python -m kvbench check-submission`` answers: is a run made by somebody else what it says it
+is?"""
 
 from typing import Annotated
 
@@ -24,22 +25,21 @@ def command(
         list[str] | None,
         Option(
             metavar="FILE",
-            help="Run the press of this file, or module, too: its cells are answered first. Read it before; may be "
-            "given again.",
+            help="Run the press of this file, or module, too: its cells are answered first. "
+            "Read it before; may be given again.",
         ),
     ] = None,
 ) -> Result:
-    """Generates questions, scores outputs and answers some contexts again, and compares hashes; changes nothing."""
-    findings = findings_of(
-        1 + len(submission.CHECKS),
-        lambda begin: submission.examine(run, begin, replay, trust_code or ()),
-    )
+    """Generates questions, scores outputs and answers some contexts again, and compares hashes;
+    changes nothing."""
+    steps = 1 + len(submission.CHECKS)
+    trusted = trust_code or ()
+    findings = findings_of(steps, lambda begin: submission.examine(run, begin, replay, trusted))
     table = findings_table(f"{run}, examined", findings)
     if wrong := faulty_checks(findings):
         fault = f"{run} does not hold what it says ({wrong}): do not put it on a board"
         return Result([table], verdict=f"broken: {wrong}", fault=fault)
     if left := faulty_checks(findings, "unchecked"):
         return Result([table], verdict=f"nothing wrong found, but not checked: {left}")
-    return Result(
-        [table], verdict=f"sound: {findings[-1].text}"
-    )  # which says how much was answered again
+    # The last finding says how much was answered again.
+    return Result([table], verdict=f"sound: {findings[-1].text}")

@@ -1,6 +1,6 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +36,10 @@ runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 NUMERICS = "numerics"  # a suite
-DATA_HELP = "A text for next tokens: a file, wikitext or python. For the claims P alone: rows of IFEval, split into messages."
+DATA_HELP = (
+    "A text for next tokens: a file, wikitext or python. "
+    "For the claims P alone: rows of IFEval, split into messages."
+)
 
 
 def command(
@@ -70,31 +73,25 @@ def command(
     if limit is not None:
         check_count("--limit", limit)
     if difficulty == AUTO:
-        raise KVBenchError(
-            f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0"
-        )
+        advice = "give the levels that doctor finds, such as base=2,instructions=0"
+        raise KVBenchError(f"--difficulty {AUTO}: {advice}")
     for option, other in (("--beside", beside), ("--larger", larger)):
         if other == model:
-            raise KVBenchError(
-                f"{option} {other}: it is the model itself: give another one, or leave {option} out"
-            )
-    asked = {
-        name
-        for claim in claims
-        for experiment in claim.experiments
-        for name in experiment.tasks.split(",")
-    }
-    at_levels(
-        [KNOWN_TASKS[name] for name in sorted(asked)], difficulty
-    )  # no run has all of them: checked once for all
-    jobs: dict[str, Job] = {}  # by experiment, each once
-    text, rows = (data, None) if PROSE.name in asked else (None, data)
+            advice = f"give another one, or leave {option} out"
+            raise KVBenchError(f"{option} {other}: it is the model itself: {advice}")
+    tasks: set[str] = set()
+    for claim in claims:
+        for experiment in claim.experiments:
+            tasks.update(experiment.tasks.split(","))
+    # No run has all of these tasks: their levels are checked once for all.
+    at_levels([KNOWN_TASKS[name] for name in sorted(tasks)], difficulty)
+    measures_next_tokens = PROSE.name in tasks
     job = partial(
-        job_of,
+        make_job,
         difficulty=difficulty,
         limit=limit,
-        data=text,
-        ifeval=rows,
+        data=data if measures_next_tokens else None,
+        ifeval=None if measures_next_tokens else data,
         max_new_tokens=max_new_tokens,
         dtypes=dtypes,
         sampling=sampling,
@@ -103,31 +100,31 @@ def command(
         dtype=dtype,
     )
     others = {declaration.BESIDE: beside, declaration.LARGER: larger}
+    jobs: dict[str, Job] = {}  # by experiment, each once
     for claim in claims:
         for experiment in claim.experiments:
             jobs[experiment.name] = job(experiment, model=model)
             if claim.other and (other := others[claim.other]):
                 jobs[experiment.name + claim.other] = job(experiment, model=other)
-    if (dtypes or sampling) and not any(one.suite == NUMERICS for one in jobs.values()):
-        raise KVBenchError(
-            "--dtypes and --sampling are of the claims N alone: choose one of them by --only"
-        )
-    for one in jobs.values():
-        grids.check_job(one)
+    has_numerics = any(each.suite == NUMERICS for each in jobs.values())
+    if (dtypes or sampling) and not has_numerics:
+        reason = "--dtypes and --sampling are of the claims N alone"
+        raise KVBenchError(f"{reason}: choose one of them by --only")
+    for each in jobs.values():
+        grids.check_job(each)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
-    for size in dict.fromkeys(
-        (model, beside, larger)
-    ):  # one after the other: all may not fit into memory
-        stores |= _run({name: one for name, one in jobs.items() if one.model == size}, out)
+    # One model after the other: all may not fit into memory.
+    for size in dict.fromkeys((model, beside, larger)):
+        stores |= _run({name: each for name, each in jobs.items() if each.model == size}, out)
     result: Result = published.publish_register(
         claims, model, stores, seed, site, beside, difficulty, data, larger
     )
     return result
 
 
-def job_of(
+def make_job(
     experiment: "Experiment",
     difficulty: str | None = None,
     limit: int | None = None,
@@ -135,24 +132,17 @@ def job_of(
     ifeval: Path | None = None,
     **options: Any,
 ) -> Job:
-    """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
-    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens. ``ifeval``: rows in place
-    of generated system prompts. ``dtypes`` and ``sampling`` are for numerics alone."""
-    levels, tasks = difficulty, experiment.tasks.split(",")
-    if levels and "=" in levels:
-        levels = ",".join(
-            part for part in levels.split(",") if part.partition("=")[0].strip() in tasks
-        )
-    elif levels != AUTO and not any(
-        KNOWN_TASKS[task].top_level for task in tasks if task in KNOWN_TASKS
-    ):
-        levels = None
+    """Returns the options of the run that an experiment asks for. It has no controls but the full
+    cache, of the levels of ``difficulty`` those of its own tasks, and the ``data`` where it
+    measures next tokens. ``ifeval``: rows in place of generated system prompts. ``dtypes`` and
+    ``sampling`` are for numerics alone."""
+    tasks = experiment.tasks.split(",")
     options |= {
-        "difficulty": levels or None,
+        "difficulty": _chosen_levels(difficulty, tasks),
         "controls": False,
         "limit": limit or experiment.contexts,
+        "data": data if PROSE.name in tasks else None,
     }
-    options["data"] = data if PROSE.name in tasks else None
     if ifeval is not None and tasks == [INSTRUCTIONS.name]:
         options |= {"tasks": IFEVAL.name, "data": ifeval}
     if experiment.suite != NUMERICS:
@@ -160,8 +150,21 @@ def job_of(
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 
+def _chosen_levels(difficulty: str | None, tasks: Sequence[str]) -> str | None:
+    """Returns what ``--difficulty`` says of some tasks; None where it says nothing of them."""
+    if difficulty and "=" in difficulty:
+        levels = difficulty.split(",")
+        chosen = [level for level in levels if level.partition("=")[0].strip() in tasks]
+        return ",".join(chosen) or None
+    generated = [KNOWN_TASKS[task] for task in tasks if task in KNOWN_TASKS]
+    if difficulty == AUTO or any(task.top_level for task in generated):
+        return difficulty or None
+    return None
+
+
 def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
-    """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded once."""
+    """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded
+    once."""
     stores: dict[str, Store] = {}
     model = None
     for job in jobs.values():
@@ -171,9 +174,7 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
         job = with_date(undated, out)
         executor = local.on_this_machine(job, model)
         model = executor.model
-        folder = (
-            out
-            / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
-        )
+        experiment, model_name = name.split()[0], Path(job.model).resolve().name
+        folder = out / f"claims-{experiment}-{model_name}-{executor.identity.short_hash()}"
         stores[name] = runs.complete(executor, folder)
     return stores

@@ -1,4 +1,5 @@
-"""``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the benchmark?"""
+"""``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the
+benchmark?"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,61 +41,67 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
 ) -> Result:
-    """Checks one press against the contract of every policy; fails if the press breaks it. Without a press, it checks
-    whether the model is fit for the benchmark, and fails if it masters no task."""
+    """Checks one press against the contract of every policy; fails if the press breaks it. Without
+    a press, it checks whether the model is fit for the benchmark, and fails if it masters no
+    task."""
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
-        chosen = asked_of(tasks_of(tasks, model, data), model, answer_prefix)
-        return _of_model(model, chosen, contexts, seed, device, dtype)
+        chosen = asked_of(chosen_tasks(tasks, model, data), model, answer_prefix)
+        return _examine_model(model, chosen, contexts, seed, device, dtype)
     if others := options.given_options(context, except_for=("press", "model", "device")):
         option = "--" + others[0].replace("_", "-")
-        raise KVBenchError(
-            f"{option} is for a model alone, and {press} is a press: leave one of them out"
-        )
+        reason = f"{option} is for a model alone, and {press} is a press"
+        raise KVBenchError(f"{reason}: leave one of them out")
     policy = press_alone(press)
     check_ratios("doctor", [policy])
-    return _of_press(policy, press, model, device)
+    return _examine_press(policy, press, model, device)
 
 
-def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Task]:
-    """Returns the tasks that are named, or all that are generated; RULER's too, unless the model ships with kvbench."""
+def chosen_tasks(names: str | None, model: str, data: Path | None = None) -> list[Task]:
+    """Returns the tasks that are named, or all that are generated; RULER's too, unless the model
+    ships with kvbench."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)
     counted = count_by(model)
-    return [
-        lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task
-        for task in chosen
-    ]
+    tasks = []
+    for task in chosen:
+        if task.name in RULER:
+            (task,) = lengthen([task], RULER_TOKENS, None, counted, model)
+        tasks.append(task)
+    return tasks
 
 
-def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
+def _examine_press(policy: Policy, press: str, model: str, device: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
     patient = of_press.admit(policy, loaded)
-    findings = findings_of(1 + len(of_press.CHECKS), lambda begin: of_press.examine(patient, begin))
+    steps = 1 + len(of_press.CHECKS)
+    findings = findings_of(steps, lambda begin: of_press.examine(patient, begin))
     table = findings_table(policy.name, findings)
-    if wrong := faulty_checks(findings):  # what each found stands in the table
-        return Result(
-            [table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}"
-        )
-    against = ",".join(dict.fromkeys(("snapkv", patient.nearest[0] or "knorm")))
-    next_step = f"next: python -m kvbench compare {press} --against {against} --model {model}"
-    return Result([table], verdict="sound", notes=[next_step])
+    if wrong := faulty_checks(findings):  # the reason of each stands in the table
+        fault = f"{policy.name} is not sound: {wrong}"
+        return Result([table], verdict=f"broken: {wrong}", fault=fault)
+    opponents = dict.fromkeys(("snapkv", patient.nearest[0] or "knorm"))
+    command = f"python -m kvbench compare {press} --against {','.join(opponents)} --model {model}"
+    return Result([table], verdict="sound", notes=[f"next: {command}"])
 
 
-def _of_model(
+def _examine_model(
     model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str
 ) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
-    exam = of_model.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
+    loaded = models.load_model(model, device, dtype)
+    exam = of_model.Examination(loaded, contexts, tasks, seed)
     findings = findings_of(exam.steps, exam.findings)
     tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
-    tables += [of_model.reads_table(exam.profiles)] if exam.profiles else []
+    if exam.profiles:
+        tables.append(of_model.reads_table(exam.profiles))
     if not exam.is_fit:
         return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}")
-    notes = [f"what it masters, at its levels: {of_model.command_of(model, exam.masteries)}"]
+    command = of_model.command_of(model, exam.masteries)
+    notes = [f"what it masters, at its levels: {command}"]
     return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, notes=notes)

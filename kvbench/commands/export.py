@@ -36,7 +36,8 @@ def command(
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
 ) -> Result:
-    """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
+    """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans
+    and golds."""
     disable_progress_bars()  # datasets would write one to a file too
     (task_with_data,) = with_data([get_task(task)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
@@ -47,18 +48,13 @@ def command(
         if file.exists():
             raise KVBenchError(f"{file} is there already: give another --out")
     examples = list(chosen.generate(seed, contexts, split, phrasings == "held-out"))
-    given = {
-        name: value for name, value in context.params.items() if name != "out" and value is not None
-    }
-    options = (
-        word
-        for name, value in given.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
-    )
+    words = ["python", "-m", "kvbench", "export"]
+    for name, value in context.params.items():
+        if name != "out" and value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
     dataset = to_dataset(chosen, examples)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
-    command = shlex.join(["python", "-m", "kvbench", "export", *options])
-    write_text_atomically(card, dataset_card(chosen, split, command))
+    write_text_atomically(card, dataset_card(chosen, split, shlex.join(words)))
     columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
     row = (chosen.name, chosen.full_version, split, contexts, len(dataset))
     return Result([ResultTable("exported", columns, [row])], files={"dataset": path})

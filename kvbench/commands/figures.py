@@ -29,7 +29,7 @@ from leaderboards.paper.printing import Paper, save
 from leaderboards.studies.modes import study as modes
 from policies import FULL
 
-FORMATS = {name: name for name in ("svg", "png", "pdf")}
+FORMATS = {"svg": "svg", "png": "png", "pdf": "pdf"}
 
 
 def command(
@@ -51,7 +51,8 @@ def command(
     every_task: EveryTask = False,
     beside: Beside = None,
 ) -> Result:
-    """Draws the curves, maps and distributions of each task and mode, and the pictures of studies, in each format."""
+    """Draws the curves, maps and distributions of each task and mode, and the pictures of studies,
+    in each format."""
     suffixes = choose("format", formats, FORMATS)
     try:
         paper = Paper.parse(width, title)
@@ -63,8 +64,8 @@ def command(
     rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
     other = None if beside is None else other_model(beside, [store.identity])[0]
-    given = study_inputs(store, other)
-    figures = [*figures_of_run(rows, records, presses), *study_figures(given)]
+    study_input = study_inputs(store, other)
+    figures = [*figures_of_run(rows, records, presses), *study_figures(study_input)]
     if only:
         names = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names]
@@ -73,7 +74,7 @@ def command(
     if tables:
         compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
         _write_tables(store, rows, presses, compared, out)
-        if table := modes.print_table(given, origin_of(store)):
+        if table := modes.print_table(study_input, describe_origin(store)):
             write_text_atomically(out / "modes.tex", table.latex())
             write_text_atomically(out / "modes.md", table.markdown())
     return Result(files={"figures": out})
@@ -86,17 +87,18 @@ def _write_tables(
     compared: Sequence[Pooled],
     out: Path,
 ) -> None:
-    """Writes what a run comes to, in LaTeX and in Markdown, for each mode in which the model can do some task."""
-    levels = {one.name: one.level for one in store.identity.tasks}
+    """Writes what a run comes to, in LaTeX and in Markdown, for each mode in which the model can do
+    some task."""
+    levels = {task.name: task.level for task in store.identity.tasks}
     model = f"{printable(name_of_place(store.identity.model))} in {store.identity.dtype}"
+    adapted = adapted_presses(presses)
     for mode in dict.fromkeys(row.mode for row in rows):
         tasks = [row.task for row in rows if row.mode == mode]
         task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
-        data = printable(f"{data_sentences(rows, task, mode, model, levels)} {origin_of(store)}")
-        paper, memo = (
-            result_table(rows, mode, adapted_presses(presses), data, compared, every_interval=every)
-            for every in (False, True)
-        )
+        sentences = data_sentences(rows, task, mode, model, levels)
+        data = printable(f"{sentences} {describe_origin(store)}")
+        paper = result_table(rows, mode, adapted, data, compared, every_interval=False)
+        memo = result_table(rows, mode, adapted, data, compared, every_interval=True)
         if len(paper.rows) > 1:
             stem = f"results-{file_name(mode)}"
             write_text_atomically(out / f"{stem}.tex", paper.latex())
@@ -104,17 +106,17 @@ def _write_tables(
 
 
 def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, str]) -> list[Pooled]:
-    """Returns the mean of tasks at each level of the press of a comparison beside each of its opponents; nothing of
-    another run. ``unmastered``: why the model cannot do a task, which enters nothing."""
+    """Returns the mean of tasks at each level of the press of a comparison beside each of its
+    opponents; nothing of another run. ``unmastered``: why the model cannot do a task, which enters
+    nothing."""
     if store.run.job is None or store.run.job.press is None:
         return []
-    *others, press = (
-        policy.name for policy in store.identity.policies
-    )  # the grid of a comparison has its press last
+    # The grid of a comparison has its press last.
+    *others, press = (policy.name for policy in store.identity.policies)
     return pool_levels(records, press, [name for name in others if name != FULL], unmastered)
 
 
-def origin_of(store: Store) -> str:
+def describe_origin(store: Store) -> str:
     """Says of which run the numbers of a table are."""
     identity = store.identity
     commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""

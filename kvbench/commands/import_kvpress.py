@@ -1,7 +1,9 @@
-"""``python -m kvbench import-kvpress`` shows results of kvpress's own evaluation, on a page of their own.
+"""``python -m kvbench import-kvpress`` shows results of kvpress's own evaluation, on a page of
+their own.
 
-Each evaluation is a folder of ``predictions.csv``, ``metrics.json`` and ``config.yaml``. ``metrics.json`` is a number
-(LongBench), scores by name (AIME, needle in a haystack), or scores by name for each task (RULER, LooGLE).
+Each evaluation is a folder of ``predictions.csv``, ``metrics.json`` and ``config.yaml``.
+``metrics.json`` is a number (LongBench), scores by name (AIME, needle in a haystack), or scores by
+name for each task (RULER, LooGLE).
 """
 
 import csv
@@ -36,7 +38,8 @@ Scores = dict[str, float | None]
 METRICS_FORMS: TypeAdapter[Any] = TypeAdapter(
     float | Scores | dict[str, Scores] | None, config=ConfigDict(strict=True)
 )
-# Of model_kwargs: kvpress itself chooses it by what is installed, and eager for ObservedAttentionPress alone.
+# Of model_kwargs: kvpress itself chooses it by what is installed, and eager for
+# ObservedAttentionPress alone.
 ATTENTION = "attn_implementation"
 FP8_CONFIG = "quantization_config"  # which kvpress puts there where fp8 is asked for
 RULER, RULER_QA = "ruler", "qa"
@@ -50,32 +53,34 @@ def command(
         "site"
     ),
 ) -> Result:
-    """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if one is broken."""
+    """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if
+    one is broken."""
     rows, broken = results_in(results)
     make_folder("--site", site)
     shown, unread = rows_with_names(rows), [without_places(line) for line in broken]
     sheet = imported_sheet(shown)
     write_sheets(site, [sheet])
-    write_text_atomically(
-        site / IMPORTED, build_imported(name_of_place(results), shown, unread, [sheet])
-    )
+    page = build_imported(name_of_place(results), shown, unread, [sheet])
+    write_text_atomically(site / IMPORTED, page)
     link_pages(site)
     table = ResultTable.of_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
-    fault = (
-        f"{len(broken)} folders could not be read and are left out, all others are on the page"
-        if broken
-        else ""
-    )
+    fault = ""
+    if broken:
+        count = f"{len(broken)} folders could not be read and are left out"
+        fault = f"{count}, all others are on the page"
     warnings = [f"left out: {line}" for line in broken]
-    if unknown := ", ".join(dict.fromkeys(name for row in rows for name in row.unknown)):
-        warnings.append(
-            f"{CONFIG} has fields that kvbench does not know ({unknown}): results are kept apart by them"
-        )
+    unknown: list[str] = []
+    for row in rows:
+        unknown += row.unknown
+    if unknown:
+        fields = f"fields that kvbench does not know ({', '.join(dict.fromkeys(unknown))})"
+        warnings.append(f"{CONFIG} has {fields}: results are kept apart by them")
     return Result([table], warnings=warnings, files={"page": site / IMPORTED}, fault=fault)
 
 
 def rows_with_names(rows: Sequence[Imported]) -> list[Imported]:
-    """Returns the results as they are published: without places of the machine that they come from."""
+    """Returns the results as they are published: without places of the machine that they come
+    from."""
     models = distinct_names(row.model for row in rows)
     shown = []
     for row in rows:
@@ -85,8 +90,8 @@ def rows_with_names(rows: Sequence[Imported]) -> list[Imported]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads an object of Python as the plain data that it is written with, and makes no object. kvpress writes such
-    objects where fp8 or another quantisation is asked for."""
+    """Reads an object of Python as the plain data that it is written with, and makes no object.
+    kvpress writes such objects where fp8 or another quantisation is asked for."""
 
 
 def _plain_data(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
@@ -101,10 +106,12 @@ _PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", _plain_data)
 
 
 class _Config(BaseModel):
-    """The entries of ``config.yaml``: those of ``EvaluationConfig`` in evaluate.py of kvpress 0.5.5 and before.
+    """The entries of ``config.yaml``: those of ``EvaluationConfig`` in evaluate.py of kvpress 0.5.5
+    and before.
 
-    The first entries name a result. ``device``, ``output_dir`` and ``log_level`` change no answer. All others are the
-    setting, also those that kvbench does not know: rows are ranked among those of equal settings alone.
+    The first entries name a result. ``device``, ``output_dir`` and ``log_level`` change no answer.
+    All others are the setting, also those that kvbench does not know: rows are ranked among those
+    of equal settings alone.
     """
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
@@ -136,7 +143,8 @@ class _Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _by_new_names(cls, entries: Any) -> Any:
-        """Reads ``compress_questions`` under its new name; entries of nothing are as if they were not there."""
+        """Reads ``compress_questions`` under its new name; entries of nothing are as if they were
+        not there."""
         if not isinstance(entries, dict):
             return entries
         entries = {str(name): value for name, value in entries.items() if value is not None}
@@ -148,20 +156,25 @@ class _Config(BaseModel):
 
     @property
     def setting(self) -> str:
-        """Names every entry that makes another setting of the same data set; those of kvpress that are not set, and
-        have no value of their own, are left out."""
-        entries = {name: getattr(self, name) for name in SETTINGS} | (self.model_extra or {})
-        entries |= {name: value for name, value in self._of_model.items() if name != ATTENTION}
-        return ", ".join(
-            f"{name} {_entry_text(value)}" for name, value in entries.items() if value is not None
-        )
+        """Names every entry that makes another setting of the same data set; those of kvpress that
+        are not set, and have no value of their own, are left out."""
+        entries = {name: getattr(self, name) for name in SETTINGS}
+        entries |= self.model_extra or {}
+        arguments = self._model_arguments
+        arguments.pop(ATTENTION, None)
+        entries |= arguments
+        texts = []
+        for name, value in entries.items():
+            if value is not None:
+                texts.append(f"{name} {_entry_text(value)}")
+        return ", ".join(texts)
 
     @property
-    def _of_model(self) -> dict[str, Any]:
+    def _model_arguments(self) -> dict[str, Any]:
         """Returns the arguments of the model; ``dtype`` was called ``torch_dtype``."""
-        arguments = {
-            name.removeprefix("torch_"): value for name, value in (self.model_kwargs or {}).items()
-        }
+        arguments: dict[str, Any] = {}
+        for name, value in (self.model_kwargs or {}).items():
+            arguments[name.removeprefix("torch_")] = value
         if self.fp8:
             arguments.pop(FP8_CONFIG, None)
         return arguments
@@ -169,7 +182,7 @@ class _Config(BaseModel):
     @property
     def arguments(self) -> str:
         """Tells how the press was built, and the attention that it ran with."""
-        attention = self._of_model.get(ATTENTION)
+        attention = self._model_arguments.get(ATTENTION)
         parts = (self.press_init_command, f"{ATTENTION} {attention}" if attention else None)
         return ", ".join(filter(None, parts))
 
@@ -185,17 +198,13 @@ def _entry_text(value: Any) -> str:
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
-    """Reads all results in a folder and below it, and describes each unreadable one in a line."""
+    """Reads all results in a folder and below it, and describes each unreadable one in a line;
+    raises :class:`KVBenchError` where there are none."""
     if not folder.is_dir():
-        raise KVBenchError(
-            f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)"
-        )
+        advice = "give the one that kvpress's evaluation wrote (output_dir)"
+        raise KVBenchError(f"there is no folder {folder}: {advice}")
     rows, broken = [], []
-    folders = {path.parent for name in FILES for path in folder.rglob(name)}
-    folders |= {
-        path for path in folder.rglob("*") if path.is_dir() and not any(path.iterdir())
-    }  # left empty
-    for result in sorted(folders):
+    for result in sorted(_folders_of_results(folder)):
         try:
             rows.append(read_result(result))
         except KVBenchError as error:
@@ -206,13 +215,23 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
     return rows, broken
 
 
+def _folders_of_results(folder: Path) -> set[Path]:
+    """Finds the folders that have a file of an evaluation, and those that one has left empty."""
+    folders: set[Path] = set()
+    for path in folder.rglob("*"):
+        if path.name in FILES:
+            folders.add(path.parent)
+        elif path.is_dir() and not any(path.iterdir()):
+            folders.add(path)
+    return folders
+
+
 def read_result(folder: Path) -> Imported:
     """Reads one evaluation; raises :class:`KVBenchError` with the file and its fault."""
     for name in FILES:
         if not (folder / name).is_file():
-            raise KVBenchError(
-                f"{folder}: {name} is missing: the evaluation did not finish, run it again"
-            )
+            reason = f"{name} is missing: the evaluation did not finish, run it again"
+            raise KVBenchError(f"{folder}: {reason}")
     path = folder / CONFIG
     try:
         config = _Config.model_validate(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader))
@@ -221,16 +240,23 @@ def read_result(folder: Path) -> Imported:
         path = folder / PREDICTIONS
         predictions = _predictions(path)
     except (ValidationError, yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        reason = fault_of_fields(error) if isinstance(error, ValidationError) else first_line(error)
-        raise KVBenchError(
-            f"{path} cannot be read ({reason}): restore it, or run the evaluation again"
-        ) from error
+        reason = first_line(error)
+        if isinstance(error, ValidationError):
+            reason = fault_of_fields(error)
+        advice = "restore it, or run the evaluation again"
+        raise KVBenchError(f"{path} cannot be read ({reason}): {advice}") from error
+    dataset = config.dataset
+    if config.data_dir:
+        dataset = f"{dataset}/{name_of_place(str(config.data_dir))}"
     scores, tasks = _mean_scores(metrics)
-    pairs = [pair for row in predictions if (pair := _scores_of(row, config.dataset)) is not None]
+    f1, exact_matches = [], []
+    for row in predictions:
+        judged = _judge(row, config.dataset)
+        if judged is not None:
+            f1.append(judged[0])
+            exact_matches.append(judged[1])
     return Imported(
-        dataset=f"{config.dataset}/{name_of_place(str(config.data_dir))}"
-        if config.data_dir
-        else config.dataset,
+        dataset=dataset,
         model=config.model,
         setting=config.setting,
         press=config.press_name,
@@ -240,35 +266,39 @@ def read_result(folder: Path) -> Imported:
         scores=tuple(scores.items()),
         tasks=tasks,
         predictions=len(predictions),
-        answers=len(pairs),
-        f1=fmean(f1 for f1, _ in pairs) if pairs else None,
-        em=fmean(em for _, em in pairs) if pairs else None,
+        answers=len(f1),
+        f1=fmean(f1) if f1 else None,
+        em=fmean(exact_matches) if exact_matches else None,
     )
 
 
-def _scores_of(row: Mapping[str, str], dataset: str) -> tuple[float, float] | None:
-    """Returns F1 and exact match of one prediction; None without a gold answer. RULER asks for all values of a list,
-    its questions of category qa aside, where each gold is a right answer: so does its own score."""
+def _judge(row: Mapping[str, str], dataset: str) -> tuple[float, float] | None:
+    """Returns F1 and exact match of one prediction, in percent; None without a gold answer. RULER
+    asks for all values of a list, its questions of category qa aside, where each gold is a right
+    answer: so does its own score."""
     output, golds = row["predicted_answer"], golds_in(row.get("answer", row.get("answers", "")))
     if not golds:
         return None
-    if dataset.startswith(RULER) and row.get("task", "").split("_")[0] != RULER_QA:
-        golds = [" ".join(golds)]
-        f1 = token_f1(output, golds[0])
+    is_list = dataset.startswith(RULER) and row.get("task", "").split("_")[0] != RULER_QA
+    if is_list:
+        f1 = token_f1(output, " ".join(golds))
         return f1, 100.0 * (f1 == 100)  # in any order
-    return max(token_f1(output, gold) for gold in golds), exact_match(output, golds)
+    best = max(token_f1(output, gold) for gold in golds)
+    return best, exact_match(output, golds)
 
 
 def _mean_scores(metrics: Any) -> tuple[Scores, int]:
-    """Returns scores by name, each the mean over the tasks that have it, and the number of tasks."""
+    """Returns scores by name, each the mean over the tasks that have it, and the number of
+    tasks."""
     if not isinstance(metrics, dict):
         return {"score": _mean([metrics])}, 1
-    nested = [scores for scores in metrics.values() if isinstance(scores, dict)]
-    tables = nested or [metrics]
-    names = dict.fromkeys(name for scores in tables for name in scores)
-    return {
-        name: _mean([scores[name] for scores in tables if name in scores]) for name in names
-    }, len(tables)
+    by_task = [scores for scores in metrics.values() if isinstance(scores, dict)]
+    tables = by_task or [metrics]
+    values: dict[str, list[float | None]] = {}
+    for scores in tables:
+        for name, score in scores.items():
+            values.setdefault(name, []).append(score)
+    return {name: _mean(scores) for name, scores in values.items()}, len(tables)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -278,10 +308,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _predictions(path: Path) -> list[dict[str, str]]:
+    """Reads the predictions; raises ValueError where the file is no table of them."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    if any(None in row or None in row.values() for row in rows):
-        raise ValueError("its rows have other numbers of columns than its header")
+    for row in rows:
+        # The reader puts what it has no column, or no value, for under None.
+        if None in row or None in row.values():
+            raise ValueError("its rows have other numbers of columns than its header")
     if not rows or "predicted_answer" not in rows[0]:
         raise ValueError("it has no column predicted_answer")
     return rows

@@ -27,26 +27,26 @@ def _tasks() -> ResultTable:
         Column("chance, percent", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
         Column("what it stresses", of_sentences=True),
     )
-    tasks = KNOWN_TASKS.values()
-    rows = [
-        (t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description)
-        for t in tasks
-    ]
+    rows = []
+    for task in KNOWN_TASKS.values():
+        chance = None if task.name in FROM_DATA else task.chance
+        rows.append((task.name, task.version, task.family, chance, task.description))
     return ResultTable("tasks", columns, rows)
 
 
 def _policies() -> ResultTable:
-    hidden = [Column(name, shown=False) for name in ("family", "paper", "how it runs")]
     columns = (
         Column("policy"),
-        *hidden,
+        Column("family", shown=False),
+        Column("paper", shown=False),
+        Column("how it runs", shown=False),
         Column("what it keeps", cut=True),
         Column("budget", shown=False),
     )
-    rows = [
-        (p.name, p.family, p.paper, p.ways, p.description, p.budget)
-        for p in known_policies().values()
-    ]
+    rows = []
+    for policy in known_policies().values():
+        way = (policy.name, policy.family, policy.paper, policy.ways)
+        rows.append((*way, policy.description, policy.budget))
     caption = "paper, budget and how each runs: --json"
     return ResultTable(
         "policies", columns, rows, caption=caption, headed=False, grouped_by="family"
@@ -61,30 +61,35 @@ def _metrics() -> ResultTable:
 
 def _models() -> ResultTable:
     natural = [(model.name, model.description) for model in NATURAL_MODELS.values()]
-    any_other = "also a GGUF file, or a LoRA adapter of peft: any causal language model that kvpress supports"
-    others = ("a path or hub name", any_other)
+    files = "also a GGUF file, or a LoRA adapter of peft"
+    others = ("a path or hub name", f"{files}: any causal language model that kvpress supports")
     rows = [*REFERENCE_MODELS.items(), *natural, *ADAPTERS.items(), others]
     return ResultTable("models", (Column("model"), Column("what it is", of_sentences=True)), rows)
 
 
 def _suites() -> ResultTable:
-    rows = []
+    rows, texts = [], []
     for suite in SUITES.values():
         tasks = ", ".join(task.name for task in suite.tasks)
-        rows.append((suite.name, tasks, str(suite.policies), suite.description))
-    view = Group(
-        *(
-            Text(f"{name}\n  {asks}\n  tasks: {tasks}; any other with --tasks\n  policies: {of}")
-            for name, tasks, of, asks in rows
-        )
-    )
+        policies = str(suite.policies)
+        rows.append((suite.name, tasks, policies, suite.description))
+        lines = [
+            suite.name,
+            f"  {suite.description}",
+            f"  tasks: {tasks}; any other with --tasks",
+            f"  policies: {policies}",
+        ]
+        texts.append(Text("\n".join(lines)))
     columns = [Column(name) for name in ("suite", "tasks", "policies", "what it asks")]
-    return ResultTable("suites", columns, rows, view=view)
+    return ResultTable("suites", columns, rows, view=Group(*texts))
 
 
 KINDS: Mapping[str, Callable[[], ResultTable]] = {
-    make.__name__.removeprefix("_"): make
-    for make in (_tasks, _policies, _metrics, _models, _suites)
+    "tasks": _tasks,
+    "policies": _policies,
+    "metrics": _metrics,
+    "models": _models,
+    "suites": _suites,
 }
 
 
@@ -104,11 +109,11 @@ def command(
         return Result([table])
     names = [column.name for column in table.columns]
     if "family" not in names:
-        raise KVBenchError(
-            f"--family is for policies and tasks: python -m kvbench ls policies --family {family}"
-        )
-    at = names.index("family")
-    families = [name for name in dict.fromkeys(row[at] for row in table.rows) if name]
+        example = f"python -m kvbench ls policies --family {family}"
+        raise KVBenchError(f"--family is for policies and tasks: {example}")
+    place = names.index("family")
+    families = dict.fromkeys(row[place] for row in table.rows if row[place])
     if family not in families:
-        raise KVBenchError(unknown_name("family", family, families))
-    return Result([replace(table, rows=[row for row in table.rows if row[at] == family])])
+        raise KVBenchError(unknown_name("family", family, list(families)))
+    rows = [row for row in table.rows if row[place] == family]
+    return Result([replace(table, rows=rows)])

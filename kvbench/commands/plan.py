@@ -16,7 +16,7 @@ from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import Job, tolerance_of
+from kvbench.store.run_file import Job, choose_tolerance
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -61,21 +61,21 @@ def command(
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
-    job = Job.of(
-        {**context.params, "levels": options.given_levels(context), "context_tokens": None}
-    )
+    levels = options.given_levels(context)
+    job = Job.of({**context.params, "levels": levels, "context_tokens": None})
     model_source(model)
-    given = {
+    sizes = {
         "--layers": layers,
         "--heads": heads,
         "--key-heads": key_heads,
         "--parameters": parameters,
     }
-    missing = [option for option, value in given.items() if value is None]
-    is_named = len(missing) == len(given)
+    missing = [option for option, value in sizes.items() if value is None]
+    is_named = len(missing) == len(sizes)
     grid = check_job(job, names_model=is_named and not isinstance(tokens, int))
-    if machine not in (known := (*MACHINES, THIS)):
-        raise KVBenchError(unknown_name("machine", machine, known))
+    machines = (*MACHINES, THIS)
+    if machine not in machines:
+        raise KVBenchError(unknown_name("machine", machine, machines))
     numbers = _dtype(job, machine, model if is_named else "")
     if is_named:
         shape = shape_of(model, numbers)
@@ -86,18 +86,14 @@ def command(
     else:
         name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
         shape = DecoderShape(name, layers, heads, key_heads, head_size, count, numbers)
-    on = (
-        plans.machine_of_run(grid, shape.heads * shape.head_size, numbers)
-        if machine == THIS
-        else MACHINES[machine]
-    )
-    plan = plans.plan_of(job, shape, tokens, on)
-    figures = ResultTable(
-        "figures",
-        [Column("what"), Column("how much", of_sentences=True)],
-        plans.rows_of(plan, tolerance_of([job])),
-        headed=False,
-    )
+    if machine == THIS:
+        hardware = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers)
+    else:
+        hardware = MACHINES[machine]
+    plan = plans.plan_of(job, shape, tokens, hardware)
+    columns = [Column("what"), Column("how much", of_sentences=True)]
+    rows = plans.rows_of(plan, choose_tolerance([job]))
+    figures = ResultTable("figures", columns, rows, headed=False)
     return Result([figures], notes=plans.assumptions(plan))
 
 

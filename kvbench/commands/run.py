@@ -15,7 +15,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
-from kvbench.store.run_file import RUN_FILE, Job, read_run_file, tolerance_of
+from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -96,41 +96,33 @@ def command(
         check_name(name)
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
-    params = {**context.params, "levels": options.given_levels(context), "context_tokens": tokens}
-    jobs = [Job.of({**params, **of_mode}) for of_mode in _options_by_mode(mode, policies)]
-    names = [
-        name if number == 0 or name is None else f"{name}-{job.mode}"
-        for number, job in enumerate(jobs)
-    ]
+    levels = options.given_levels(context)
+    params = {**context.params, "levels": levels, "context_tokens": tokens}
+    jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(mode, policies)]
     grids = [check_job(job) for job in jobs]
-    site_list.make_site_folder("--site", site)  # found out now rather than after the run
+    site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
     check_writable("--out", out)
     cluster = (address, workers, cpus_per_worker, gpus_per_worker)
     stores, others, chosen_policies = list["Store"](), list["Store"](), list[Sequence[Policy]]()
-    for job, grid, own_name in zip(jobs, grids, names, strict=True):
-        settled, is_new = _with_date_and_levels(job, out, own_name)
+    for number, (job, grid) in enumerate(zip(jobs, grids, strict=True)):
+        run_name = name if number == 0 or name is None else f"{name}-{job.mode}"
+        settled, is_new = _with_date_and_levels(job, out, run_name)
         loaded = None
         if settled.difficulty == AUTO:
             settled, loaded = levels_found.with_levels_found(settled, grid)
         with _executor(executor, settled, is_new, *cluster, loaded=loaded) as chosen:
             if beside is not None and not others:  # refused now rather than after the run
                 others = sites.other_model(beside, [chosen.identity])
-            folder = out / (
-                own_name
-                or f"{Path(model).resolve().name}-{job.mode}-{chosen.identity.short_hash()}"
-            )
+            default_name = f"{Path(model).resolve().name}-{job.mode}"
+            folder = out / (run_name or f"{default_name}-{chosen.identity.short_hash()}")
+            look = controls.full_cache_check(settled, chosen.grid, every_task)
             try:
-                stores.append(
-                    runs.complete(
-                        chosen, folder, look=controls.look_of(settled, chosen.grid, every_task)
-                    )
-                )
+                stores.append(runs.complete(chosen, folder, look=look))
             except controls.UnmasteredError as error:
                 return Result([error.table], notes=error.remedies, fault=str(error))
             chosen_policies.append(chosen.grid.setting.policies)
-    result = publish(
-        stores[0], chosen_policies[0], site, tolerance, every_task, [*stores[1:], *others]
-    )
+    others = [*stores[1:], *others]
+    result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, others)
     for store, of_mode in zip(stores[1:], chosen_policies[1:], strict=True):
         result = _with_what_went_wrong(result, store, of_mode, every_task)
     return result
@@ -151,21 +143,20 @@ def _with_what_went_wrong(
 
 
 def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | None]]:
-    """Returns what the job of each mode has of its own; what needs the question is left out where it is not seen."""
+    """Returns the options in which the job of each mode differs; presses that need the question are
+    left out where it is not seen."""
     if mode != options.BOTH:
         return [{"mode": mode}]
-    return [
-        {"mode": "agnostic", "policies": catalogue.without_question(policies)},
-        {"mode": "aware"},
-    ]
+    without_question = catalogue.without_question(policies)
+    return [{"mode": "agnostic", "policies": without_question}, {"mode": "aware"}]
 
 
 def _with_date_and_levels(job: Job, out: Path, name: str | None) -> tuple[Job, bool]:
-    """Decides what a job leaves open and a run that was begun knows: the date, and the levels of tasks. Tells whether
-    the run is new."""
-    begun = (
-        read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
-    )
+    """Decides what a job leaves open and a run that was begun says: the date, and the levels of
+    tasks. Tells whether the run is new."""
+    begun = None
+    if name is not None and (out / name / RUN_FILE).exists():
+        begun = read_run_file(out / name)
     if job.difficulty == AUTO and begun and begun.job:
         job = job.model_copy(update={"difficulty": begun.job.difficulty})
     return with_date(job, out, name), begun is None
@@ -181,8 +172,9 @@ def _executor(
     gpus: float | None,
     loaded: "LoadedModel | None" = None,
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options.
-    ``loaded``: the model, if it is here already, which workers of Ray load themselves."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``; raises
+    :class:`KVBenchError` for an option of Ray without it. ``loaded``: the model, if it is here
+    already, which workers of Ray load themselves."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
@@ -198,12 +190,13 @@ def _executor(
             raise KVBenchError(f"{option} is for --executor ray: give that too")
     here = local.on_this_machine(job, loaded)
     if is_new:
-        line = forecasts.forecast_of(here.model, here.grid)
-        contexts = safe_ratio.contexts_line(
-            [count for _, count in here.grid.tasks], tolerance_of([job])
+        counts = [count for _, count in here.grid.tasks]
+        parts = (
+            forecasts.forecast_of(here.model, here.grid),
+            safe_ratio.contexts_line(counts, choose_tolerance([job])),
+            forecasts.few_contexts_of(here.grid),
         )
-        parts = filter(None, (line, contexts, forecasts.few_contexts_of(here.grid)))
-        console.print("; ".join(parts), soft_wrap=True)
+        console.print("; ".join(filter(None, parts)), soft_wrap=True)
     return nullcontext(here)
 
 
@@ -218,16 +211,15 @@ def publish(
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
     published = sites.publish_site(store, records, site, tolerance, every_task, others)
-    rows, points = published.rows, published.results.tolerance
-    warnings, fault = reports.warnings_of(store, records, policies)
+    rows, results = published.rows, published.results
+    points = results.tolerance
+    warnings, fault = reports.collect_warnings(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
-    shown.append(losses.loss_table(published.results.rows, published.results.standings, points))
+    shown.append(losses.loss_table(results.rows, results.standings, points))
     if cells := attacks.attack_cells(records):
         shown.append(attack_tables.attacks_table(cells))
     files = {"records": store.folder, "page": published.pages}
-    doubts, notes, fault = (
-        lead.unmastered_line(rows),
-        tables.few_contexts(rows, points),
-        fault or reports.failures_of(rows),
-    )
+    doubts = lead.unmastered_line(rows)
+    notes = tables.few_contexts(rows, points)
+    fault = fault or reports.describe_failures(rows)
     return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

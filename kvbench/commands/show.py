@@ -1,4 +1,5 @@
-"""``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
+"""``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their
+spans marked."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from datasets_gen import (
     KNOWN_TASKS,
+    Example,
     Question,
     Span,
     SpanKind,
@@ -50,9 +52,8 @@ prompts = LazyModule("kvbench.prompts.prompt")
 SAME = 1e-9  # ratios that differ only by how they are written
 AROUND = 160  # characters that are shown on either side of what matters in a long context
 LONG = 1500
-STYLES: Mapping[
-    SpanKind, str
-] = {  # where spans overlap, the later kind is seen: an answer within a fact
+# Where spans overlap, the later kind is seen: an answer within a fact.
+STYLES: Mapping[SpanKind, str] = {
     "fact": "on grey19",
     "bridge": "on dark_blue",
     "distractor": "dim",
@@ -61,6 +62,7 @@ STYLES: Mapping[
     "subject": "bold cyan",
     "answer": "bold black on green",
 }
+OPTIONS_OF_RUNS = ("policy", *KINDS, "worst")
 
 
 def command(
@@ -89,41 +91,58 @@ def command(
     bits: options.LevelOfRun = None,
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> Result:
-    """Prints an example of a task: its context with the spans marked, its questions and what answers them. Or the
-    worst answers of a policy in a run: what is lost of what they needed."""
+    """Prints an example of a task: its context with the spans marked, its questions and what
+    answers them. Or the worst answers of a policy in a run: what is lost of what they needed."""
     # A file without an ending may be what is left of a run, and is said to be none.
-    is_task = what in KNOWN_TASKS or (is_file_of_questions(what) and Path(what).suffix != "")
+    is_file = is_file_of_questions(what) and Path(what).suffix != ""
+    is_task = what in KNOWN_TASKS or is_file
     is_run = not is_task and ("/" in what or Path(what).is_dir())
     for name in options.given_options(context, except_for=("what",)):
-        if (name in ("policy", *KINDS, "worst")) != is_run:
-            option = "--" + name.replace("_", "-")
-            of, other = ("tasks", "none") if is_run else ("runs", "no run")
-            raise KVBenchError(f"{option} is for {of}, and {what} is {other}")
+        option = "--" + name.replace("_", "-")
+        if is_run and name not in OPTIONS_OF_RUNS:
+            raise KVBenchError(f"{option} is for tasks, and {what} is none")
+        if not is_run and name in OPTIONS_OF_RUNS:
+            raise KVBenchError(f"{option} is for runs, and {what} is no run")
     if is_run:
-        levels = [
-            Level(kind, value) for kind in KINDS if (value := context.params[kind]) is not None
-        ]
-        return worst_of(Store.open(Path(what)), policy, levels, check_count("--worst", worst))
+        values = {kind: context.params[kind] for kind in KINDS}
+        levels = [Level(kind, value) for kind, value in values.items() if value is not None]
+        count = check_count("--worst", worst)
+        return show_worst_answers(Store.open(Path(what)), policy, levels, count)
     (task,) = with_data([get_task(what)], data, defence)
-    chosen = lengthen_by_tokenizer(
-        tokenizer if context_tokens else None, task, context_tokens, depth
-    )
+    counted_by = tokenizer if context_tokens else None
+    chosen = lengthen_by_tokenizer(counted_by, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    spans = [*example.spans, *(span for one in example.questions for span in one.spans)]
-    columns = [Column(name) for name in ("task", "index", "context", "spans")]
-    row = (chosen.name, index, example.context, spans)
-    marked = mark_spans(
-        example.context, spans, protected={one.protected for one in example.questions}
-    )
-    result = [
-        ResultTable("examples", columns, [row], view=marked),
-        questions_table(example.questions),
-    ]
+    tables = [example_table(chosen, example, index), questions_table(example.questions)]
     if tokenizer is not None:
-        asked = asked_of([chosen], tokenizer)[0]
-        sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
-        result.append(prompt_table([(chosen.name, sent)]))
-    return Result(result, warnings=chosen.notes)
+        asked_task = asked_of([chosen], tokenizer)[0]
+        loaded = models.load_tokenizer(tokenizer)
+        sent = prompts.prompt_as_sent(loaded, asked_task, example, "agnostic")
+        tables.append(prompt_table([(chosen.name, sent)]))
+    return Result(tables, warnings=chosen.notes)
+
+
+def example_table(task: Task, example: Example, index: int) -> ResultTable:
+    """Shows the context of an example with its spans marked."""
+    spans = list(example.spans)
+    for question in example.questions:
+        spans += question.spans
+    protected = {question.protected for question in example.questions}
+    marked = mark_spans(example.context, spans, protected=protected)
+    columns = [Column(name) for name in ("task", "index", "context", "spans")]
+    row = (task.name, index, example.context, spans)
+    return ResultTable("examples", columns, [row], view=marked)
+
+
+@dataclass(frozen=True, order=True)
+class _Mark:
+    """A bracket that is written into a context. Marks are ordered by where they stand, what ends
+    before what begins, and what is long outside of what is short."""
+
+    place: int  # the character before which it stands
+    begins: bool
+    other_end: int  # of the span, negative
+    text: str
+    style: str
 
 
 def mark_spans(
@@ -133,41 +152,57 @@ def mark_spans(
     protected: Collection[str] = (),
     kept: Callable[[int, int], str] = lambda start, end: "",
 ) -> Text:
-    """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer Rome].]``, and in
-    colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it.
-    ``protected``: texts that must not leak, which are directives, answers of an attack, or both. ``kept``: what is said
-    of a span behind its kind."""
+    """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer
+    Rome].]``, and in colours where the output has any.
+
+    ``stretches``: the characters of the context that are shown, first and behind the last; all if
+    there are none. ``protected``: texts that must not leak, which are directives, answers of an
+    attack, or both. ``kept``: what is said of a span behind its kind."""
     text = Text(printable(context))
-    marks: list[tuple[int, int, int, str, str]] = []
+    marks: list[_Mark] = []
     kept_secret: set[tuple[int, int]] = set()
     for kind, style in STYLES.items():
-        for start, end in dict.fromkeys(
-            (span.start, span.end) for span in spans if span.kind == kind
-        ):
+        places = dict.fromkeys((span.start, span.end) for span in spans if span.kind == kind)
+        for start, end in places:
             if (start, end) in kept_secret:
                 continue
-            name = "protected" if context[start:end] in protected else kind
-            if name == "protected":
+            name: str = kind
+            if context[start:end] in protected:
+                name = "protected"
                 kept_secret.add((start, end))
             text.stylize(style, start, end)
-            marks.append((start, 1, -end, f"[{name}{kept(start, end)} ", style))
-            marks.append((end, 0, -start, "]", style))  # before what opens at the same place
+            marks.append(_Mark(start, True, -end, f"[{name}{kept(start, end)} ", style))
+            marks.append(_Mark(end, False, -start, "]", style))
     marks.sort()
-    parts = []
-    for start, end in stretches or [(0, len(text))]:
-        last, pieces = start, []
-        for place, _, _, mark, style in marks:
-            if start <= place <= end:
-                pieces += [text[last:place], Text(mark, style)]
-                last = place
-        parts.append(Text().join([*pieces, text[last:end]]))
-    shown = Text(" … ", style="bright_black").join(parts)
-    return shown if not stretches or stretches[-1][1] == len(text) else shown + Text(" …")
+    stretches = stretches or [(0, len(text))]
+    shown = [_marked_stretch(text, first, last, marks) for first, last in stretches]
+    joined = Text(" … ", style="bright_black").join(shown)
+    is_cut = stretches[-1][1] != len(text)
+    return joined + Text(" …") if is_cut else joined
+
+
+def _marked_stretch(text: Text, first: int, last: int, marks: Sequence[_Mark]) -> Text:
+    """Writes the marks of a stretch of a context between its characters."""
+    pieces = []
+    written = first
+    for mark in marks:
+        if first <= mark.place <= last:
+            pieces += [text[written : mark.place], Text(mark.text, mark.style)]
+            written = mark.place
+    return Text().join([*pieces, text[written:last]])
 
 
 def questions_table(questions: Sequence[Question]) -> ResultTable:
-    """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
-    differs = any(question.perfect_output != (question.golds or ("",))[0] for question in questions)
+    """Lists the questions of an example, with the expected text where it is not the gold
+    (directives, steps)."""
+    differs = False
+    rows = []
+    for number, question in enumerate(questions):
+        gold = question.golds[0] if question.golds else ""
+        differs = differs or question.perfect_output != gold
+        kind = question.type if question.answerable else "unanswerable"
+        written = question.perfect_output
+        rows.append((number, question.text, question.golds, written, kind, question.hops))
     columns = (
         Column("number", ""),
         Column("question", of_sentences=True),
@@ -176,26 +211,16 @@ def questions_table(questions: Sequence[Question]) -> ResultTable:
         Column("type"),
         Column("hops"),
     )
-    rows = [
-        (
-            number,
-            one.text,
-            one.golds,
-            one.perfect_output,
-            one.type if one.answerable else "unanswerable",
-            one.hops,
-        )
-        for number, one in enumerate(questions)
-    ]
     return ResultTable("questions", columns, rows)
 
 
 def prompt_table(prompts: Sequence[tuple[str, str]]) -> ResultTable:
     """Shows the first prompt of each task as it was sent."""
-    view = Group(
-        *(Text(f"The first prompt of {task}, as sent:\n{prompt}") for task, prompt in prompts)
-    )
-    return ResultTable("prompts", [Column("task"), Column("prompt")], prompts, view=view)
+    texts = []
+    for task, prompt in prompts:
+        texts.append(Text(f"The first prompt of {task}, as sent:\n{prompt}"))
+    columns = [Column("task"), Column("prompt")]
+    return ResultTable("prompts", columns, prompts, view=Group(*texts))
 
 
 @dataclass(frozen=True)
@@ -207,66 +232,72 @@ class WorstAnswer(StoredAnswer):
     is_generated: bool  # whether the spans are those of the example, generated anew
 
 
-def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
-    """Shows the worst answers, if nothing else is named of the first policy that is no control."""
+def show_worst_answers(store: Store, policy: str, levels: Sequence[Level], count: int) -> Result:
+    """Shows the worst answers: of the first policy that is no control, if none is named."""
     names = [entry.name for entry in store.identity.policies]
     policy = policy or next((name for name in names if name not in CONTROLS), names[-1])
-    level = chosen_level(store.identity, policy, given)
+    level = choose_level(store.identity, policy, levels)
     answers, failed = worst_answers(store, policy, level, count)
-    warnings = [
-        f"the worst answers of {policy} at {level.where}; others: --policy, of {', '.join(names)}"
-    ]
+    others = f"others: --policy, of {', '.join(names)}"
+    notes = [f"the worst answers of {policy} at {level.where}; {others}"]
     if failed:
-        warnings.append(f"{failed:,} answers failed and are not among these")
+        notes.append(f"{failed:,} answers failed and are not among these")
+    tables = [answers_table(answers)]
+    stored_prompts = store.identity.prompts
     tasks = dict.fromkeys(answer.record.task for answer in answers)
-    sent = [
-        (task, store.identity.prompts[task]) for task in tasks if task in store.identity.prompts
-    ]
-    return Result([answers_table(answers), *([prompt_table(sent)] if sent else [])], notes=warnings)
+    sent = [(task, stored_prompts[task]) for task in tasks if task in stored_prompts]
+    if sent:
+        tables.append(prompt_table(sent))
+    return Result(tables, notes=notes)
 
 
-def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Level:
-    """Finds the level that the options name, or the one that boards show first, among those of the policy."""
+def choose_level(identity: Identity, policy: str, chosen: Sequence[Level]) -> Level:
+    """Chooses the level that the options name, or the one that boards show first, among those of
+    the policy; raises :class:`KVBenchError` for a policy or a level that the run does not have."""
     policies = {entry.name: entry for entry in identity.policies}
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
     levels = list(dict.fromkeys(point.level for point in policies[policy].points))
-    if not given:
+    if not chosen:
         return min(levels, key=lambda level: abs(level.value - level.declared.typical))
+    if len(chosen) == 1:
+        for level in levels:
+            if level.kind == chosen[0].kind and abs(level.value - chosen[0].value) < SAME:
+                return level
     names = ", ".join(f"--{level.kind} {level}" for level in levels)
-    matches = [
-        level
-        for level in levels
-        if level.kind == given[0].kind and abs(level.value - given[0].value) < SAME
-    ]
-    if len(given) > 1 or not matches:
-        where = " and ".join(level.where for level in given)
-        raise KVBenchError(f"{policy} was not run at {where}: give one of {names}")
-    return matches[0]
+    where = " and ".join(level.where for level in chosen)
+    raise KVBenchError(f"{policy} was not run at {where}: give one of {names}")
 
 
 def worst_answers(
     store: Store, policy: str, level: Level, count: int
 ) -> tuple[list[WorstAnswer], int]:
-    """Returns the answers in the order of :func:`worst_first`, and counts those that failed."""
-    answers = [one for one in _answers(store, policy) if one.record.point.level == level]
+    """Returns the answers in the order of :func:`worst_first`, and counts those that failed; raises
+    :class:`KVBenchError` where there are none."""
+    answers = [answer for answer in _answers(store, policy) if answer.record.point.level == level]
     if not answers:
-        raise KVBenchError(
-            f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again"
-        )
-    full = {one.record.question_id: one.record for one in _answers(store, FULL)}
-    answered = [one for one in answers if one.record.output_text is not None]
-    records = [*(one.record for one in answered), *full.values()]
-    table = DataFrame(
-        [vars(record) for record in records], columns=["policy", "question_id", *JUDGED]
-    )
-    places = worst_first(table.assign(mode="", example_id="")).index if answered else []
+        where = f"{policy} at {level.where}"
+        raise KVBenchError(f"{store.folder} holds no answers of {where} yet: start the run again")
+    full = {answer.record.question_id: answer.record for answer in _answers(store, FULL)}
+    answered = [answer for answer in answers if answer.record.output_text is not None]
     tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
     worst = []
-    for one in [answered[place] for place in places if place < len(answered)][:count]:
-        full_record = full.get(one.record.question_id)
-        worst.append(_with_spans(one, full_record, tasks.get(one.context.task), store.identity))
+    for answer in _worst_first(answered, list(full.values()))[:count]:
+        task = tasks.get(answer.context.task)
+        full_record = full.get(answer.record.question_id)
+        worst.append(_with_spans(answer, full_record, task, store.identity))
     return worst, len(answers) - len(answered)
+
+
+def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> list[StoredAnswer]:
+    """Returns answers with the worst first, judged beside those of the full cache."""
+    if not answers:
+        return []
+    records = [*(answer.record for answer in answers), *full]
+    columns = ["policy", "question_id", *JUDGED]
+    table = DataFrame([vars(record) for record in records], columns=columns)
+    places = worst_first(table.assign(mode="", example_id="")).index
+    return [answers[place] for place in places if place < len(answers)]
 
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
@@ -281,93 +312,96 @@ def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
 def _with_spans(
     answer: StoredAnswer, full: Record | None, task: Task | None, identity: Identity
 ) -> WorstAnswer:
-    parts = (answer.record, answer.question, answer.context, full)
-    if task is not None and task.full_version == answer.context.task_version:
-        example = task.example(
-            identity.seed, answer.context.example_index, held_out=identity.held_out
-        )
-        generated = next(
-            (one for one in example.questions if one.id == answer.question.question_id), None
-        )
-        if generated is not None and example.context == answer.context.context:
-            return WorstAnswer(*parts, (*example.spans, *generated.spans), True)
+    """Adds the spans of the example, generated anew; those of the store where that is not
+    possible, which knows two kinds of them."""
+    stored = (answer.record, answer.question, answer.context, full)
+    generated = _generated_spans(answer, task, identity)
+    if generated is not None:
+        return WorstAnswer(*stored, generated, True)
     question = answer.question
-    stored: Mapping[SpanKind, Sequence[int]] = {
-        "answer": question.answer_spans,
-        "fact": question.evidence_spans,
-    }
-    pairs = [
-        Span(kind, *pair)
-        for kind, flat in stored.items()
-        for pair in zip(flat[::2], flat[1::2], strict=True)
+    spans = [
+        *_stored_spans("answer", question.answer_spans),
+        *_stored_spans("fact", question.evidence_spans),
     ]
-    return WorstAnswer(*parts, tuple(pairs), False)
+    return WorstAnswer(*stored, tuple(spans), False)
+
+
+def _generated_spans(
+    answer: StoredAnswer, task: Task | None, identity: Identity
+) -> tuple[Span, ...] | None:
+    """Generates the example of an answer anew and returns its spans; None where the task here is
+    another one than in the run."""
+    context = answer.context
+    if task is None or task.full_version != context.task_version:
+        return None
+    example = task.example(identity.seed, context.example_index, held_out=identity.held_out)
+    if example.context != context.context:
+        return None
+    for question in example.questions:
+        if question.id == answer.question.question_id:
+            return (*example.spans, *question.spans)
+    return None
+
+
+def _stored_spans(kind: SpanKind, flat: Sequence[int]) -> list[Span]:
+    """Reads the spans of a store, which stand one after the other."""
+    return [Span(kind, start, end) for start, end in zip(flat[::2], flat[1::2], strict=True)]
+
+
+RECORD_COLUMNS = (
+    *("question_id", "policy", "output_text", "f1", "em", "ger"),
+    *("slot_coverage", "realised_ratio"),
+)
+ANSWER_COLUMNS = (*RECORD_COLUMNS, "question", "golds", "full_cache_output", "verdict")
 
 
 def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
-    of_record = (
-        "question_id",
-        "policy",
-        "output_text",
-        "f1",
-        "em",
-        "ger",
-        "slot_coverage",
-        "realised_ratio",
-    )
-    names = (*of_record, "question", "golds", "full_cache_output", "verdict")
     rows = []
-    for one in answers:
-        of_question = (
-            one.question.question,
-            one.question.golds,
-            one.full.output_text if one.full else None,
-        )
-        rows.append(
-            (*(getattr(one.record, name) for name in of_record), *of_question, verdict(one.record))
-        )
-    return ResultTable(
-        "answers", [Column(name) for name in names], rows, view=render_answers(answers)
-    )
+    for answer in answers:
+        from_record = [getattr(answer.record, name) for name in RECORD_COLUMNS]
+        full_output = answer.full.output_text if answer.full else None
+        question = answer.question
+        judged = verdict(answer.record)
+        rows.append((*from_record, question.question, question.golds, full_output, judged))
+    columns = [Column(name) for name in ANSWER_COLUMNS]
+    return ResultTable("answers", columns, rows, view=render_answers(answers))
 
 
 def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
-    """Shows answers about one context together, and below them the context around what they needed."""
+    """Shows answers about one context together, and below them the context around what they
+    needed."""
     by_context: dict[str, list[WorstAnswer]] = {}
     for answer in answers:
         by_context.setdefault(answer.context.example_id, []).append(answer)
     parts: list[RenderableType] = []
     numbers = itertools.count(1)
-    for of_context in by_context.values():
-        for answer in of_context:
+    for group in by_context.values():
+        for answer in group:
             heading = Text(printable(f"{next(numbers)}. {answer.record.question_id}"))
             parts += [Rule(heading, align="left"), _exchange(answer)]
-        spans = [span for answer in of_context for span in answer.spans]
-        evidence = [
-            (span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"
-        ]
-        text = of_context[0].context.context
-        protected = {answer.question.protected for answer in of_context}
-        marked = mark_spans(
-            text,
-            spans,
-            excerpt(text, evidence, AROUND, LONG),
-            protected,
-            partial(_kept_of, of_context[0]),
-        )
-        parts += [Text(), marked, Text()]
-        if not of_context[0].is_generated:
-            parts.append(
-                Text(
-                    "the example cannot be generated here: all of its evidence is shown as fact",
-                    "yellow",
-                )
-            )
+        parts += [Text(), _marked_context(group), Text()]
+        if not group[0].is_generated:
+            reason = "the example cannot be generated here: all of its evidence is shown as fact"
+            parts.append(Text(reason, "yellow"))
     return Group(*parts)
 
 
-def _kept_of(answer: WorstAnswer, start: int, end: int) -> str:
+def _marked_context(answers: Sequence[WorstAnswer]) -> Text:
+    """Marks the spans of some answers in the context that they are about; a long context is cut to
+    what stands around them."""
+    first = answers[0]
+    spans: list[Span] = []
+    for answer in answers:
+        spans += answer.spans
+    needed = [span for span in dict.fromkeys(spans) if span.kind != "distractor"]
+    context = first.context.context
+    stretches = excerpt(context, [(span.start, span.end) for span in needed], AROUND, LONG)
+    protected = {answer.question.protected for answer in answers}
+    return mark_spans(context, spans, stretches, protected, partial(_share_kept, first))
+
+
+def _share_kept(answer: WorstAnswer, start: int, end: int) -> str:
     """Says how much of a span the cache kept, over its tokens and all layers and heads."""
     if answer.record.token_kept is None:
         return ""
@@ -376,24 +410,17 @@ def _kept_of(answer: WorstAnswer, start: int, end: int) -> str:
 
 
 def _exchange(answer: WorstAnswer) -> Table:
-    record, full = answer.record, answer.full
-    shares = {
-        "GER": record.ger,
-        "slot coverage": record.slot_coverage,
-        "eviction rate": record.eviction_rate,
-        "realised ratio": record.realised_ratio,
-    }
+    """Shows a question, what was written, and how much of the cache was kept."""
+    record, full, question = answer.record, answer.full, answer.question
     kept = "–" if record.kept_tokens is None else f"{record.kept_tokens:.4g}"
     rows = {
-        "question": answer.question.question,
-        "gold": " / ".join(answer.question.golds) or "none: leakage and directives are judged",
-        "full cache": _output_of(full) if full else "was not run",
-        f"{record.policy} at {record.point.where}": _output_of(record),
+        "question": question.question,
+        "gold": " / ".join(question.golds) or "none: leakage and directives are judged",
+        "full cache": _output(full) if full else "was not run",
+        f"{record.policy} at {record.point.where}": _output(record),
         "verdict": verdict(record),
-        "kept": f"{kept} of {answer.question.context_tokens} tokens",
-        "": ", ".join(
-            f"{name} {'–' if share is None else f'{share:.2f}'}" for name, share in shares.items()
-        ),
+        "kept": f"{kept} of {question.context_tokens} tokens",
+        "": _shares(record),
     }
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
@@ -403,7 +430,22 @@ def _exchange(answer: WorstAnswer) -> Table:
     return table
 
 
-def _output_of(record: Record) -> str:
+def _shares(record: Record) -> str:
+    """Writes what was kept of the evidence and evicted of the cache, as shares."""
+    shares = {
+        "GER": record.ger,
+        "slot coverage": record.slot_coverage,
+        "eviction rate": record.eviction_rate,
+        "realised ratio": record.realised_ratio,
+    }
+    texts = []
+    for name, share in shares.items():
+        number = "–" if share is None else f"{share:.2f}"
+        texts.append(f"{name} {number}")
+    return ", ".join(texts)
+
+
+def _output(record: Record) -> str:
     score = "" if record.f1 is None else f"  (F1 {record.f1:.0f})"
     return f"{record.output_text or '(nothing)'}{score}"
 

@@ -24,9 +24,13 @@ def command(
     tolerance: Tolerance = None,
     beside: Beside = None,
 ) -> Result:
-    """Builds the pages of one or more runs. Those on one board differ in nothing but tasks and policies."""
+    """Builds the pages of one or more runs. Those on one board differ in nothing but tasks and
+    policies."""
     check_tolerance(tolerance)
-    stores = [Store.open(run) for run in {run.resolve(): run for run in runs}.values()]
+    folders: dict[Path, Path] = {}  # each once, as it was named last
+    for run in runs:
+        folders[run.resolve()] = run
+    stores = [Store.open(folder) for folder in folders.values()]
     if beside is not None:
         stores += other_model(beside, [store.identity for store in stores])
     site_list.make_site_folder("--site", site)

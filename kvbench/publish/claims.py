@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kvbench.cli.result import Result
@@ -33,45 +34,63 @@ def publish_register(
     data: Path | None = None,
     larger: str | None = None,
 ) -> Result:
-    """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
+    """Judges claims by the stores of their experiments, and writes the register into a folder of
+    the site."""
     stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
-    evidence = {}
-    for name, store in stores.items():
-        tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
-        evidence[name] = Evidence(store.frame(), seed, tables, name=name)
+    evidence = {name: _evidence(name, store, seed) for name, store in stores.items()}
     judgements = judge(claims, evidence)
+    count = count_of(judgements)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    folders = {name: name_of_place(store.folder) for name, store in stores.items()}
-    named, other, size = (
-        name_of_place(model),
-        *(one and name_of_place(one) for one in (beside, larger)),
+    places = {name: name_of_place(store.folder) for name, store in stores.items()}
+    names = _Names(
+        model=name_of_place(model),
+        beside=beside and name_of_place(beside),
+        larger=larger and name_of_place(larger),
+        data=None if data is None else Path(name_of_place(data)),
     )
-    text, count = None if data is None else Path(name_of_place(data)), count_of(judgements)
-    given = {
-        "model": named,
-        "beside": other,
-        "larger": size,
+    content = {
+        "model": names.model,
+        "beside": names.beside,
+        "larger": names.larger,
         "difficulty": difficulty,
-        "data": text and str(text),
+        "data": names.data and str(names.data),
+        "decided": count.decided,
+        "precondition_met": count.met,
+        "runs": places,
+        "claims": register_rows(judgements),
     }
-    counted = {"decided": count.decided, "precondition_met": count.met}
-    content = given | counted | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs = {
-        name: Run(one.folder.name, site_of_run(folder, one), folders[name])
-        for name, one in stores.items()
-    }
-    write_text_atomically(
-        page, build_claims(named, judgements, runs, [sheet], other, difficulty, text, size)
+    runs: dict[str, Run] = {}
+    for name, store in stores.items():
+        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
+    text = build_claims(
+        names.model, judgements, runs, [sheet], names.beside, difficulty, names.data, names.larger
     )
+    write_text_atomically(page, text)
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
-    counts = Counter(one.verdict for one in judgements)
+    counts = Counter(judgement.verdict for judgement in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    verdict = (
-        f"{count.words(model)}; {len(claims)} claims in {len(judgements)} statistics: {summary}"
-    )
-    return Result([claims_table(judgements)], verdict, files={"page": page, "register": register})
+    size = f"{len(claims)} claims in {len(judgements)} statistics"
+    verdict = f"{count.words(model)}; {size}: {summary}"
+    files = {"page": page, "register": register}
+    return Result([claims_table(judgements)], verdict, files=files)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The models and the text of a register, with names in place of their places."""
+
+    model: str
+    beside: str | None
+    larger: str | None
+    data: Path | None
+
+
+def _evidence(name: str, store: Store, seed: int) -> Evidence:
+    """Reads what an experiment has measured."""
+    tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
+    return Evidence(store.frame(), seed, tables, name=name)

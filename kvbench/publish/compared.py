@@ -1,4 +1,7 @@
-"""Compares policies of one run with each other and with themselves in earlier runs, and publishes each comparison."""
+"""Compares policies of one run with each other and with themselves in earlier runs.
+
+Each comparison is published as a page of its own.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from kvbench.experiments.opponents import check_common_level
+from kvbench.publish.comparison import PublishedComparison, publish_comparison
 from kvbench.publish.places import without_places
-from kvbench.publish.site import (
-    PublishedComparison,
-    publish_comparison,
-    publish_summary,
-    summary_rows,
-)
-from kvbench.run.report import broken, fails_always, failures_of
+from kvbench.publish.site import publish_summary, summary_rows
+from kvbench.run.report import broken, describe_failures, fails_always
 from kvbench.store.earlier import EarlierRun
 from kvbench.store.merging import RunGroup
 from kvbench.store.store import Store
@@ -35,22 +34,17 @@ class Compared:
     published: PublishedComparison
     warnings: tuple[str, ...]
 
-    def unmet(self, others: Sequence[str]) -> list[str]:
-        """Lists the opponents with which no cell of both is complete."""
-        met = {duel.other for duel in self.published.duels}
-        return [other for other in others if without_places(other) not in met]
-
     def gate_rows(self, gate: Gate) -> list[GateRow]:
-        """Returns what a gate reads; :class:`KVBenchError` where there is nothing for an opponent that was named."""
-        outcomes = {one.other: one for one in self.published.outcomes}
+        """Returns what a gate reads; raises :class:`KVBenchError` where there is nothing for an
+        opponent that was named, or where no verdict can be given although the gate asks for one."""
+        outcomes = {outcome.other: outcome for outcome in self.published.outcomes}
         rows: list[GateRow] = []
         for other in map(without_places, self.named):
             if other not in outcomes:
                 reason = "no task of both is complete and can be done with the full cache"
                 advice = "give easier tasks, or --every-task"
-                raise KVBenchError(
-                    f"the gate cannot judge {self.policy} against {other}: {reason}; {advice}"
-                )
+                fault = f"the gate cannot judge {self.policy} against {other}: {reason}"
+                raise KVBenchError(f"{fault}; {advice}")
             rows += gate.rows(outcomes[other].rows)
         if gate.fails_if_worse and all(row.row.too_few for row in rows):
             raise KVBenchError(f"--fail-if worse could never fail: {rows[0].row.reason}")
@@ -68,7 +62,8 @@ class ComparedRun:
 
     @property
     def fault(self) -> str:
-        return failures_of(self.rows)
+        """Names the policies that failed somewhere; empty where none did."""
+        return describe_failures(self.rows)
 
 
 def compare_press(
@@ -82,8 +77,9 @@ def compare_press(
     every_task: bool,
     warnings: Sequence[str],
 ) -> ComparedRun:
-    """Compares a press, which was run now, with others of its run and with itself in earlier runs. ``press``: as it was
-    named; ``named``: of the others, those that somebody named."""
+    """Compares a press, which was run now, with others of its run and with itself in earlier runs;
+    raises :class:`KVBenchError` where it, or the full cache, has no answer at all. ``press``: as it
+    was named; ``named``: of the others, those that somebody named."""
     records = with_held(store.frame())
     if reason := fails_always(records, FULL):
         raise KVBenchError(reason)
@@ -91,8 +87,9 @@ def compare_press(
         raise KVBenchError(broken(mine, reason, press))
     rows = publish_summary(store, records)
     unmastered = {} if every_task else reasons_by_task(rows)
-    one = _compared(store, records, mine, (others, named), earlier, site, unmastered, warnings)
-    return ComparedRun(store, rows, unmastered, [one])
+    run = _Run(store, records, site, unmastered)
+    comparison = _compare(run, mine, others, named, earlier, warnings)
+    return ComparedRun(store, rows, unmastered, [comparison])
 
 
 def compare_runs(
@@ -102,65 +99,75 @@ def compare_runs(
     site: Path | None,
     every_task: bool,
 ) -> ComparedRun:
-    """Compares policies of a stored run with others of that run, and with themselves in earlier runs, and runs nothing.
-    Controls are compared with nothing, but for the full cache with itself in an earlier run."""
+    """Compares policies of a stored run with others of that run, and with themselves in earlier
+    runs, and runs nothing. Controls are compared with nothing, but for the full cache with itself
+    in an earlier run. Raises :class:`KVBenchError` where nothing can be compared."""
     for name in named:
         today.policy(name)
-    store, records = today.store, today.records
-    rows = summary_rows(records, RunGroup((store,)))
+    store = today.store
+    rows = summary_rows(today.records, RunGroup((store,)))
     unmastered = {} if every_task else reasons_by_task(rows)
+    run = _Run(store, today.records, site, unmastered)
     comparisons = []
     for policy in store.identity.policies:
-        runs = [run for run in earlier if run.store.identity.policy(policy.name)]
-        is_control = policy.name in CONTROLS and not (policy.name == FULL and runs)
+        runs = [other for other in earlier if other.store.identity.policy(policy.name)]
         others = [name for name in named if name != policy.name]
-        if is_control or policy.name in named or not (others or runs):
-            continue
-        comparisons.append(
-            _compared(store, records, policy.name, (others, others), runs, site, unmastered, ())
-        )
+        is_control = policy.name in CONTROLS and not (policy.name == FULL and runs)
+        has_opponents = bool(others or runs)
+        if has_opponents and not is_control and policy.name not in named:
+            comparisons.append(_compare(run, policy.name, others, others, runs, ()))
     if not comparisons:
-        folders = ", ".join(str(run.store.folder) for run in earlier)
-        has = ", ".join(policy.name for policy in store.identity.policies)
-        raise KVBenchError(
-            f"{store.folder} has nothing to compare with {folders or ', '.join(named)}: it has {has}"
-        )
+        folders = ", ".join(str(other.store.folder) for other in earlier)
+        opponents = folders or ", ".join(named)
+        policies = ", ".join(policy.name for policy in store.identity.policies)
+        fault = f"{store.folder} has nothing to compare with {opponents}"
+        raise KVBenchError(f"{fault}: it has {policies}")
     return ComparedRun(store, rows, unmastered, comparisons)
 
 
-def _compared(
-    store: Store,
-    records: pd.DataFrame,
+@dataclass(frozen=True)
+class _Run:
+    """A run whose policies are compared, and where the pages go."""
+
+    store: Store
+    records: pd.DataFrame
+    site: Path | None
+    unmastered: dict[str, str]  # why the model cannot do a task, which has no verdict
+
+
+def _compare(
+    run: _Run,
     mine: str,
-    sides: tuple[Sequence[str], Sequence[str]],
+    others: Sequence[str],
+    named: Sequence[str],
     earlier: Sequence[EarlierRun],
-    site: Path | None,
-    unmastered: dict[str, str],
     warnings: Sequence[str],
 ) -> Compared:
-    others, named = (list(side) for side in sides)
+    """Compares a policy with others of its run and with itself in earlier runs, and publishes
+    it."""
+    others, named, notes = list(others), list(named), list(warnings)
+    records = run.records
+    of_policy = records[records["policy"] == mine]
     levels = [*levels_by_policy(records)[mine]]
-    parts, notes = [records], list(warnings)
-    for run in earlier:
-        check_common_level(
-            mine, levels, [point.level for point in run.policy(mine).points], run.store.folder
-        )
-        answers, changed = run.answers(mine, records[records["policy"] == mine])
+    parts = [records]
+    for other_run in earlier:
+        folder = other_run.store.folder
+        stored = [point.level for point in other_run.policy(mine).points]
+        check_common_level(mine, levels, stored, folder)
+        answers, changed = other_run.answers(mine, of_policy)
         parts.append(answers)
-        others.append(run.name_of(mine))
-        named.append(run.name_of(mine))
-        if described := run.differences(store.identity, [mine]):
+        others.append(other_run.policy_label(mine))
+        named.append(other_run.policy_label(mine))
+        if described := other_run.differences(run.store.identity, [mine]):
             notes.append(described)
         if changed:
-            notes.append(
-                f"{changed} questions have another text in {run.store.folder} and are not compared"
-            )
+            notes.append(f"{changed} questions have another text in {folder} and are not compared")
     together = pd.concat(parts, ignore_index=True) if earlier else records
+    labels = [other_run.label for other_run in earlier]
     published = publish_comparison(
-        store, together, mine, others, site, unmastered, notes, [run.label for run in earlier]
+        run.store, together, mine, others, run.site, run.unmastered, notes, labels
     )
-    one = Compared(mine, tuple(named), published, tuple(notes))
-    unmet = [
-        f"no verdict against {other}: no cell of both is complete" for other in one.unmet(others)
-    ]
-    return Compared(mine, tuple(named), published, (*notes, *unmet))
+    judged = {duel.other for duel in published.duels}
+    unmet = [other for other in others if without_places(other) not in judged]
+    notes += (f"no verdict against {other}: no cell of both is complete" for other in unmet)
+    return Compared(mine, tuple(named), published, tuple(notes))

@@ -25,9 +25,11 @@ def table_file(name: str) -> str:
     return f"{FOLDER}/{name}.parquet"
 
 
-def study_tables_of(stores: Iterable[Store]) -> list[str]:
+def downloaded_tables(stores: Iterable[Store]) -> list[str]:
     """Names the tables of studies that are given out with some runs."""
-    names = (table.name for store in stores for table in store.study_tables if table.is_download)
+    names: list[str] = []
+    for store in stores:
+        names += (table.name for table in store.study_tables if table.is_download)
     return list(dict.fromkeys(names))
 
 
@@ -40,33 +42,32 @@ def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
     """Writes all records as one file, with the labels of each part; returns how many there are."""
     schema = joined_schema()
-    tables = [
-        _add_labels(pa.Table.from_pandas(frame, schema, preserve_index=False), labels)
-        for labels, frame in parts
-    ]
+    tables = []
+    for labels, frame in parts:
+        rows = pa.Table.from_pandas(frame, schema, preserve_index=False)
+        tables.append(_add_labels(rows, labels))
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
     write_parquet(folder / FOLDER / RECORDS_FILE, together)
     return len(together)
 
 
 def join_study_tables(
-    stores: Sequence[Store], names: Collection[str] | None = None
+    stores: Sequence[Store], names: Collection[str]
 ) -> dict[StoredTable, pa.Table]:
-    """Reads the tables of studies that any of the stores has, each row once; all, or those of some names."""
-    tables = dict.fromkeys(table for store in stores for table in store.study_tables)
-    return {
-        table: together_once(
-            table, [store.study_table(table) for store in stores if table in store.study_tables]
-        )
-        for table in tables
-        if names is None or table.name in names
-    }
+    """Reads the tables of studies of some names that any of the stores has, each row once."""
+    parts: dict[StoredTable, list[pa.Table]] = {}
+    for store in stores:
+        for table in store.study_tables:
+            if table.name in names:
+                parts.setdefault(table, []).append(store.study_table(table))
+    return {table: together_once(table, rows) for table, rows in parts.items()}
 
 
 def write_study_tables(
     folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]
 ) -> None:
-    """Writes the tables of studies that are given out, each as one file with the labels of the records."""
+    """Writes the tables of studies that are given out, each as one file with the labels of the
+    records."""
     by_name: dict[str, list[pa.Table]] = {}
     names = {name for name, table in TABLES.items() if table.is_download}
     for labels, stores in parts:

@@ -1,7 +1,9 @@
-"""Removes what an earlier build of a site wrote and the present one does not: it may hold texts of other people.
+"""Removes what an earlier build of a site wrote and the present one does not: it may hold texts of
+other people.
 
-``data/files.json`` lists what kvbench wrote for the pages of runs; no other file is ever removed. Comparisons,
-registers of claims and imported results lie beside these pages under names of their own, and stay.
+``data/files.json`` lists what kvbench wrote for the pages of runs; no other file is ever removed.
+Comparisons, registers of claims and imported results lie beside these pages under names of their
+own, and stay.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,21 +18,20 @@ from leaderboards.studies.declaration import studies
 
 MANIFEST = f"{FOLDER}/files.json"
 SUFFIXES = (".html", ".csv", ".parquet")  # of all that is ever listed
-BEFORE_MANIFESTS = (
-    "task-*.html",
-    "examples-*.html",
-)  # what a site has that was written when there was no list
+# What a site has that was written when there was no list.
+BEFORE_MANIFESTS = ("task-*.html", "examples-*.html")
 _NAMES = TypeAdapter(list[str])
 
 
 def announce_files(folder: Path, names: Collection[str]) -> None:
-    """Lists the files that are about to be written beside those that are there: whoever interrupts a build leaves no
-    file behind that is not listed."""
+    """Lists the files that are about to be written beside those that are there: whoever interrupts
+    a build leaves no file behind that is not listed."""
     _write(folder, {*_listed(folder), *names})
 
 
 def remove_former_files(folder: Path, names: Collection[str]) -> None:
-    """Removes the listed files but those of the present build, of these names, and lists these alone."""
+    """Removes the listed files but those of the present build, of these names, and lists these
+    alone."""
     for name in _listed(folder) - {*names}:
         (folder / name).unlink(missing_ok=True)
     _write(folder, names)
@@ -43,7 +44,8 @@ def _write(folder: Path, names: Iterable[str]) -> None:
 
 
 def _listed(folder: Path) -> set[str]:
-    """Returns the names of the list that are there; without a list, of a site of runs, those that kvbench gives."""
+    """Returns the names of the list that are there; without a list, of a site of runs, those that
+    kvbench gives."""
     path = folder / MANIFEST
     if path.is_file():
         try:
@@ -56,15 +58,20 @@ def _listed(folder: Path) -> set[str]:
 
 
 def _names_before_manifests(folder: Path) -> list[str]:
+    """Names what a site of runs holds that was written before there were lists."""
     if not (folder / FOLDER / "entry.json").is_file():
         return []
-    pages = [page.name for pattern in BEFORE_MANIFESTS for page in folder.glob(pattern)]
-    of_studies = {study.name for study in studies().values()}
-    # A study has a page for each board: routing.html, routing.2.html.
-    pages += [
-        page.name for page in folder.glob("*.html") if page.name.partition(".")[0] in of_studies
-    ]
-    return [*pages, *(f"{FOLDER}/{name}.parquet" for name in TABLES), f"{FOLDER}/{RECORDS_FILE}"]
+    names: list[str] = []
+    for pattern in BEFORE_MANIFESTS:
+        names += (page.name for page in folder.glob(pattern))
+    study_names = {study.name for study in studies().values()}
+    for page in folder.glob("*.html"):
+        # A study has a page for each board: routing.html, routing.2.html.
+        if page.name.partition(".")[0] in study_names:
+            names.append(page.name)
+    names += (f"{FOLDER}/{table}.parquet" for table in TABLES)
+    names.append(f"{FOLDER}/{RECORDS_FILE}")
+    return names
 
 
 def _is_of_site(name: str) -> bool:

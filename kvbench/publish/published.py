@@ -1,4 +1,5 @@
-"""Runs as they are published: with names in place of the places that files have on the machine that made them."""
+"""Runs as they are published: with names in place of the places that files have on the machine that
+made them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from kvbench.store.store import Store
 from kvbench.store.tables import StoredTable
 from leaderboards.aggregate.row import SummaryRow
 
-# The columns that may name a place. Those of contexts, questions and answers are texts, and stay as they are.
+# The columns that may name a place. Those of contexts, questions and answers are texts, and stay as
+# they are.
 COLUMNS = ("policy", "reason", "press_arguments")
 PLACES = ("model", "data", "essays")  # of a job: options that are a path as a whole
 
@@ -31,79 +33,76 @@ class PublishedStore(Store):
         rows = self._store.study_table(table)
         for place, field in enumerate(rows.schema):
             if field.name in COLUMNS and pa.types.is_string(field.type):
-                texts = [text and without_places(text) for text in rows[field.name].to_pylist()]
+                texts = [_published_text(text) for text in rows[field.name].to_pylist()]
                 rows = rows.set_column(place, field, pa.array(texts, field.type))
         return rows
 
 
 def published_stores(stores: Sequence[Store]) -> list[Store]:
-    """Returns the runs as they are published; two models whose folders have one name are told apart."""
+    """Returns the runs as they are published; two models whose folders have one name are told
+    apart."""
     models = distinct_names(store.identity.model for store in stores)
     return [PublishedStore(store, models[store.identity.model]) for store in stores]
 
 
 def published_records(records: pd.DataFrame) -> pd.DataFrame:
-    """Returns records as they are published. Equal texts are read once: there are as many as policies and failures."""
+    """Returns records as they are published. Equal texts are read once: there are as many as
+    policies and failures."""
     changed = {}
     for name in COLUMNS:
-        if name in records:
-            names = {
-                text: without_places(text)
-                for text in records[name].unique()
-                if isinstance(text, str)
-            }
-            if any(text != shown for text, shown in names.items()):
-                changed[name] = records[name].map(lambda text, names=names: names.get(text, text))
+        if name not in records:
+            continue
+        shown: dict[str, str] = {}
+        for text in records[name].unique():
+            if isinstance(text, str):
+                shown[text] = without_places(text)
+        if any(text != published for text, published in shown.items()):
+            changed[name] = records[name].map(lambda text, shown=shown: shown.get(text, text))
     return records.assign(**changed) if changed else records
 
 
 def published_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """Returns rows of a summary as they are published."""
-    return [
-        row.model_copy(
-            update={
-                "policy": without_places(row.policy),
-                "reason": row.reason and without_places(row.reason),
-            }
-        )
-        for row in rows
-    ]
+    published = []
+    for row in rows:
+        shown = {"policy": without_places(row.policy), "reason": _published_text(row.reason)}
+        published.append(row.model_copy(update=shown))
+    return published
+
+
+def _published_text(text: str | None) -> str | None:
+    return text and without_places(text)
 
 
 def _published_run(run: RunFile, model: str) -> RunFile:
-    return run.model_copy(
-        update={
-            "command": without_places(run.command),
-            "reason": run.reason and without_places(run.reason),
-            "job": run.job and _published_job(run.job),
-            "identity": _published_identity(run.identity, model),
-        }
-    )
+    shown = {
+        "command": without_places(run.command),
+        "reason": _published_text(run.reason),
+        "job": run.job and _published_job(run.job),
+        "identity": _published_identity(run.identity, model),
+    }
+    return run.model_copy(update=shown)
 
 
 def _published_job(job: Job) -> Job:
-    options: dict[str, Any] = {
-        name: without_places(value)
-        for name, value in job
-        if isinstance(value, str) and "/" in value
-    }
-    options |= {
-        name: name_of_place(value) for name in PLACES if (value := getattr(job, name)) is not None
-    }
+    options: dict[str, Any] = {}
+    for name, value in job:
+        if name in PLACES and value is not None:
+            options[name] = name_of_place(value)
+        elif isinstance(value, str) and "/" in value:
+            options[name] = without_places(value)
     return job.model_copy(update=options)
 
 
 def _published_identity(identity: Identity, model: str) -> Identity:
     policies = []
     for policy in identity.policies:
-        arguments = {
-            name: without_places(value) if isinstance(value, str) else value
-            for name, value in policy.arguments.items()
-        }
-        policies.append(
-            policy.model_copy(update={"name": without_places(policy.name), "arguments": arguments})
-        )
+        arguments = dict(policy.arguments)
+        for name, value in arguments.items():
+            if isinstance(value, str):
+                arguments[name] = without_places(value)
+        shown = {"name": without_places(policy.name), "arguments": arguments}
+        policies.append(policy.model_copy(update=shown))
     options = {name: without_places(text) for name, text in identity.options.items()}
-    return identity.model_copy(
-        update={"model": model, "policies": tuple(policies), "options": options}
-    )
+    changes = {"model": model, "policies": tuple(policies), "options": options}
+    return identity.model_copy(update=changes)

@@ -1,7 +1,7 @@
 """Looks at the answers of the full cache to questions from files before any policy runs.
 
-A model that answers few of somebody's questions with the whole cache shows nothing of policies on them, and a run of
-all policies takes minutes to say so.
+A model that answers few of somebody's questions with the whole cache shows nothing of policies on
+them, and a run of all policies takes minutes to say so.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,13 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies import FULL
 
 SHOWN = 8  # answers of a table that people look at
-COLUMNS = ("task", "question", "golds", "output_text", "right")
+CONTROL_COLUMNS = ("task", "question", "golds", "output_text", "right")
 PREFIX = "The answer is"
 
 
 class UnmasteredError(KVBenchError):
-    """Ends a run before any policy: the model cannot answer its questions. The table and the remedies come with it."""
+    """Ends a run before any policy: the model cannot answer its questions. The table and the
+    remedies come with it."""
 
     def __init__(self, message: str, table: ResultTable, remedies: Sequence[str]) -> None:
         super().__init__(message)
@@ -35,48 +36,50 @@ class UnmasteredError(KVBenchError):
         self.remedies = remedies
 
 
-def look_of(job: Job, grid: Grid, every_task: bool) -> Callable[[Store], None] | None:
-    """Returns what looks at the answers of the full cache before any policy runs; None where no task is of a file."""
-    if not any(task.name not in KNOWN_TASKS for task, _ in grid.tasks):
+def full_cache_check(job: Job, grid: Grid, every_task: bool) -> Callable[[Store], None] | None:
+    """Returns the check of the answers of the full cache before any policy runs; None where no task
+    is of a file."""
+    if all(task.name in KNOWN_TASKS for task, _ in grid.tasks):
         return None
     needs_right_answers = job.suite is None or SUITES[job.suite].needs_right_answers
     return partial(check_full_cache, grid=grid, goes_on=every_task or not needs_right_answers)
 
 
 def check_full_cache(store: Store, grid: Grid, goes_on: bool) -> None:
-    """Raises :class:`UnmasteredError` where the full cache is right too seldom on every task of a run, and all of them
-    are questions from files; warns of such tasks where others can be measured, or where the run ``goes_on``."""
+    """Raises :class:`UnmasteredError` where the full cache is right too seldom on every task of a
+    run, and all of them are questions from files; warns of such tasks where others can be measured,
+    or where the run ``goes_on``."""
     records = store.frame()
     answers = records[records["policy"] == FULL]
     unmastered = _unmastered(answers, grid)
     if not unmastered:
         return
-    told = "; ".join(f"{task}: {reason}" for task, reason in unmastered.items())
+    reasons = "; ".join(f"{task}: {reason}" for task, reason in unmastered.items())
     if goes_on or len(unmastered) < len(grid.tasks):
-        warn(f"{told}: what policies lose there says little")
+        warn(f"{reasons}: what policies lose there says little")
         return
-    model = store.identity.model
-    fault = f"{model} answers too few of these questions ({told}): no policy was run; see what it wrote, and the advice"
-    raise UnmasteredError(fault, control_table(answers), _remedies(store))
+    fault = f"{store.identity.model} answers too few of these questions ({reasons})"
+    advice = "no policy was run; see what it wrote, and the advice"
+    raise UnmasteredError(f"{fault}: {advice}", control_table(answers), _remedies(store))
 
 
 def _unmastered(answers: DataFrame, grid: Grid) -> dict[str, str]:
-    """Returns why the model cannot do a task, by the tasks whose questions come from files. Directives and attacks are
-    left alone: what a policy makes of them shows without a right answer."""
+    """Returns why the model cannot do a task, by the tasks whose questions come from files.
+    Directives and attacks are left alone: what a policy makes of them shows without a right
+    answer."""
+    from_files = {task.name for task, _ in grid.tasks} - KNOWN_TASKS.keys()
     reasons = {}
     for row in summarise(answers, PlannedCells(grid.setting.mode, {}, {})):
-        is_of_file = row.task in {task.name for task, _ in grid.tasks} - KNOWN_TASKS.keys()
-        if is_of_file and row.not_mastered and lead_of(row) is QUESTIONS:
+        if row.task in from_files and row.not_mastered and lead_of(row) is QUESTIONS:
             reasons[row.task] = row.not_mastered
     return reasons
 
 
 def control_table(answers: DataFrame) -> ResultTable:
-    """Lists the answers beside what would be right: people see a few, wrong ones first, and programs all."""
-    rows = [
-        tuple(row)
-        for row in answers[list(COLUMNS)].assign(golds=answers["golds"].map(_texts)).to_numpy()
-    ]
+    """Lists the answers beside what would be right: people see a few, wrong ones first, and
+    programs all."""
+    texts = answers[list(CONTROL_COLUMNS)].assign(golds=answers["golds"].map(_texts))
+    rows = [tuple(row) for row in texts.to_numpy()]
     few = sorted(rows, key=lambda row: bool(row[-1]))[:SHOWN]
     columns = (
         Column("task", shown=False),
@@ -85,7 +88,9 @@ def control_table(answers: DataFrame) -> ResultTable:
         Column("output_text", "the full cache wrote", of_sentences=True),
         Column("right", text=lambda is_right: "yes" if is_right else "no"),
     )
-    caption = f"{len(few)} of {len(rows)} answers, wrong ones first" if len(few) < len(rows) else ""
+    caption = ""
+    if len(few) < len(rows):
+        caption = f"{len(few)} of {len(rows)} answers, wrong ones first"
     view = ResultTable("control", columns, few, caption=caption)
     return ResultTable("control", columns, rows, view=view)
 
@@ -95,16 +100,19 @@ def _texts(golds: Sequence[str]) -> list[str]:
 
 
 def _remedies(store: Store) -> list[str]:
-    job = store.run.job
+    """Says what may help a model that answers too few of somebody's questions."""
+    job, model = store.run.job, store.identity.model
     data = job.tasks if job and job.tasks else "FILE"
     remedies = []
     if job is None or job.answer_prefix in ("auto", "on", "off"):
         remedies.append(
-            f'--answer-prefix "{PREFIX}" begins every answer for the model, as an answer_prefix in each line does: a '
-            "small chat model is right about twice as often then (with another --name, as it is another run)"
+            f'--answer-prefix "{PREFIX}" begins every answer for the model, as an answer_prefix in '
+            "each line does: a small chat model is right about twice as often then (with another "
+            "--name, as it is another run)"
         )
-    return [
-        *remedies,
-        f"ask easier questions; python -m kvbench doctor --model {store.identity.model} --tasks {data} asks them alone",
-        "--every-task runs the policies all the same; these answers are kept and not asked again",
-    ]
+    doctor = f"python -m kvbench doctor --model {model} --tasks {data}"
+    remedies.append(f"ask easier questions; {doctor} asks them alone")
+    remedies.append(
+        "--every-task runs the policies all the same; these answers are kept and not asked again"
+    )
+    return remedies

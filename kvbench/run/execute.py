@@ -32,7 +32,8 @@ NAMED = 5  # policies of a message
 
 @dataclass(frozen=True)
 class Unit:
-    """A chunk of contexts of one task with the policies to run on them: its records are written, and lost, together."""
+    """A chunk of contexts of one task with the policies to run on them: its records are written,
+    and lost, together."""
 
     task: str
     number: int
@@ -40,30 +41,30 @@ class Unit:
     policies: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = len(self.policies) - NAMED
-        policies = ", ".join(self.policies[:NAMED]) + (f" and {more} more" if more > 0 else "")
+        policies = ", ".join(self.policies[:NAMED])
+        if len(self.policies) > NAMED:
+            policies += f" and {len(self.policies) - NAMED} more"
         return f"{self.task} {self.contexts[0]}-{self.contexts[-1]} ({policies})"
 
 
 def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> RowsByTable:
-    """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
-    task, policies = (
-        grid.task(unit.task),
-        [one for one in grid.setting.policies if one.name in unit.policies],
-    )
+    """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and
+    values."""
+    task = grid.task(unit.task)
+    policies = [policy for policy in grid.setting.policies if policy.name in unit.policies]
     setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
     examples = [grid.example(task, index) for index in unit.contexts]
     return collect(model, task, examples, setting, partial(grid.donor, task))
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
-    """Raises :class:`KVBenchError` before anything is written if the model cannot read the first context of a task, or
-    any context of a task whose contexts were given and are of any length."""
+    """Raises :class:`KVBenchError` before anything is written if the model cannot read the first
+    context of a task, or any context of a task whose contexts were given and are of any length."""
     for task, contexts in grid.tasks:
-        for index in range(1 if task.most is None else contexts):
-            for prompt in build_prompts(
-                model.tokenizer, task, grid.example(task, index), grid.setting.mode
-            ):
+        count = 1 if task.most is None else contexts
+        for index in range(count):
+            example = grid.example(task, index)
+            for prompt in build_prompts(model.tokenizer, task, example, grid.setting.mode):
                 check_length(model, prompt, task.max_new_tokens)
 
 
@@ -73,8 +74,8 @@ UnitRows = tuple[Unit, RowsByTable]
 class Executor(Protocol):
     """Runs units somewhere: in processes of this machine, or on a Ray cluster.
 
-    The run alone writes the store. So a worker that dies leaves no half-done work, and a run that dies resumes from its
-    files.
+    The run alone writes the store. So a worker that dies leaves no half-done work, and a run that
+    dies resumes from its files.
     """
 
     grid: Grid  # the grid that can be run there
@@ -82,7 +83,8 @@ class Executor(Protocol):
     job: Job | None  # the options that made the grid; none where Python code made it
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
-        """Yields the rows of units or parts, the contexts of each in order. An exception in the body ends all work."""
+        """Yields the rows of units or parts, the contexts of each in order. An exception in the
+        body ends all work."""
 
 
 Look = Callable[[Store], None]
@@ -91,8 +93,9 @@ Look = Callable[[Store], None]
 def complete(
     executor: Executor, folder: Path, command: str = "", look: Look | None = None
 ) -> Store:
-    """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C. ``look``
-    sees the store when the full cache alone has answered, before any policy runs, and may raise an error then."""
+    """Runs what is missing of an executor's grid. The store's status tells how it ended, also after
+    Ctrl-C. ``look`` sees the store when the full cache alone has answered, before any policy runs,
+    and may raise an error then."""
     command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
@@ -112,15 +115,17 @@ def _noted_failures(store: Store) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
         raise InterruptedRunError(f"interrupted: {kept} to go on") from interrupt
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
-        is_told = isinstance(error, KVBenchError)
-        no_memory = not is_told and is_out_of_memory(error)
-        reason = str(error) if is_told else f"{type(error).__name__}: {first_line(error)}"
+    except (Exception, SystemExit) as error:
+        # A fault of ours, a model that cannot be run, a pipe that was closed.
+        says_what_to_do = isinstance(error, KVBenchError)
+        no_memory = not says_what_to_do and is_out_of_memory(error)
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        if no_memory:
+            reason = "out of memory"
+        elif says_what_to_do:
+            reason = str(error)
         with suppress(KVBenchError):  # on a full disk not even this can be written
-            store.fail("out of memory" if no_memory else reason)
+            store.fail(reason)
         if no_memory:
             raise KVBenchError(
                 f"the device is out of memory: {kept} with a smaller --max-kv-gb"
@@ -129,10 +134,11 @@ def _noted_failures(store: Store) -> Iterator[None]:
 
 
 def _fill(executor: Executor, store: Store, look: Look | None) -> None:
+    """Runs what is missing, the full cache first where its answers are looked at."""
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = count_generations(grid, units)
-    if missing < (total := grid.generations()):
+    missing, total = count_generations(grid, units), grid.generations()
+    if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
@@ -149,10 +155,10 @@ def count_generations(grid: Grid, units: Sequence[Unit]) -> int:
     """Counts the answers of some units."""
     count = 0
     for unit in units:
-        cells = grid.cells(
-            [policy for policy in grid.setting.policies if policy.name in unit.policies]
-        )
-        count += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
+        task = grid.task(unit.task)
+        policies = [policy for policy in grid.setting.policies if policy.name in unit.policies]
+        questions = sum(grid.questions(task, index) for index in unit.contexts)
+        count += grid.cells(policies) * questions
     return count
 
 
@@ -172,47 +178,47 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
     if not units:
         return
     missing = count_generations(executor.grid, units)
-    done: defaultdict[Unit, RowsByTable] = defaultdict(
-        RowsByTable
-    )  # the rows of the parts of each unit so far
+    # The rows of the parts of each unit so far.
+    done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)
     with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
-            what = f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}"
-            progress.update(bar, description=what, advance=len(fresh.records))
+            description = f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}"
+            progress.update(bar, description=description, advance=len(fresh.records))
             for name, rows in fresh.tables.items():
                 done[unit].add(name, rows)
             if len(done[unit].tables[CONTEXTS.name]) == len(unit.contexts):
-                tables = {
-                    name: TABLES[name].of_rows(rows) for name, rows in done.pop(unit).tables.items()
-                }
-                store.write_chunk(unit.task, unit.number, tables)
+                _write_unit(store, unit, done.pop(unit))
+
+
+def _write_unit(store: Store, unit: Unit, rows: RowsByTable) -> None:
+    tables = {name: TABLES[name].to_arrow(table_rows) for name, table_rows in rows.tables.items()}
+    store.write_chunk(unit.task, unit.number, tables)
 
 
 def chunks(contexts: int) -> list[range]:
-    return [
-        range(first, min(first + CONTEXTS_IN_CHUNK, contexts))
-        for first in range(0, contexts, CONTEXTS_IN_CHUNK)
-    ]
+    """Divides so many contexts into chunks."""
+    starts = range(0, contexts, CONTEXTS_IN_CHUNK)
+    return [range(start, min(start + CONTEXTS_IN_CHUNK, contexts)) for start in starts]
 
 
 def missing_units(grid: Grid, store: Store) -> list[Unit]:
-    """Finds the units that are not stored yet, and copies those that another run beside this one has whole."""
+    """Finds the units that are not stored yet, and copies those that another run beside this one
+    has whole."""
     others = runs_beside(store)
     units = []
     for task, count in grid.tasks:
         for number, contexts in enumerate(chunks(count)):
             questions = sum(grid.questions(task, index) for index in contexts)
-            described = store.has_questions(task.name, number, len(contexts), questions)
+            counts = (len(contexts), questions)
+            has_questions = store.has_questions(task.name, number, *counts)
             missing = []
             for policy in grid.policies_on(task):
-                if described and store.has(
-                    task.name, number, policy.name, questions * len(grid.points(policy))
-                ):
+                cell = (task.name, number, policy.name)
+                records = questions * len(grid.points(policy))
+                if has_questions and store.has(*cell, records):
                     continue
-                if not borrow(
-                    store, others, task.name, number, policy.name, (len(contexts), questions)
-                ):
+                if not borrow(store, others, *cell, counts):
                     missing.append(policy.name)
             if missing:
                 units.append(Unit(task.name, number, contexts, tuple(missing)))

@@ -1,4 +1,5 @@
-"""Loads a job and runs its units on this machine: in this process, or for a small model in one on each core."""
+"""Loads a job and runs its units on this machine: in this process, or for a small model in one on
+each core."""
 
 import os
 import sys
@@ -39,15 +40,14 @@ from leaderboards.metrics.declaration import size_text
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
+# Parameters: two threads of a model of 135 million wait for each other as those of a small one do.
+SMALL = 200_000_000
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
-CONTEXTS_TOGETHER = (
-    4  # that a worker is given at most: prompts of few branches are decoded together
-)
+# Contexts that a worker gets at most: prompts of few branches are decoded together.
+CONTEXTS_TOGETHER = 4
 AT_THE_END = 2  # of the last task, so that workers end at about the same time
-AHEAD = (
-    4  # items of each worker that are begun or waiting: what is finished early is held in memory
-)
+# Items of each worker that are begun or waiting: what is finished early is held in memory.
+AHEAD = 4
 
 _job: Callable[[int], Any]  # of a worker process
 
@@ -58,19 +58,21 @@ def is_small(model: LoadedModel) -> bool:
 
 
 class Workers:
-    """A pool of worker processes, not more than there are items. With a count of 1, the calling process works alone."""
+    """A pool of worker processes, not more than there are items. With a count of 1, the calling
+    process works alone."""
 
     def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
         self.model = model
-        self.count = min(
-            count or (torch.get_num_threads() if is_small(model) and CAN_FORK else 1), max(1, items)
-        )
+        uses_all_cores = is_small(model) and CAN_FORK
+        default = torch.get_num_threads() if uses_all_cores else 1
+        self.count = min(count or default, max(1, items))
 
     @contextmanager
     def map(
         self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]
     ) -> Iterator[Iterator[Result]]:
-        """Yields results in the order of the items. An exception in the body, also Ctrl-C, ends all work at once."""
+        """Yields results in the order of the items. An exception in the body, also Ctrl-C, ends all
+        work at once."""
         if self.count == 1:
             yield (work(self.model, item) for item in items)
             return
@@ -81,13 +83,12 @@ class Workers:
         former = set(active_children())
         executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
         try:
-            # Raised while Python forks, an interrupt would be printed and forgotten; and Python 3.12 warns of forks
-            # beside threads, such as torch's: see _begin.
+            # Raised while Python forks, an interrupt would be printed and forgotten; and Python
+            # 3.12 warns of forks beside threads, such as torch's: see _begin.
             with interrupts_held(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
-                begun = {
-                    n: executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count))
-                }
+                first = range(min(len(items), AHEAD * self.count))
+                begun = {number: executor.submit(_run, number) for number in first}
             yield self._results(executor, begun, items)
         except BaseException:
             for child in set(active_children()) - former:
@@ -103,23 +104,25 @@ class Workers:
             for number in range(len(items)):
                 result = begun[number].result()
                 del begun[number]
-                if (later := number + AHEAD * self.count) < len(items):
+                later = number + AHEAD * self.count
+                if later < len(items):
                     begun[later] = executor.submit(_run, later)
                 yield result
         except BrokenProcessPool as error:
             # Items are begun in their order: who was killed had one of the first that are not done.
-            late = [
-                items[number] for number, future in begun.items() if future.exception() is not None
-            ]
-            fault = f"a worker process was killed over {' or '.join(map(str, late[: self.count]))}"
-            again = "start the same command again with a smaller --max-kv-gb, or without what takes most"
-            raise KVBenchError(f"{fault}, most likely for lack of memory: {again}") from error
+            late = [items[n] for n, future in begun.items() if future.exception() is not None]
+            suspects = " or ".join(map(str, late[: self.count]))
+            fault = f"a worker process was killed over {suspects}, most likely for lack of memory"
+            advice = "with a smaller --max-kv-gb, or without what takes most"
+            raise KVBenchError(f"{fault}: start the same command again {advice}") from error
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:
-    """Sets up a new worker. A fork does not copy the threads of torch's pool, so a worker keeps to its own thread.
+    """Sets up a new worker. A fork does not copy the threads of torch's pool, so a worker keeps to
+    its own thread.
 
-    Ctrl-C reaches all processes of a terminal; workers ignore it, and the process that writes the store ends them.
+    Ctrl-C reaches all processes of a terminal; workers ignore it, and the process that writes the
+    store ends them.
     """
     global _job
     _job = job
@@ -136,16 +139,16 @@ def _run(number: int) -> Any:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Lets errors out that can be pickled: any other, also an exit, would look like a killed worker."""
+    """Lets errors out that can be pickled: any other, also an exit, would look like a killed
+    worker."""
     try:
         yield
     except KVBenchError:
         raise
     except BaseException as error:
         if is_out_of_memory(error):
-            raise MemoryError(
-                first_line(error)
-            ) from None  # the caller treats it apart from other errors
+            # The caller treats it apart from other errors.
+            raise MemoryError(first_line(error)) from None
         raise unexpected_error(error) from None
 
 
@@ -161,35 +164,22 @@ def model_of(job: Job, why: str = "") -> LoadedModel:
 
 
 def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
-    """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
-    model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
+    """Loads the model of a job, unless it is ``loaded`` already. Raises :class:`KVBenchError` for
+    options that make no sense, before anything is loaded, and for contexts that the model cannot
+    read."""
     dtype = dtype_of(job.dtype, job.suite)
     grid = build_grid(job, count_by(job.model))
-    shape = (
-        shape_of(job.model, job.device, dtype)
-        if any(one.check_model for one in grid.setting.policies)
-        else None
-    )
-    unfit = unfit_for(grid.setting.policies, shape) if shape else {}
+    unfit: dict[str, str] = {}
+    if any(policy.check_model for policy in grid.setting.policies):
+        shape = shape_of(job.model, job.device, dtype)
+        if shape:
+            unfit = unfit_for(grid.setting.policies, shape)
     grid = leave_out(grid, unfit, job)
-    if NUMERICS.name in grid.setting.tables:
-        check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
-        if grid.setting.numerics.deterministic:
-            prepare_determinism(choose_device(job.device))
-    if GROUPS.name in grid.setting.tables:
-        check_dtypes((HALF,), choose_device(job.device))
-    wanted = (job.model, choose_dtype(dtype, loaded.device, job.model)) if loaded else None
-    if (
-        loaded
-        and (loaded.name, loaded.network.dtype) == wanted
-        and loaded.date in ("", job.date or loaded.date)
-    ):
-        model = loaded
-    else:
-        model = model_of(job)
+    _prepare_studies(job, grid)
+    model = loaded if loaded is not None and _serves(loaded, job) else model_of(job)
     if model.date and model.date != today():
-        told = f"the chat template tells {model.date}, as in a run before: --date gives another day"
-        console.print(told, soft_wrap=True)
+        message = f"the chat template tells {model.date}, as in a run before"
+        console.print(f"{message}: --date gives another day", soft_wrap=True)
     grid = leave_out_tasks(grid, model.tokenizer, job)
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
@@ -197,32 +187,57 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     return LocalExecutor(model, grid, job, unfit | missing)
 
 
+def _prepare_studies(job: Job, grid: Grid) -> None:
+    """Prepares the device for the studies of numerics and groups; raises :class:`KVBenchError`
+    where it lacks their types of numbers."""
+    if NUMERICS.name in grid.setting.tables:
+        check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
+        if grid.setting.numerics.deterministic:
+            prepare_determinism(choose_device(job.device))
+    if GROUPS.name in grid.setting.tables:
+        check_dtypes((HALF,), choose_device(job.device))
+
+
+def _serves(model: LoadedModel, job: Job) -> bool:
+    """Tells whether a model is the one that a job would load."""
+    dtype = choose_dtype(dtype_of(job.dtype, job.suite), model.device, job.model)
+    is_same = model.name == job.model and model.network.dtype == dtype
+    return is_same and model.date in ("", job.date or model.date)
+
+
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
-    """Describes the bound on live keys and values, and the branches that it is too small for, in one line."""
-    each = f" in each of {workers} processes" if workers > 1 else ""
-    bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
-    lost = max(_too_large(model, grid, max_kv_bytes), default=0)
-    return f"{bound}; {lost} branches need more and will fail: see --max-kv-gb" if lost else bound
+    """Describes the bound on live keys and values, and the branches that it is too small for, in
+    one line."""
+    bound = f"at most {size_text(max_kv_bytes)} of keys and values at once"
+    if workers > 1:
+        bound += f" in each of {workers} processes"
+    too_large = max(_too_large(model, grid, max_kv_bytes), default=0)
+    if too_large:
+        bound += f"; {too_large} branches need more and will fail: see --max-kv-gb"
+    return bound
 
 
-def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:
-    """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
-    but not into a share of it, because results must not depend on the cores of the machine."""
+def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, limit: int) -> int:
+    """Returns how many processes may share the bound. They are fewer than ``limit`` where a branch
+    fits into the bound but not into a share of it, because results must not depend on the cores of
+    the machine."""
     alone = _too_large(model, grid, max_kv_bytes)
-    while most > 1 and _too_large(model, grid, max_kv_bytes // most) != alone:
-        most -= 1
-    return most
+    count = limit
+    while count > 1 and _too_large(model, grid, max_kv_bytes // count) != alone:
+        count -= 1
+    return count
 
 
 def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     """Counts the branches of the first prompt of each task that do not fit."""
     setting, counts = grid.setting, []
     for task, _ in grid.tasks:
-        prompt = build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[0]
-        scorings = with_reference(
-            plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt
-        )
-        counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
+        example = grid.example(task, 0)
+        prompt = build_prompts(model.tokenizer, task, example, setting.mode)[0]
+        planned = plan(grid.policies_on(task), setting.points, prompt, setting.seed)
+        scorings = with_reference(planned, prompt)
+        count = count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes)
+        counts.append(count)
     return counts
 
 
@@ -233,9 +248,8 @@ class LocalExecutor:
     model: LoadedModel
     grid: Grid  # what can be run with that model
     job: Job | None = None
-    missing: dict[str, str] = field(
-        default_factory=dict
-    )  # policies that cannot run on it, with the reason
+    # Policies that cannot run on it, with the reason.
+    missing: dict[str, str] = field(default_factory=dict)
     memory_line: str = field(default="", init=False)  # that was printed last
 
     def __post_init__(self) -> None:
@@ -244,23 +258,14 @@ class LocalExecutor:
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         contexts = sum(len(unit.contexts) for unit in units)
-        most = Workers(self.model, contexts).count
-        slow = (
-            NUMERICS.name in self.grid.setting.tables
-        )  # minutes a context, and none is decoded with another
-        each = 1 if slow else contexts // (AHEAD * most)
-        parts = [
-            (unit, replace(unit, contexts=unit.contexts[start : start + size]))
-            for unit in units
-            for size in [max(1, min(AT_THE_END if unit is units[-1] else CONTEXTS_TOGETHER, each))]
-            for start in range(0, len(unit.contexts), size)
-        ]
+        limit = Workers(self.model, contexts).count
+        parts = self._divide(units, contexts // (AHEAD * limit))
         bound = self.grid.setting.kv_bound(self.model.device)
-        workers = Workers(
-            self.model, len(parts), processes_within(self.model, self.grid, bound, most)
-        )
+        count = processes_within(self.model, self.grid, bound, limit)
+        workers = Workers(self.model, len(parts), count)
         share = bound // workers.count
-        if (line := memory_plan(self.model, self.grid, share, workers.count)) != self.memory_line:
+        line = memory_plan(self.model, self.grid, share, workers.count)
+        if line != self.memory_line:
             console.print(line, soft_wrap=True)
         self.memory_line = line
 
@@ -269,3 +274,17 @@ class LocalExecutor:
 
         with workers.map(work, [part for _, part in parts]) as results:
             yield zip((unit for unit, _ in parts), results, strict=True)
+
+    def _divide(self, units: Sequence[Unit], wanted: int) -> list[tuple[Unit, Unit]]:
+        """Divides units into parts of ``wanted`` contexts, as far as that is sensible; returns each
+        part behind its unit."""
+        if NUMERICS.name in self.grid.setting.tables:
+            wanted = 1  # minutes a context, and none is decoded with another
+        parts = []
+        for unit in units:
+            largest = AT_THE_END if unit is units[-1] else CONTEXTS_TOGETHER
+            size = max(1, min(largest, wanted))
+            for start in range(0, len(unit.contexts), size):
+                contexts = unit.contexts[start : start + size]
+                parts.append((unit, replace(unit, contexts=contexts)))
+        return parts

@@ -1,4 +1,5 @@
-"""Runs units on a Ray cluster, or on one that it starts on this machine; each worker is an actor."""
+"""Runs units on a Ray cluster, or on one that it starts on this machine; each worker is an
+actor."""
 
 import importlib
 import os
@@ -6,7 +7,7 @@ import platform
 import signal
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,12 +43,15 @@ class Readiness:
 class Worker:
     """Makes the grid of a job on another machine, loads its model once, and runs units.
 
-    Relative paths of the job, such as plug-ins, begin at ``folder``; ``sharing`` workers have the same memory. It
-    raises only :class:`KVBenchError`, which any process can read.
+    Relative paths of the job, such as plug-ins, begin at ``folder``; ``sharing`` workers have the
+    same memory. It raises only :class:`KVBenchError`, which any process can read.
     """
 
     def __init__(self, job: Job, folder: Path, threads: int, sharing: int = 1) -> None:
-        self.job, self.folder, self.threads, self.sharing = job, folder, threads, sharing
+        self.job = job
+        self.folder = folder
+        self.threads = threads
+        self.sharing = sharing
 
     def prepare(self) -> Readiness:
         """Loads the model and reports."""
@@ -57,16 +61,13 @@ class Worker:
             return Readiness(executor.identity, executor.missing, memory)
 
     def work(self, unit: Unit, expected: Identity) -> RowsByTable:
-        """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another run."""
+        """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another
+        run."""
         with errors_in_one_line():
             executor, share = self._loaded
-            if names := executor.identity.differences(expected):
-                here, there = (
-                    getattr(identity, names[0]) for identity in (executor.identity, expected)
-                )
-                differing = f"{names[0]}: {here} instead of {there}"
-                if not isinstance(here, str):
-                    differing = executor.identity.described_against(expected)
+            names = executor.identity.differences(expected)
+            if names:
+                differing = _difference(names[0], executor.identity, expected)
                 raise KVBenchError(
                     f"the worker on {platform.node()} would write another run ({differing}): "
                     "all machines need the same kvbench, packages, model and kind of device"
@@ -75,7 +76,8 @@ class Worker:
 
     @cached_property
     def _loaded(self) -> tuple[LocalExecutor, int]:
-        """Loads the model, and tells the bytes that keys and values may take: free memory changes during work."""
+        """Loads the model, and tells the bytes that keys and values may take: free memory changes
+        during work."""
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
@@ -84,55 +86,67 @@ class Worker:
         return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
 
 
+def _difference(name: str, mine: Identity, expected: Identity) -> str:
+    """Says how a worker's run differs from the expected one in a field, if that is a text, and else
+    in all fields."""
+    here = getattr(mine, name)
+    if isinstance(here, str):
+        return f"{name}: {here} instead of {getattr(expected, name)}"
+    return mine.described_against(expected)
+
+
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that the options describe."""
+    """The cluster that the options describe; raises :class:`KVBenchError` for options that no
+    cluster can have."""
 
     address: str | None = None  # None starts a cluster on this machine
     workers: int | None = None  # at most
     cpus: float = 1.0  # of each worker
-    gpus: float | None = (
-        None  # of each worker; None chooses by the job's device and by the GPUs of the cluster
-    )
+    # Of each worker; None chooses by the job's device and by the GPUs of the cluster.
+    gpus: float | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise KVBenchError(f"--workers is 1 or more, not {self.workers}")
         if not 0 < self.cpus < float("inf"):
             raise KVBenchError(f"--cpus-per-worker is a number above 0, not {self.cpus:g}")
-        if self.gpus is not None and not (
-            0 <= self.gpus < 1 or (self.gpus >= 1 and self.gpus % 1 == 0)
-        ):
-            raise KVBenchError(
-                f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}"
-            )
+        if self.gpus is not None:
+            is_share = 0 <= self.gpus < 1
+            is_whole = self.gpus >= 1 and self.gpus % 1 == 0
+            if not (is_share or is_whole):
+                allowed = "a whole number or a share below 1"
+                raise KVBenchError(f"--gpus-per-worker is {allowed}, not {self.gpus:g}")
 
-    def gpus_of_a_worker(self, device: str, most: float) -> float:
-        """Returns the GPUs of each worker: the option, or by the device. ``most``: that one machine has."""
-        by_device = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
-        gpus = by_device if self.gpus is None else self.gpus
+    def gpus_of_a_worker(self, device: str, available: float) -> float:
+        """Returns the GPUs of each worker: the option, or by the device; raises
+        :class:`KVBenchError` where no machine has as many. ``available``: on the machine of the
+        cluster that has the largest number."""
+        gpus = self.gpus
+        if gpus is None:
+            uses_gpu = device == "cuda" or (device == "auto" and available)
+            gpus = 1.0 if uses_gpu else 0.0
         if gpus == 0 and device == "cuda":
-            raise KVBenchError(
-                "--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu"
-            )
-        if gpus > most:
-            lack = f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}"
-            raise KVBenchError(f"{lack}: give another --gpus-per-worker, or --device cpu")
+            advice = "give --gpus-per-worker 1, or --device cpu"
+            raise KVBenchError(f"--device cuda needs a GPU for each worker: {advice}")
+        if gpus > available:
+            reason = f"no machine of the cluster has more than {available:g}"
+            advice = "give another --gpus-per-worker, or --device cpu"
+            raise KVBenchError(f"a worker needs {gpus:g} GPU(s), and {reason}: {advice}")
         return gpus
 
 
 @contextmanager
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
-    """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
-    grid = leave_out_tasks(
-        build_grid(job, count_by(job.model)), load_tokenizer(job.model, job.date), job
-    )
+    """Starts Ray or connects to it, and lets a first worker load the model, which decides what can
+    be run."""
+    tokenizer = load_tokenizer(job.model, job.date)
+    grid = leave_out_tasks(build_grid(job, count_by(job.model)), tokenizer, job)
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
-        signal.signal(
-            signal.SIGTERM, of_kvbench
-        )  # Ray has put its own there, which exits without a word
+        # Ray has put its own there, which exits without a word.
+        signal.signal(signal.SIGTERM, of_kvbench)
         yield RayExecutor(ray, job, cluster, grid)
     finally:  # and all workers with it
         ray.shutdown()
@@ -140,13 +154,12 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
 
 def _connect(address: str | None) -> Any:
     """Connects the ``ray`` package and returns it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or it reports each run to its makers
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # or it warns of a change to come
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports each run to its makers
+    # Without it Ray warns of a change to come.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if address is None:
-        # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for a token, which it
-        # makes for itself. It reads this when it is imported, and no later.
+        # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for
+        # a token, which it makes for itself. It reads this when it is imported, and no later.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         ray = importlib.import_module("ray")
@@ -155,18 +168,16 @@ def _connect(address: str | None) -> Any:
             "--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'"
         ) from error
     try:
-        if address not in (
-            None,
-            "auto",
-        ):  # Ray itself would wait for minutes where nobody listens, and print pages
+        # Ray itself would wait for minutes where nobody listens, and print pages.
+        if address not in (None, "auto"):
             host, _, port = str(address).rpartition(":")
             socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
         where = {"include_dashboard": False} if address is None else {}
         ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **where)
     except Exception as error:  # Ray, the network and differing versions raise anything
         raise KVBenchError(
-            f"no Ray cluster can be used at {address} ({_reason(error)}): give auto or HOST:PORT of one, or leave "
-            "--address out for one on this machine"
+            f"no Ray cluster can be used at {address} ({_reason(error)}): "
+            "give auto or HOST:PORT of one, or leave --address out for one on this machine"
         ) from error
     return ray
 
@@ -178,22 +189,17 @@ class RayExecutor:
         self.ray = ray
         self.job: Job | None = job
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus = cluster.gpus_of_a_worker(
-            job.device, max((node.get("GPU", 0) for node in nodes), default=0)
-        )
+        available = max((node.get("GPU", 0) for node in nodes), default=0)
+        gpus = cluster.gpus_of_a_worker(job.device, available)
         if job.device_map is not None and gpus < 1:
-            raise KVBenchError(
-                "--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more"
-            )
-        # Ray starts no more workers than there are places; the others wait, and what is left is done without them.
-        room = [
-            int(node.get("GPU", 0) // gpus if gpus else node.get("CPU", 0) // cluster.cpus)
-            for node in nodes
-        ]
+            advice = "give --gpus-per-worker 2 or more"
+            raise KVBenchError(f"--device-map auto spreads weights over GPUs: {advice}")
+        room = _room(nodes, cluster.cpus, gpus)
         if not sum(room):
-            raise KVBenchError(
-                f"no machine of the cluster has {cluster.cpus:g} CPU(s): give another --cpus-per-worker"
-            )
+            advice = "give another --cpus-per-worker"
+            raise KVBenchError(f"no machine of the cluster has {cluster.cpus:g} CPU(s): {advice}")
+        # Ray starts no more workers than there are places; the others wait, and what is left is
+        # done without them.
         self.most = min(sum(room), cluster.workers or sum(room))
         # Workers share one memory on one machine, or on a GPU that is given in shares.
         together = min(int(1 / gpus) if gpus else max(room), self.most)
@@ -201,9 +207,8 @@ class RayExecutor:
             job = job.model_copy(update={"device": "cpu"})
         again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
-        self._new_worker = lambda: actor.remote(
-            job, Path.cwd(), max(1, int(cluster.cpus)), max(1, together)
-        )
+        threads, sharing = max(1, int(cluster.cpus)), max(1, together)
+        self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, sharing)
         where = f"on Ray, in {self.most} worker(s) at most, as soon as the cluster has a place"
         console.print(f"loading {job.model} {where}", soft_wrap=True)
         self.workers = [self._new_worker()]
@@ -225,11 +230,12 @@ class RayExecutor:
             raise
 
     def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
-        """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and repeats its unit there."""
+        """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and
+        repeats its unit there."""
         waiting, left = deque(units), len(units)
-        doing: dict[Any, tuple[Any, Unit | None]] = {
-            worker.prepare.remote(): (worker, None) for worker in self.workers
-        }
+        doing: dict[Any, tuple[Any, Unit | None]] = {}
+        for worker in self.workers:
+            doing[worker.prepare.remote()] = (worker, None)
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
@@ -248,14 +254,28 @@ class RayExecutor:
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, MemoryError):
-                again = "start the same command again with a smaller --max-kv-gb, or more GPUs and --device-map auto"
-                raise KVBenchError(f"the device of a worker is out of memory: {again}") from None
-            raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
+                advice = "with a smaller --max-kv-gb, or more GPUs and --device-map auto"
+                fault = "the device of a worker is out of memory"
+                raise KVBenchError(f"{fault}: start the same command again {advice}") from None
+            if isinstance(cause, KVBenchError):
+                raise cause from None
+            raise unexpected_error(cause) from None
         except self.ray.exceptions.RayError as error:
-            what = f"worked on {unit}" if unit else "loaded the model"
-            fault = f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory"
-            again = "start the same command again with a smaller --max-kv-gb or fewer --workers"
-            raise KVBenchError(f"{fault}: {again}") from error
+            activity = f"worked on {unit}" if unit else "loaded the model"
+            fault = f"{ATTEMPTS} workers ended while they {activity} ({_reason(error)})"
+            advice = "with a smaller --max-kv-gb or fewer --workers"
+            raise KVBenchError(
+                f"{fault}, most likely for lack of memory: start the same command again {advice}"
+            ) from error
+
+
+def _room(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> list[int]:
+    """Counts the workers that each machine has room for."""
+    room = []
+    for node in nodes:
+        places = node.get("GPU", 0) // gpus if gpus else node.get("CPU", 0) // cpus
+        room.append(int(places))
+    return room
 
 
 def _reason(error: Exception) -> str:

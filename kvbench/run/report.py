@@ -1,4 +1,5 @@
-"""Reports at the end of a run what makes it fail: two names for one method, and cells that failed."""
+"""Reports at the end of a run what makes it fail: two names for one method, and cells that
+failed."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,39 +20,36 @@ DOCTOR = "python -m kvbench doctor {} examines it"
 LEAVE_OUT = (
     "leave it out, or give it what the reason asks for, such as other levels or longer contexts"
 )
+NAMED = 3  # pairs of policies of a message
 AGAIN = "the same run again adds what is missing, and tries again what failed"
 
 
-def warnings_of(
+def collect_warnings(
     store: Store, records: DataFrame, policies: Sequence[Policy]
 ) -> tuple[list[str], str]:
-    """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
+    """Warns of every policy that changes nothing. Two names for one method fail the run, which the
+    second text says; it is empty where there are none."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    if (shape := shapes.shape_of(store.identity.model)) is not None and shape.kv_heads == 1:
-        alike = {
-            name: one
-            for name in declared
-            if (one := name_with_one_head(name)) != name and one in declared
-        }
+    shape = shapes.shape_of(store.identity.model)
+    if shape is not None and shape.kv_heads == 1:
         why = f"{store.identity.model} has one key head, and nothing is shared out among heads"
-        warnings += [
-            f"warning: {name} keeps what {one} keeps: {why}" for name, one in alike.items()
-        ]
+        for name in declared:
+            alike = name_with_one_head(name)
+            if alike != name and alike in declared:
+                warnings.append(f"warning: {name} keeps what {alike} keeps: {why}")
         declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
     warnings += [f"warning: {line}" for line in lines_of(unchanged)]
     if not identical:
         return warnings, ""
-    reason = "; ".join(identical[:3]) + (
-        f"; and {len(identical) - 3} more" if len(identical) > 3 else ""
-    )
+    reason = "; ".join(identical[:NAMED])
+    if len(identical) > NAMED:
+        reason += f"; and {len(identical) - NAMED} more"
     with working_in(store.folder):
         store.fail(reason)
-    return (
-        warnings,
-        f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant",
-    )
+    advice = "one of them is not what it is called; declare it (same_as) if that is meant"
+    return warnings, f"{reason}: {advice}"
 
 
 def fails_always(records: DataFrame, policy: str) -> str:
@@ -65,36 +63,41 @@ def broken(policy: str, reason: str, press: str) -> str:
     """Says what to do with a press that always fails: running it again will not help."""
     cause = reason.removeprefix(f"{policy} ")
     advice = LEAVE_OUT if is_built_in(policy) else DOCTOR.format(shlex.quote(press))
-    return f"{policy} {cause}; no answer of it is there, so that nothing is compared: {advice}"
+    fault = f"{policy} {cause}; no answer of it is there, so that nothing is compared"
+    return f"{fault}: {advice}"
 
 
-def failures_of(rows: Sequence[SummaryRow]) -> str:
-    """Names the policies that failed somewhere, which fails a command: in a table they are easily overlooked."""
+def describe_failures(rows: Sequence[SummaryRow]) -> str:
+    """Names the policies that failed somewhere, which fails a command: in a table they are easily
+    overlooked."""
     failed: dict[str, str | None] = {}
     for row in rows:
-        if (
-            row.task != ALL_TASKS and not row.complete
-        ):  # a mean over tasks is blank also where a policy covers some
+        # A mean over tasks is blank also where a policy covers some of them.
+        if row.task != ALL_TASKS and not row.complete:
             failed.setdefault(row.policy, row.reason)
     if not failed:
         return ""
     if FULL in failed:  # the reason of the model comes before those of presses
         failed = {FULL: failed[FULL]} | failed
     (policy, reason), *more = failed.items()
-    others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
-    sound = any(row.complete for row in rows)
-    which = "some cells failed, all others are complete" if sound else "all cells failed"
+    others = ""
+    if more:
+        others = f" (also failed: {', '.join(name for name, _ in more)})"
+    is_sound = any(row.complete for row in rows)
+    which = "some cells failed, all others are complete" if is_sound else "all cells failed"
     return f"{which}: {policy}: {reason}{others}; {what_to_do(rows)}"
 
 
 def what_to_do(rows: Sequence[SummaryRow]) -> str:
-    """Says what to do where cells are not complete: running a policy again that has none will not help."""
-    of_tasks = [row for row in rows if row.task != ALL_TASKS]
-    if all(not row.complete for row in of_tasks if row.policy == FULL):
+    """Says what to do where cells are not complete: running a policy again that has none will not
+    help."""
+    rows_of_tasks = [row for row in rows if row.task != ALL_TASKS]
+    complete = {row.policy for row in rows_of_tasks if row.complete}
+    if FULL not in complete:
         return "with the full cache no press acts: the model is the cause"
-    complete = {row.policy for row in of_tasks if row.complete}
-    always = list(dict.fromkeys(row.policy for row in of_tasks if row.policy not in complete))
-    if not always:
+    policies = dict.fromkeys(row.policy for row in rows_of_tasks)
+    failed = [policy for policy in policies if policy not in complete]
+    if not failed:
         return AGAIN
-    advice = LEAVE_OUT if all(map(is_built_in, always)) else DOCTOR.format("FILE:PRESS")
-    return f"{', '.join(always)} failed everywhere: {advice}"
+    advice = LEAVE_OUT if all(map(is_built_in, failed)) else DOCTOR.format("FILE:PRESS")
+    return f"{', '.join(failed)} failed everywhere: {advice}"

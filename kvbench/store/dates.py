@@ -1,5 +1,5 @@
-"""Chooses the day that a chat template is told in a run: a run that goes on tomorrow, or takes answers of a run beside
-it, sends the same prompts."""
+"""Chooses the day that a chat template is told in a run: a run that goes on tomorrow, or takes
+answers of a run beside it, sends the same prompts."""
 
 from datetime import date
 from pathlib import Path
@@ -11,23 +11,28 @@ from kvbench.system.files import user_path
 
 
 def with_date(job: Job, out: Path, name: str | None = None) -> Job:
-    """Returns the job with the day that is given, else that of the run of this name, else that of the latest run in the
-    folder ``out`` whose model was told one, else today. Raises :class:`KVBenchError` for a text that is no day."""
+    """Returns the job with the day that is given, else that of the run of this name, else that of
+    the latest run in the folder ``out`` whose model was told one, else today. Raises
+    :class:`KVBenchError` for a text that is no day."""
     if job.date is not None:
         try:
-            return job.model_copy(update={"date": date.fromisoformat(job.date).isoformat()})
+            day = date.fromisoformat(job.date).isoformat()
         except ValueError as error:
             raise KVBenchError(f"--date {job.date}: give a day as 2026-11-28") from error
-    runs = {
-        folder.name: run
-        for folder, run in _runs_in(out)
-        if run.identity.date and _is_of(job.model, run)
-    }
-    begun = runs.get(name or "") or max(runs.values(), key=lambda run: run.created, default=None)
-    return job.model_copy(update={"date": begun.identity.date if begun else today()})
+        return job.model_copy(update={"date": day})
+    runs: dict[str, RunFile] = {}
+    for folder, run in _runs_in(out):
+        if run.identity.date and _has_model(run, job.model):
+            runs[folder.name] = run
+    begun = runs.get(name or "")
+    if begun is None:
+        begun = max(runs.values(), key=lambda run: run.created, default=None)
+    day = begun.identity.date if begun else today()
+    return job.model_copy(update={"date": day})
 
 
 def _runs_in(out: Path) -> list[tuple[Path, RunFile]]:
+    """Reads the runs of a folder."""
     runs = []
     for file in sorted(out.glob(f"*/{RUN_FILE}")):
         try:
@@ -37,7 +42,7 @@ def _runs_in(out: Path) -> list[tuple[Path, RunFile]]:
     return runs
 
 
-def _is_of(model: str, run: RunFile) -> bool:
+def _has_model(run: RunFile, model: str) -> bool:
     """Tells whether a run is of this model, by its name or by the place that two names lead to."""
-    names = (model, run.identity.model)
-    return names[0] == names[1] or len({user_path(name).resolve() for name in names}) == 1
+    other = run.identity.model
+    return model == other or user_path(model).resolve() == user_path(other).resolve()

@@ -1,6 +1,7 @@
-"""Reads a stored run as one side of a comparison: its answers to the same questions, under a name of their own."""
+"""Reads a stored run as one side of a comparison: its answers to the same questions, under a name
+of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +16,15 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.pairing import with_held
 
 QUESTION = ["task", "mode", "example_id", "question_id"]
-# Two questions of one name are the same if these are: an edited file, another length or another generator change them.
+# Two questions of one name are the same if these are: an edited file, another length or another
+# generator change them.
 TEXTS = ["context", "question", "answer_prefix", "golds"]
+# Fields of a policy that say where it was run, and not what it does.
 OF_COVERAGE = {
     "levels",
     "repeats",
     "tasks",
-}  # fields of a policy that say where it was run, and not what it does
+}
 OF_LENGTH = {"contexts", "prompt", "chance"}  # likewise of a task
 
 
@@ -34,7 +37,8 @@ class EarlierRun:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Opens it; :class:`KVBenchError` where the folder holds no run, or one of another schema."""
+        """Opens it; raises :class:`KVBenchError` where the folder holds no run, or one of another
+        schema."""
         return cls(Store.open(folder), folder.resolve().name)
 
     @cached_property
@@ -42,31 +46,33 @@ class EarlierRun:
         return with_held(self.store.frame())
 
     def policy(self, name: str) -> PolicyIdentity:
-        """Returns what the run says of a policy; :class:`KVBenchError` where it has none of that name."""
+        """Returns what the run says of a policy; raises :class:`KVBenchError` where it has none of
+        that name."""
         policy = self.store.identity.policy(name)
         if policy is None:
-            names = ", ".join(one.name for one in self.store.identity.policies)
+            names = ", ".join(entry.name for entry in self.store.identity.policies)
             raise KVBenchError(f"{self.store.folder} has no answers of {name}: it has {names}")
         return policy
 
     def check_asks(self, tasks: Sequence[str], seed: int, mode: str) -> None:
         """Raises :class:`KVBenchError` where no question of these tasks can be one of the run."""
         identity = self.store.identity
-        if (identity.seed, identity.mode) == (seed, mode) and any(map(identity.task, tasks)):
+        is_same_setting = (identity.seed, identity.mode) == (seed, mode)
+        if is_same_setting and any(map(identity.task, tasks)):
             return
-        stored = f"{', '.join(task.name for task in identity.tasks)} with seed {identity.seed} in mode {identity.mode}"
-        asked = f"{', '.join(tasks)} with seed {seed} in mode {mode}"
-        raise KVBenchError(
-            f"{self.store.folder} shares no question: it asked {stored}, and asked here is {asked}"
-        )
+        names = ", ".join(task.name for task in identity.tasks)
+        stored = f"{names} with seed {identity.seed} in mode {identity.mode}"
+        fresh = f"{', '.join(tasks)} with seed {seed} in mode {mode}"
+        questions = f"it asked {stored}, and asked here is {fresh}"
+        raise KVBenchError(f"{self.store.folder} shares no question: {questions}")
 
-    def name_of(self, policy: str) -> str:
+    def policy_label(self, policy: str) -> str:
         return f"{policy} of {self.label}"
 
     def answers(self, policy: str, today: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Returns the records of a policy about the questions of ``today``, under its name here, and counts the
-        questions that have the name of one of today and another text: they are left out. :class:`KVBenchError` where
-        no question is the same."""
+        """Returns the records of a policy about the questions of ``today``, under its name here,
+        and counts the questions that have the name of one of today and another text: they are left
+        out. Raises :class:`KVBenchError` where no question is the same."""
         self.policy(policy)
         records = self.records
         records = records[records["policy"] == policy]
@@ -76,22 +82,25 @@ class EarlierRun:
         if not is_same.any():
             raise KVBenchError(self._nothing_shared(policy, today, len(named_alike)))
         same = pd.MultiIndex.from_frame(records[QUESTION]).isin(named_alike[is_same])
-        return records[same].assign(policy=self.name_of(policy)), int((~is_same).sum())
+        changed = int((~is_same).sum())
+        return records[same].assign(policy=self.policy_label(policy)), changed
 
     def _nothing_shared(self, policy: str, today: pd.DataFrame, named_alike: int) -> str:
+        """Says why no question of today is one of the run."""
         tasks = ", ".join(map(str, today["task"].unique()))
         fault = f"{self.store.folder} shares no question of {tasks} for {policy}"
         if not named_alike:
             return f"{fault}: its contexts are others, of another seed, mode or file of questions"
-        return f"{fault}: {named_alike} have the same names and other texts, of another length, file or version"
+        others = f"{named_alike} have the same names and other texts"
+        return f"{fault}: {others}, of another length, file or version"
 
     def differences(self, today: Identity, policies: Sequence[str]) -> str:
-        """Says in which settings, tasks and code of some policies it differs from a run of today; empty if in none."""
-        stored, fresh = self.store.identity, today
-        before, now = (
-            _compared(one, other, policies) for one, other in ((stored, fresh), (fresh, stored))
-        )
-        if stored.model_fingerprint == fresh.model_fingerprint:
+        """Says in which settings, tasks and code of some policies it differs from a run of today;
+        empty if in none."""
+        stored = self.store.identity
+        before = _compared(stored, today, policies)
+        now = _compared(today, stored, policies)
+        if stored.model_fingerprint == today.model_fingerprint:
             before["model"] = now["model"] = ""
         described = describe(before, now)
         return f"{self.store.folder} was made in another way: {described}" if described else ""
@@ -101,21 +110,24 @@ def _compared(identity: Identity, other: Identity, policies: Sequence[str]) -> d
     """Returns as plain data what may make two runs answer differently where they ask the same."""
     plain: dict[str, Any] = {"model": identity.model, **identity.decisive}
     plain["tables"] = plain["options"] = ""  # of studies, which change no answer
-    plain["tasks"] = {
-        name: {field: value for field, value in task.items() if field not in OF_LENGTH}
-        for name, task in plain["tasks"].items()
-        if other.task(name)
-    }
-    plain["policies"] = {
-        name: {field: value for field, value in policy.items() if field not in OF_COVERAGE}
-        for name, policy in plain["policies"].items()
-        if name in policies and other.policy(name)
-    }
-    return plain
+    shared_tasks = {}
+    for name, task in plain["tasks"].items():
+        if other.task(name):
+            shared_tasks[name] = _without(task, OF_LENGTH)
+    shared_policies = {}
+    for name, policy in plain["policies"].items():
+        if name in policies and other.policy(name):
+            shared_policies[name] = _without(policy, OF_COVERAGE)
+    return {**plain, "tasks": shared_tasks, "policies": shared_policies}
+
+
+def _without(entry: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in entry.items() if field not in fields}
 
 
 def _texts(records: pd.DataFrame) -> pd.Series:
     """Returns the texts of each question, joined, by its name."""
     questions = records.drop_duplicates(QUESTION)
-    texts = ["\x00".join(map(str, row)) for row in questions[TEXTS].itertuples(index=False)]
+    rows = questions[TEXTS].itertuples(index=False)
+    texts = ["\x00".join(map(str, row)) for row in rows]
     return pd.Series(texts, pd.MultiIndex.from_frame(questions[QUESTION]), dtype=object)

@@ -1,6 +1,8 @@
-"""The table of groups: drift of cache on from cache off by how many query heads share a head of keys and values.
+"""The table of groups: drift of cache on from cache off by how many query heads share a head of
+keys and values.
 
-A run with ``--observe groups`` measures it in float16, at the first question of each context, with the full cache.
+A run with ``--observe groups`` measures it in float16, at the first question of each context, with
+the full cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,18 +26,21 @@ class GroupRow(AnswerRow):
 
     dtype: str
     size: int  # query heads that share a head; the largest is the model as it is
-    hidden: list[
-        float
-    ]  # relative, of the residual stream behind each layer, mean over the last tokens of the prompt
+    # Relative, of the residual stream behind each layer, mean over the last tokens of the prompt.
+    hidden: list[float]
 
 
 def _groups(answers: "Sequence[Answer]") -> Iterator[GroupRow]:
-    of_full = [one for one in answers if one.record.policy == FULL and one.generation is not None]
-    for answer in of_full[:1]:
+    """Measures the full cache's answer to the first question."""
+    full = [answer for answer in answers if answer.record.policy == FULL and answer.generation]
+    for answer in full[:1]:
         prompt = answer.trace.prompt
-        ids = (*prompt.token_ids, *prompt.questions[answer.number].token_ids)
-        for size, hidden in grouping.by_group_size(answer.model.copies.network_in(HALF), ids):
-            yield GroupRow(**RECORDS.key_of(answer.record), dtype=HALF, size=size, hidden=hidden)
+        question = prompt.questions[answer.number]
+        ids = (*prompt.token_ids, *question.token_ids)
+        network = answer.model.copies.network_in(HALF)
+        for size, hidden in grouping.by_group_size(network, ids):
+            key = RECORDS.row_key(answer.record)
+            yield GroupRow(**key, dtype=HALF, size=size, hidden=hidden)
 
 
 GROUPS = register_study("groups", GroupRow, ("dtype", "size"), 1, _groups)

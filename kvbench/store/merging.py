@@ -1,5 +1,6 @@
 """Uses runs together: groups them for one site, and lends the records of one to another."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import get_origin
 import pandas as pd
 import pyarrow as pa
 
-from kvbench.store.run_file import RUN_FILE, Identity, PolicyIdentity
+from kvbench.store.run_file import RUN_FILE, Identity, PolicyIdentity, TaskIdentity
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -16,11 +17,9 @@ from leaderboards.metrics import METRICS
 from policies import UNTREATED, Level, Point
 
 KEY = list(RECORDS.key)
-SCORES = [
-    one.name
-    for one in METRICS.values()
-    if (one.of_answer or one.of_kept) and get_origin(one.type) is not list
-]
+COMPARED = [metric for metric in METRICS.values() if metric.of_answer or metric.of_kept]
+# Lists cannot be compared at once.
+SCORES = [metric.name for metric in COMPARED if get_origin(metric.type) is not list]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 
 
@@ -38,33 +37,36 @@ class RunGroup:
     @property
     def identity(self) -> Identity:
         """Joins the tasks and policies of all runs under the identity of the first."""
-        identities = [store.identity for store in self.stores]
-        tasks = {task.name: task for identity in identities for task in identity.tasks}
+        tasks: dict[str, TaskIdentity] = {}
         policies: dict[str, PolicyIdentity] = {}
-        for policy in (policy for identity in identities for policy in identity.policies):
-            policies[policy.name] = policies.get(policy.name, policy).joined_with(policy)
-        return identities[0].model_copy(
-            update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())}
-        )
+        for store in self.stores:
+            tasks |= {task.name: task for task in store.identity.tasks}
+            for policy in store.identity.policies:
+                joined = policies.get(policy.name, policy).joined_with(policy)
+                policies[policy.name] = joined
+        joined_parts = {"tasks": tuple(tasks.values()), "policies": tuple(policies.values())}
+        return self.stores[0].identity.model_copy(update=joined_parts)
 
     def records(self) -> pd.DataFrame:
-        """Returns the records of all runs, each once; :class:`KVBenchError` where two runs differ."""
+        """Returns the records of all runs, each once; raises :class:`KVBenchError` where two runs
+        differ."""
         together = self.stores[0].frame()
         for store in self.stores[1:]:
             records = store.frame()
-            known = pd.MultiIndex.from_frame(together[KEY])
-            twice = pd.MultiIndex.from_frame(records[KEY]).isin(known)
+            former_keys = pd.MultiIndex.from_frame(together[KEY])
+            twice = pd.MultiIndex.from_frame(records[KEY]).isin(former_keys)
             if fault := _difference(together, records[twice]):
                 others = ", ".join(str(other.folder) for other in self.stores if other is not store)
-                raise KVBenchError(f"{store.folder} and {others} {fault}: leave one of them out")
+                advice = "leave one of them out"
+                raise KVBenchError(f"{store.folder} and {others} {fault}: {advice}")
             together = pd.concat([together, records[~twice]], ignore_index=True)
         return together
 
 
 def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
-    """Groups runs by the board that they stand on, in the order given. On one board stand runs whose identities differ
-    in nothing but tasks and policies, and which have the same contexts of the tasks that they share, the same
-    arguments of the policies, and levels of the same kinds."""
+    """Groups runs by the board that they stand on, in the order given. On one board stand runs
+    whose identities differ in nothing but tasks and policies, and which have the same contexts of
+    the tasks that they share, the same arguments of the policies, and levels of the same kinds."""
     groups: list[list[Store]] = []
     for store in stores:
         for group in groups:
@@ -73,58 +75,64 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
                 break
         else:
             groups.append([store])
-    boards = [(group[0].identity.model, group[0].identity.mode) for group in groups]
-    names = [", ".join(store.folder.name for store in group) for group in groups]
-    settings = [
-        name if boards.count(board) > 1 else "" for name, board in zip(names, boards, strict=True)
-    ]
-    return [
-        RunGroup(tuple(group), setting) for group, setting in zip(groups, settings, strict=True)
-    ]
+    boards = Counter(_board(group) for group in groups)
+    joined = []
+    for group in groups:
+        setting = ""
+        if boards[_board(group)] > 1:
+            setting = ", ".join(store.folder.name for store in group)
+        joined.append(RunGroup(tuple(group), setting))
+    return joined
+
+
+def _board(group: Sequence[Store]) -> tuple[str, str]:
+    """Returns the model and the mode of a group, which two groups may share."""
+    identity = group[0].identity
+    return identity.model, identity.mode
 
 
 def _comparable(store: Store, other_store: Store) -> bool:
-    one, other = store.identity, other_store.identity
-    # One curve cannot have levels of two kinds, the untreated cache's aside.
-    kinds, other_kinds = (
-        {
-            point.level.kind
-            for policy in run.policies
-            for point in policy.points
-            if point.level != UNTREATED
-        }
-        for run in (one, other)
-    )
-    return (
-        (one.setting, kinds) == (other.setting, other_kinds)
-        and all(task == other.task(task.name) for task in one.tasks if other.task(task.name))
-        and all(
-            policy.treats_like(same)
-            for policy in one.policies
-            if (same := other.policy(policy.name))
-        )
-    )
+    mine, theirs = store.identity, other_store.identity
+    if mine.setting != theirs.setting or _kinds_of_levels(mine) != _kinds_of_levels(theirs):
+        return False
+    for task in mine.tasks:
+        if theirs.task(task.name) not in (None, task):
+            return False
+    for policy in mine.policies:
+        same_policy = theirs.policy(policy.name)
+        if same_policy is not None and not policy.treats_like(same_policy):
+            return False
+    return True
 
 
-def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
+def _kinds_of_levels(identity: Identity) -> set[str]:
+    """Finds the kinds of levels, the untreated cache's aside: a curve cannot have two."""
+    kinds = set()
+    for policy in identity.policies:
+        kinds |= {point.level.kind for point in policy.points if point.level != UNTREATED}
+    return kinds
+
+
+def _difference(former: pd.DataFrame, records: pd.DataFrame) -> str:
     """Names the first question that two runs answer differently; nothing if there is none."""
-    joined = records[[*KEY, "example_id", *ANSWER]].merge(
-        known[[*KEY, *ANSWER]], on=KEY, suffixes=("", "_known")
-    )
+    mine, theirs = records[[*KEY, "example_id", *ANSWER]], former[[*KEY, *ANSWER]]
+    joined = mine.merge(theirs, on=KEY, suffixes=("", "_former"))
     for name in ANSWER:
-        mine, theirs = joined[name], joined[f"{name}_known"]
-        differing = joined[(mine != theirs) & ~(mine.isna() & theirs.isna())]
+        value, former_value = joined[name], joined[f"{name}_former"]
+        both_missing = value.isna() & former_value.isna()
+        differing = joined[(value != former_value) & ~both_missing]
         if len(differing):
             first = differing.iloc[0]
-            return (
-                f"both hold {first['policy']} at {Level(first['level_kind'], first['level']).where} of "
-                f"{first['task']} and differ ({name} of {first['question_id']} of {first['example_id']})"
-            )
+            level = Level(first["level_kind"], first["level"])
+            cell = f"{first['policy']} at {level.where} of {first['task']}"
+            question = f"{first['question_id']} of {first['example_id']}"
+            return f"both hold {cell} and differ ({name} of {question})"
     return ""
 
 
 def runs_beside(store: Store) -> list[Store]:
-    """Opens the other runs in the folder of a run that have its model, code, seed, mode and tables."""
+    """Opens the other runs in the folder of a run that have its model, code, seed, mode and
+    tables."""
     return [other for other in _all_beside(store) if other.identity.has_answers_for(store.identity)]
 
 
@@ -138,11 +146,14 @@ def _all_beside(store: Store) -> list[Store]:
 
 
 def why_not_lent(store: Store) -> str:
-    """Says why the latest run beside a run lends nothing although it asked the same; an empty text where none did."""
-    for other in sorted(_all_beside(store), key=lambda other: other.run.created, reverse=True):
-        differing = set(store.identity.differences(other.identity)) - {"tasks", "policies"}
+    """Says why the latest run beside a run lends nothing although it asked the same; an empty text
+    where none did."""
+    others = sorted(_all_beside(store), key=lambda other: other.run.created, reverse=True)
+    for other in others:
+        differing = {*store.identity.differences(other.identity)} - {"tasks", "policies"}
         if differing and differing <= BELOW_THE_QUESTION:
-            return f"{other.folder} lends no answers: {store.identity.described_against(other.identity)}"
+            reason = store.identity.described_against(other.identity)
+            return f"{other.folder} lends no answers: {reason}"
     return ""
 
 
@@ -154,30 +165,44 @@ def borrow(
     policy: str,
     counts: tuple[int, int],
 ) -> bool:
-    """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all levels and draws of it: a
-    policy that is added to a finished run costs itself alone. ``counts``: of contexts and of questions."""
-    mine, my_task = store.identity.policy(policy), store.identity.task(task)
+    """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all
+    levels and draws of it: a policy that is added to a finished run costs itself alone. ``counts``:
+    of contexts and of questions. Tells whether a run had it."""
+    mine = store.identity.policy(policy)
+    if mine is None:
+        return False
     for other in others:
-        theirs, their_task = other.identity.policy(policy), other.identity.task(task)
-        if not (mine and theirs and my_task and their_task):
+        theirs = other.identity.policy(policy)
+        if theirs is None or not mine.treats_like(theirs) or not _is_same_task(store, other, task):
             continue
-        has_all = mine.treats_like(theirs) and set(mine.points) <= set(theirs.points)
-        if not has_all or my_task != their_task.model_copy(update={"contexts": my_task.contexts}):
+        if not set(mine.points) <= set(theirs.points):
             continue
         with suppress(KVBenchError):  # a damaged file, which is for its own run to complain of
             answers = counts[1] * len(theirs.points)
-            if other.has_questions(task, chunk, *counts) and other.has(
-                task, chunk, policy, answers
-            ):
-                read = {
-                    table.name: other.read(table, other.path(table, task, chunk, policy))
-                    for table in store.tables
-                }
-                store.write_chunk(
-                    task, chunk, {name: _at(rows, mine.points) for name, rows in read.items()}
-                )
+            has_questions = other.has_questions(task, chunk, *counts)
+            if has_questions and other.has(task, chunk, policy, answers):
+                store.write_chunk(task, chunk, _rows_at(other, store, task, chunk, mine))
                 return True
     return False
+
+
+def _is_same_task(store: Store, other: Store, task: str) -> bool:
+    """Tells whether both have a task, whatever the number of its contexts."""
+    mine, theirs = store.identity.task(task), other.identity.task(task)
+    if mine is None or theirs is None:
+        return False
+    return mine == theirs.model_copy(update={"contexts": mine.contexts})
+
+
+def _rows_at(
+    other: Store, store: Store, task: str, chunk: int, policy: PolicyIdentity
+) -> dict[str, pa.Table]:
+    """Reads what another run has for the tables of a run, at the levels and draws of a policy."""
+    rows = {}
+    for table in store.tables:
+        stored = other.read(table, other.path(table, task, chunk, policy.name))
+        rows[table.name] = _at(stored, policy.points)
+    return rows
 
 
 def _at(rows: pa.Table, points: Sequence[Point]) -> pa.Table:
@@ -185,5 +210,6 @@ def _at(rows: pa.Table, points: Sequence[Point]) -> pa.Table:
     if "level" not in rows.column_names:
         return rows
     wanted = [(point.level.kind, point.level.value, point.repeat) for point in points]
-    cells = pd.MultiIndex.from_frame(rows.select(["level_kind", "level", "repeat"]).to_pandas())
-    return rows.filter(pa.array(cells.isin(wanted), pa.bool_()))
+    stored = rows.select(["level_kind", "level", "repeat"]).to_pandas()
+    is_wanted = pd.MultiIndex.from_frame(stored).isin(wanted)
+    return rows.filter(pa.array(is_wanted, pa.bool_()))

@@ -1,8 +1,9 @@
 """The tables of numerics: cache on against cache off over an answer, layer by layer, and patched.
 
-It asks the first question of each context, as another context tells more than another question. Null rows, drift and
-rounding, which take as long as the rest, are measured on one context in three. Lists have a number for each step that
-both paths have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
+It asks the first question of each context, as another context tells more than another question.
+Null rows, drift and rounding, which take as long as the rest, are measured on one context in three.
+Lists have a number for each step that both paths have. On running text both paths are
+teacher-forced, so that sampling does not matter and only greedy runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,8 @@ class NumericsPair(AnswerRow):
     sampling: Literal["greedy", "top_k", "top_p"]
     draw: int  # of a random way to choose; 0 of greedy
     regime: Literal["teacher-forced", "free-running"]
-    # On against off, or null rows: off against off in chunks of 32 tokens, and on against on once more.
+    # On against off, or null rows: off against off in chunks of 32 tokens, and on against on once
+    # more.
     pair: Literal["cache", "chunks", "again"]
     tokens: list[int]  # that the first path chooses
     other_tokens: list[int]  # that the second chooses; teacher-forced, behind the same tokens
@@ -52,32 +54,32 @@ class NumericsPair(AnswerRow):
 
 
 class NumericsDrift(AnswerRow):
-    """Holds how far a layer of cache on is from that of cache off; relative: over the length of cache off's."""
+    """Holds how far a layer of cache on is from that of cache off; relative: over the length of
+    cache off's."""
 
     dtype: str
     layer: int
-    hidden: list[
-        float
-    ]  # of the residual stream of the last token behind the layer, relative, by step
+    # Of the residual stream of the last token behind the layer, relative, by step.
+    hidden: list[float]
     hidden_l2: list[float] | None = None  # the distance itself, by step
     hidden_cosine: list[float] | None = None  # of both streams, by step
-    # By head, KL of the attention of both to the tokens so far at step 1, in nats; empty where there is no such step.
+    # By head, KL of the attention of both to the tokens so far at step 1, in nats; empty where
+    # there is no such step.
     attention_kl: list[float] | None = None
     keys: list[float]  # of each position's row, relative, once the last step is read
     values: list[float]
 
 
 class NumericsPatch(AnswerRow):
-    """Holds what is left of a divergence at one step once a part of cache on is cache off's, as runs stored it before
-    :class:`NumericsRecovery`."""
+    """Holds what is left of a divergence at one step once a part of cache on is cache off's, as
+    runs stored it before :class:`NumericsRecovery`."""
 
     dtype: str
     rows: Literal["residual", "keys and values", "both"]
     layer: int  # -1: all of them
     step: int
-    at_flip: (
-        bool  # both choose different tokens there; else it is the step with the largest divergence
-    )
+    # Both choose different tokens there; else it is the step with the largest divergence.
+    at_flip: bool
     kl: float  # of cache on, as it was, from cache off, in nats
     kl_patched: float
 
@@ -86,20 +88,19 @@ class NumericsRecovery(AnswerRow):
     """Holds what is left of a divergence once a part of one path is the other's."""
 
     dtype: str
-    direction: Literal[
-        "off into on", "on into off"
-    ]  # off into on repairs cache on; on into off is the text's
+    # Off into on repairs cache on; on into off is the text's.
+    direction: Literal["off into on", "on into off"]
     rows: Literal["residual", "keys and values", "both"]
     layers: Literal["one", "up to", "all"]
     layer: int  # -1: all of them
-    # The step: at which both choose different tokens, of the largest divergence, or the first that differs at all.
+    # The step: at which both choose different tokens, of the largest divergence, or the first that
+    # differs at all.
     place: Literal["flip", "largest", "first"]
     step: int
     kl: float  # of cache on from cache off at the step, in nats
     kl_patched: float
-    kl_after: (
-        float | None
-    )  # mean over the step and up to 31 behind it, each path going on from its own tokens
+    # Mean over the step and up to 31 behind it, each path going on from its own tokens.
+    kl_after: float | None
     kl_after_patched: float | None
     kl_answer: float  # mean over all steps of the answer behind the same tokens
 
@@ -120,20 +121,25 @@ def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     """Returns what paths stand behind, the prompt with the question, and how they go on."""
     prompt, setting = answer.trace.prompt, answer.setting
     question = prompt.questions[answer.number]
-    is_text = not answer.question.golds  # running text goes on: there is no answer that could end
+    if answer.question.golds:
+        ends = (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence)
+        forced_ids: tuple[int, ...] = ()
+    else:  # running text goes on: there is no answer that could end
+        ends, forced_ids = (), question.gold_ids
     return walks.WalkPlan(
         (*prompt.token_ids, *question.token_ids),
         walks.sampler(way, setting.seed, question.question.id, draw),
         setting.numerics.steps_on(answer.task.max_new_tokens),
-        () if is_text else (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence),
-        question.gold_ids if is_text else (),
+        ends,
+        forced_ids,
     )
 
 
 @dataclass(frozen=True)
 class _Measurement:
-    """Measures one answer of the full cache in one dtype. It lends its network and lives no longer than its rows
-    take: while it does, no network of another dtype can be made (:class:`NetworkCopies`)."""
+    """Measures one answer of the full cache in one dtype. It lends its network and lives no longer
+    than its rows take: while it does, no network of another dtype can be made
+    (:class:`NetworkCopies`)."""
 
     answer: "Answer"
     dtype: str
@@ -157,17 +163,15 @@ class _Measurement:
     def pairs(self) -> Iterator[NumericsPair]:
         """Compares both paths in every way to choose."""
         options = self.answer.setting.numerics
-        ways = options.sampling if self.answer.question.golds else {*options.sampling} & {"greedy"}
+        ways: Iterable[str] = options.sampling
+        if not self.answer.question.golds:
+            ways = {*options.sampling} & {"greedy"}
         for way in ways:
-            for draw in range(1 if way == "greedy" else options.repeats):
+            draws = 1 if way == "greedy" else options.repeats
+            for draw in range(draws):
+                where = {"dtype": self.dtype, "sampling": way, "draw": draw}
                 for (regime, pair), walk in self._walks(way, draw):
-                    names = {
-                        "dtype": self.dtype,
-                        "sampling": way,
-                        "draw": draw,
-                        "regime": regime,
-                        "pair": pair,
-                    }
+                    names = {**where, "regime": regime, "pair": pair}
                     yield _pair_row(self.answer, names, walk)
 
     def _walks(self, way: str, draw: int) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -182,17 +186,17 @@ class _Measurement:
 
     def drifts(self) -> Iterator[NumericsDrift]:
         """Compares all layers of both paths."""
-        if self.is_closer:
-            plan, steps = _plan(self.answer), len(self.greedy.tokens)
-            for number, layer in enumerate(
-                drift.drift_of(self.network, plan.ids, self.written[: steps - 1])
-            ):
-                key = RECORDS.key_of(self.answer.record)
-                yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
+        if not self.is_closer:
+            return
+        plan, steps = _plan(self.answer), len(self.greedy.tokens)
+        layers = drift.drift_of(self.network, plan.ids, self.written[: steps - 1])
+        for number, layer in enumerate(layers):
+            key = RECORDS.row_key(self.answer.record)
+            yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
     def recoveries(self) -> Iterator[NumericsRecovery]:
-        """Patches one path with parts of the other, in 16 bits: what float32 leaves is too small to be told from the
-        rounding of the patched pass."""
+        """Patches one path with parts of the other, in 16 bits: what float32 leaves is too small to
+        be told from the rounding of the patched pass."""
         if self.dtype not in IN_16_BITS:
             return
         plan, place = _plan(self.answer), patching.place_of(self.greedy)
@@ -200,36 +204,42 @@ class _Measurement:
             step, at_flip = place
             rows = patching.localise(self.network, plan.ids, self.written[:step])
             yield from self._recoveries("flip" if at_flip else "largest", step, rows)
-        if (step := patching.first_apart(self.greedy)) is not None:
+        first = patching.first_apart(self.greedy)
+        if first is not None:
             after = min(patching.STEPS_AFTER, plan.steps)
-            rows = patching.inject(self.network, plan.ids, self.written[:step], after, plan.ends)
-            yield from self._recoveries("first", step, rows)
+            rows = patching.inject(self.network, plan.ids, self.written[:first], after, plan.ends)
+            yield from self._recoveries("first", first, rows)
 
     def _recoveries(self, place: str, step: int, rows: Iterable[Any]) -> Iterator[NumericsRecovery]:
-        kl = [one.kl for one in self.greedy.differences]
-        where = {"dtype": self.dtype, "place": place, "step": step, "kl_answer": sum(kl) / len(kl)}
+        """Yields the rows of one place of the answer."""
+        kl = [difference.kl for difference in self.greedy.differences]
+        mean = sum(kl) / len(kl)
+        where = {"dtype": self.dtype, "place": place, "step": step, "kl_answer": mean}
         for row in rows:
-            yield NumericsRecovery(**RECORDS.key_of(self.answer.record), **where, **asdict(row))
+            yield NumericsRecovery(**RECORDS.row_key(self.answer.record), **where, **asdict(row))
 
     def roundings(self) -> Iterator[NumericsRounding]:
         """Measures what rounding does to the numbers of the prompt."""
-        if self.is_closer:
-            for number, layer in enumerate(
-                rounding.rounding_of(self.network, _plan(self.answer).ids)
-            ):
-                key = RECORDS.key_of(self.answer.record)
-                yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))
+        if not self.is_closer:
+            return
+        layers = rounding.rounding_of(self.network, _plan(self.answer).ids)
+        for number, layer in enumerate(layers):
+            key = RECORDS.row_key(self.answer.record)
+            yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))
 
 
 def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> NumericsPair:
+    """Makes the row of one walk. ``names``: the columns that tell it from others."""
     values: dict[str, Any] = dict.fromkeys(("text", "other_text", "right", "other_right"))
+    is_judged = names["regime"] == "free-running" and answer.question.golds
     for prefix, tokens in (("", walk.tokens), ("other_", walk.other_tokens)):
         values[f"{prefix}tokens"] = tokens
-        if names["regime"] == "free-running" and answer.question.golds:
+        if is_judged:
             values[f"{prefix}text"] = answer.text_of(tokens)
             values[f"{prefix}right"] = answer.text_scores_of(tokens)["right"]
-    steps = {name: [getattr(one, name) for one in walk.differences] for name in STEPS}
-    return NumericsPair(**RECORDS.key_of(answer.record), **names, **values, **steps)
+    for name in STEPS:
+        values[name] = [getattr(difference, name) for difference in walk.differences]
+    return NumericsPair(**RECORDS.row_key(answer.record), **names, **values)
 
 
 FILLS: Mapping[str, Callable[[_Measurement], Iterator[AnswerRow]]] = {
@@ -241,8 +251,10 @@ FILLS: Mapping[str, Callable[[_Measurement], Iterator[AnswerRow]]] = {
 MEASURED = "numerics"  # among what the tables of an answer share
 
 
-def _measured(answer: "Answer", dtype: str, network: Any) -> RowsByTable:
-    """Returns the rows of all tables of a run in one dtype, so that its network is made once for them."""
+def _measure(answer: "Answer", dtype: str) -> RowsByTable:
+    """Returns the rows of all tables of a run in one dtype, so that its network is made once for
+    them."""
+    network = answer.model.copies.network_in(dtype)
     measurement, rows = _Measurement(answer, dtype, network), RowsByTable()
     for table, fill in FILLS.items():
         if table in answer.setting.tables:
@@ -251,18 +263,19 @@ def _measured(answer: "Answer", dtype: str, network: Any) -> RowsByTable:
 
 
 def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
-    """Yields the rows of a table of the full cache's answer to the first question, in the order of the dtypes."""
-    of_full = [one for one in answers if one.record.policy == FULL and one.generation is not None]
-    for answer in of_full[:1]:
-        copies, dtypes = answer.model.copies, answer.setting.numerics.dtypes
+    """Yields the rows of a table of the full cache's answer to the first question, in the order of
+    the dtypes."""
+    full = [answer for answer in answers if answer.record.policy == FULL and answer.generation]
+    for answer in full[:1]:
+        numerics = answer.setting.numerics
         if MEASURED not in answer.shared:
-            with determinism.deterministic(answer.setting.numerics.deterministic):
-                answer.shared[MEASURED] = {
-                    dtype: _measured(answer, dtype, copies.network_in(dtype))
-                    for dtype in copies.order(dtypes)
-                }
+            measured: dict[str, RowsByTable] = {}
+            with determinism.deterministic(numerics.deterministic):
+                for dtype in answer.model.copies.order(numerics.dtypes):
+                    measured[dtype] = _measure(answer, dtype)
+            answer.shared[MEASURED] = measured
         rows: Any = answer.shared[MEASURED]
-        for dtype in dtypes:
+        for dtype in numerics.dtypes:
             yield from rows[dtype].tables[table]
 
 

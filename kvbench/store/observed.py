@@ -1,7 +1,8 @@
 """The tables of what is observed while answers are written: attention, hidden states and routes.
 
-A run that lists them observes the first :data:`SAMPLE` contexts of each task. They hold what measures need and no more:
-edges and raw attention are too large to store, so routes are found in memory.
+A run that lists them observes the first :data:`SAMPLE` contexts of each task. They hold what
+measures need and no more: edges and raw attention are too large to store, so routes are found in
+memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,8 @@ class Attention(AnswerRow):
     step: int  # 0: the last token of the question, 1: the first token of the answer
     layer: int
     before_context: int  # tokens of the chat template before the first one of the context
-    # The token attended to most; behind the context stand question and answer; -2 for none that is known.
+    # The token attended to most; behind the context stand question and answer; -2 for none that is
+    # known.
     top: list[int]
     top_weight: list[float]  # its share of the attention
     most: list[int]  # tokens of the context that all heads together attend to most, not by head
@@ -47,9 +49,8 @@ class Attention(AnswerRow):
     fact: list[float]  # to the sentences that state the answer
     distractor: list[float]  # to the other values that the context states
     kept: float  # share of the context's rows that the layer keeps
-    jaccard: (
-        float | None
-    )  # of the tokens that its heads keep, mean over pairs; none for a single head
+    # Of the tokens that its heads keep, mean over pairs; none for a single head.
+    jaccard: float | None
     kappa: float | None  # of the same; none where all is kept, or nothing
 
 
@@ -58,16 +59,16 @@ class State(AnswerRow):
 
     layer: int  # 0: before the first layer
     state: bytes  # the hidden state, shape (hidden_size,); behind the last layer it is normalised
-    values: (
-        bytes | None
-    )  # mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone
+    # Mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone.
+    values: bytes | None
 
 
 class RouteRow(AnswerRow):
-    """Says by which routes tokens of the context reach an answer; all is null where nothing was observed.
+    """Says by which routes tokens of the context reach an answer; all is null where nothing was
+    observed.
 
-    Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step. Without tokens, as those
-    of the evidence of an unanswerable question, all is null too.
+    Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step.
+    Without tokens, as those of the evidence of an unanswerable question, all is null too.
     """
 
     unobserved: str | None  # why nothing was observed
@@ -77,9 +78,8 @@ class RouteRow(AnswerRow):
     evidence_alive: bool | None  # the same of all the evidence
     evidence_width: float | None
     said_width: float | None  # of the values that the answer states and that are not the gold
-    chance: (
-        list[float] | None
-    )  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
+    # Share of the context's tokens that are as wide as each of EPSILONS (routing.reach).
+    chance: list[float] | None
 
 
 def _observe(model: "LoadedModel", prompt: "Prompt") -> Any:
@@ -92,8 +92,11 @@ def _readings(
     """Yields what was read of each answer at each step."""
     for answer in answers:
         observer: Any = answer.observers.get(table)
-        for step in steps if observer is not None and answer.generation is not None else ():
-            if reading := observer.readings.get((id(answer.branch), answer.number, step)):
+        if observer is None or answer.generation is None:
+            continue
+        for step in steps:
+            reading = observer.readings.get((id(answer.branch), answer.number, step))
+            if reading:
                 yield answer, step, reading
 
 
@@ -109,36 +112,36 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
         jaccard, kappa = agreement.jaccard(keep), agreement.kappa(keep)
         answer_tokens = prompt.questions[answer.number].answer_tokens
         for number, layer in enumerate(reading.layers):
-            known = layer.most_share > 0
+            is_read = layer.most_share > 0
             yield Attention(
-                **RECORDS.key_of(answer.record),
+                **RECORDS.row_key(answer.record),
                 step=step,
                 layer=number,
                 before_context=prompt.context_tokens[0],
                 top=layer.top.tolist(),
                 top_weight=layer.top_weight.tolist(),
-                most=layer.most[known].tolist(),
-                most_share=layer.most_share[known].tolist(),
+                most=layer.most[is_read].tolist(),
+                most_share=layer.most_share[is_read].tolist(),
                 retrieves=agreement.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
-                jaccard=None if np.isnan(jaccard[number]) else jaccard[number],
-                kappa=None if np.isnan(kappa[number]) else kappa[number],
+                jaccard=_number(jaccard[number]),
+                kappa=_number(kappa[number]),
             )
+
+
+def _number(value: Any) -> Any:
+    """Returns a number; none where it is not defined."""
+    return None if np.isnan(value) else value
 
 
 def _states(answers: "Sequence[FinishedAnswer]") -> Iterator[State]:
     for answer, _, reading in _readings(answers, "states", (0,)):
-        values = [_float16(of_layer) for of_layer in reading.values] + [
-            None
-        ]  # none behind the last layer
-        for number, state in enumerate(reading.states):
-            yield State(
-                **RECORDS.key_of(answer.record),
-                layer=number,
-                state=_float16(state),
-                values=values[number],
-            )
+        values: list[bytes | None] = [_float16(layer) for layer in reading.values]
+        values.append(None)  # behind the last layer
+        for number, (state, mean) in enumerate(zip(reading.states, values, strict=True)):
+            key = RECORDS.row_key(answer.record)
+            yield State(**key, layer=number, state=_float16(state), values=mean)
 
 
 def _float16(numbers: Any) -> bytes:
@@ -154,26 +157,25 @@ def _routes(answers: "Sequence[FinishedAnswer]") -> Iterator[RouteRow]:
         if observer is None:
             continue
         prompt = answer.trace.prompt
-        columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(
-            answer.record
-        )
+        columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields)
+        columns |= RECORDS.row_key(answer.record)
         columns["before_context"] = prompt.context_tokens[0]
-        if (width := observer.routes.get((id(answer.branch), answer.number))) is None:
-            columns["unobserved"] = (
-                observation.why_not_observed(answer.branch) or "nothing was read"
-            )
+        width = observer.routes.get((id(answer.branch), answer.number))
+        if width is None:
+            reason = observation.why_not_observed(answer.branch)
+            columns["unobserved"] = reason or "nothing was read"
             yield RouteRow(**columns)
             continue
         question, keep = prompt.questions[answer.number], _keep(answer)
         columns["chance"] = chance_of_reach(width)
-        for name, tokens in (
-            ("answer", question.answer_tokens),
-            ("evidence", question.evidence_tokens),
-        ):
-            if chosen := list(tokens):
-                columns[f"{name}_alive"] = bool(keep[..., chosen].any())
-                columns[f"{name}_width"] = float(width[chosen].max())
-        if said := _tokens_said(answer):
+        spans = {"answer": question.answer_tokens, "evidence": question.evidence_tokens}
+        for name, tokens in spans.items():
+            places = list(tokens)
+            if places:
+                columns[f"{name}_alive"] = bool(keep[..., places].any())
+                columns[f"{name}_width"] = float(width[places].max())
+        said = _tokens_said(answer)
+        if said:
             columns["said_width"] = float(width[said].max())
         yield RouteRow(**columns)
 
@@ -182,19 +184,22 @@ def _tokens_said(answer: "FinishedAnswer") -> list[int]:
     """Returns the tokens of the stated values that an answer names, but for the golds."""
     stated, question = answer.trace.prompt.stated, answer.question
     others = [value for value in stated if value not in question.golds]
-    named = values_said(plain(answer.record.output_text or ""), others, question.question)
-    return sorted({token for value in named for token in stated[value]})
+    text = plain(answer.record.output_text or "")
+    tokens: set[int] = set()
+    for value in values_said(text, others, question.question):
+        tokens.update(stated[value])
+    return sorted(tokens)
 
 
 SHARE = (0.0, 1.0)
-OF_HEADS = {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)}
+HEAD_RANGES = {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)}
 ATTENTION = register_study(
-    "attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=OF_HEADS
+    "attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=HEAD_RANGES
 )
 # They are large, and random bits to whoever does not know the model.
 STATES = register_study(
     "states", State, ("layer",), 1, _states, observe=_observe, is_download=False
 )
-WIDTHS = {f"{of}_width": SHARE for of in ("answer", "evidence", "said")}
+WIDTHS = dict.fromkeys(("answer_width", "evidence_width", "said_width"), SHARE)
 ROUTES = register_study("routes", RouteRow, (), 3, _routes, observe=_observe, ranges=WIDTHS)
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

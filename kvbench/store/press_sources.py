@@ -1,7 +1,8 @@
-"""Keeps the source of presses of the user's own in the folder of a run, so that who gets the run can read and trust it.
+"""Keeps the source of presses of the user's own in the folder of a run, so that who gets the run
+can read and trust it.
 
-``press_sources/<policy>/`` is a folder from which the press can be imported as it was. Nothing in it is ever run unless
-a user asks for it: ``check-submission --trust-code``.
+``press_sources/<policy>/`` is a folder from which the press can be imported as it was. Nothing in
+it is ever run unless a user asks for it: ``check-submission --trust-code``.
 """
 
 from collections.abc import Iterable
@@ -33,42 +34,48 @@ class KeptFiles(BaseModel):
 
 
 def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
-    """Copies the files of each plug-in among some policies into the folder of a run. It says which are left out."""
+    """Copies the files of each plug-in among some policies into the folder of a run. It says which
+    are left out."""
     for policy in policies:
         if not policy.sources:
             continue
-        folder = _folder_of(run, policy.name)
-        large = tuple(
-            name for name, file in policy.sources.items() if file.stat().st_size > MOST_BYTES
-        )
+        folder = _press_folder(run, policy.name)
+        copied, large = [], []
         for name, file in policy.sources.items():
-            if name not in large:
-                write_atomically(folder / name, partial(copyfile, file))
+            if file.stat().st_size > MOST_BYTES:
+                large.append(name)
+                continue
+            write_atomically(folder / name, partial(copyfile, file))
+            copied.append(name)
         for name in large:
-            left = f"{name}, which {policy.name} reads, is larger than {MOST_BYTES / 1e6:g} MB"
-            console.print(f"{left}: it is not copied to {folder}", soft_wrap=True, markup=False)
-        copied = tuple(name for name in policy.sources if name not in large)
+            size = f"larger than {MOST_BYTES / 1e6:g} MB"
+            line = f"{name}, which {policy.name} reads, is {size}: it is not copied to {folder}"
+            console.print(line, soft_wrap=True, markup=False)
         kept = KeptFiles(
-            policy=policy.name, press=next(iter(policy.sources)), files=copied, left_out=large
+            policy=policy.name,
+            press=next(iter(policy.sources)),
+            files=tuple(copied),
+            left_out=tuple(large),
         )
         write_text_atomically(folder / LIST_FILE, kept.model_dump_json(indent=2) + "\n")
 
 
 def kept_press(run: Path, policy: str) -> Path | None:
-    """Returns the copy of the file that a press stands in; None where the run has none. It reads and runs nothing of
-    it."""
-    folder = _folder_of(run, policy)
+    """Returns the copy of the file that a press stands in; None where the run has none. It reads
+    and runs nothing of it. Raises :class:`KVBenchError` where the list of files is damaged."""
+    folder = _press_folder(run, policy)
     path = folder / LIST_FILE
     if not path.is_file():
         return None
     try:
         press = folder / KeptFiles.model_validate_json(path.read_bytes()).press
     except (ValueError, OSError) as error:
-        raise KVBenchError(
-            f"{path} is damaged ({first_line(error)}): ask for the run again"
-        ) from error
-    return press if press.is_file() and press.resolve().is_relative_to(folder.resolve()) else None
+        reason = f"{path} is damaged ({first_line(error)})"
+        raise KVBenchError(f"{reason}: ask for the run again") from error
+    # A stranger's list may name a file outside of the folder.
+    is_inside = press.resolve().is_relative_to(folder.resolve())
+    return press if press.is_file() and is_inside else None
 
 
-def _folder_of(run: Path, policy: str) -> Path:
+def _press_folder(run: Path, policy: str) -> Path:
     return run / FOLDER / file_name(policy)

@@ -37,12 +37,15 @@ PROVENANCE = ("git_revision", "git_dirty", "kvbench_version", "model_in_words")
 
 
 def _only_visible(name: str) -> str:
-    if hidden := next((letter for letter in name if not is_visible(letter)), None):
-        raise ValueError(f"U+{ord(hidden):04X}, which cannot be seen, stands in '{name}'")
+    for letter in name:
+        if not is_visible(letter):
+            code = f"U+{ord(letter):04X}"
+            raise ValueError(f"{code}, which cannot be seen, stands in '{name}'")
     return name
 
 
-# Two names that look alike would be taken for one, and a character for direction turns round what stands beside it.
+# Two names that look alike would be taken for one, and a character for direction turns round what
+# stands beside it.
 Name = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_only_visible)]
 
 
@@ -57,9 +60,8 @@ class TaskIdentity(BaseModel):
     max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
     level: Name = ""  # of difficulty, such as "3 of 5", where it is not the highest
     begins_answers: bool = False  # answers go on from the answer prefixes of the questions
-    prompt: str = (
-        ""  # the first one as it was sent, its context shortened; known once the model is loaded
-    )
+    # The first one as it was sent, its context shortened; known once the model is loaded.
+    prompt: str = ""
 
 
 class PolicyIdentity(BaseModel):
@@ -68,10 +70,11 @@ class PolicyIdentity(BaseModel):
     name: Name
     family: Name
     paper: Name
-    arguments: dict[
-        str, int | float | str
-    ]  # of the press for a context of so many tokens; a record holds its own
-    origin: str  # hash of the code of a plug-in, of what replaced a method of its press, and of weights that it loads
+    # Of the press for a context of so many tokens; a record holds its own.
+    arguments: dict[str, int | float | str]
+    # Hash of the code of a plug-in, of what replaced a method of its press, and of weights that it
+    # loads.
+    origin: str
     arguments_at_tokens: int
     levels: dict[str, tuple[FiniteFloat, ...]]  # values by kind of level
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # draws at each level
@@ -87,32 +90,33 @@ class PolicyIdentity(BaseModel):
     @property
     def points(self) -> tuple[Point, ...]:
         """Returns the levels and draws at which it is to be run."""
-        return points_of(
-            (Level(kind, value) for kind, values in self.levels.items() for value in values),
-            self.repeats,
-        )
+        levels: list[Level] = []
+        for kind, values in self.levels.items():
+            levels += (Level(kind, value) for value in values)
+        return points_of(levels, self.repeats)
 
     def treats_like(self, other: "PolicyIdentity") -> bool:
-        """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each was run on."""
+        """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each
+        was run on."""
         coverage = {"levels": other.levels, "repeats": other.repeats, "tasks": other.tasks}
         return self.model_copy(update=coverage) == other
 
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
-        levels = by_kind(point.level for point in (*self.points, *other.points))
-        repeats, tasks = (
-            max(self.repeats, other.repeats),
-            tuple(dict.fromkeys((*self.tasks, *other.tasks))),
-        )
-        return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
+        joined = {
+            "levels": by_kind(point.level for point in (*self.points, *other.points)),
+            "repeats": max(self.repeats, other.repeats),
+            "tasks": tuple(dict.fromkeys((*self.tasks, *other.tasks))),
+        }
+        return self.model_copy(update=joined)
 
 
 class Identity(BaseModel):
     """Identifies a run: two runs with equal identities write the same records, times aside.
 
-    :data:`PROVENANCE` stands beside the rest and decides nothing: a revision says too little, as two edited checkouts
-    are equally "dirty", and too much, as a README belongs to it. Nor does the order of tasks, policies and tables, nor
-    the name of a model, whose files have a fingerprint.
+    :data:`PROVENANCE` stands beside the rest and decides nothing: a revision says too little, as
+    two edited checkouts are equally "dirty", and too much, as a README belongs to it. Nor does the
+    order of tasks, policies and tables, nor the name of a model, whose files have a fingerprint.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -123,9 +127,8 @@ class Identity(BaseModel):
     git_revision: str | None
     git_dirty: bool | None
     packages: dict[str, str]  # versions by name
-    contents: dict[
-        str, str
-    ] = {}  # hashes of the code of these, and of functions that other code put into them
+    # Hashes of the code of these, and of functions that other code put into them.
+    contents: dict[str, str] = {}
     switches: dict[str, str] = {}  # variables and settings that choose how numbers are computed
     date: str = ""  # the day that the chat template tells, if it tells one
     model: Name
@@ -157,10 +160,8 @@ class Identity(BaseModel):
         for entry in plain["policies"]:
             entry["tasks"] = sorted(entry["tasks"])
         for kind in ("tasks", "policies"):
-            plain[kind] = {
-                entry["name"]: entry
-                for entry in sorted(plain[kind], key=lambda entry: entry["name"])
-            }
+            entries = sorted(plain[kind], key=lambda entry: entry["name"])
+            plain[kind] = {entry["name"]: entry for entry in entries}
         return plain
 
     def short_hash(self) -> str:
@@ -204,7 +205,8 @@ RUN_FILE = "run.json"
 
 
 class Job(BaseModel):
-    """The options of ``run`` or ``compare`` that decide on records, as they were given; defaults are the commands'."""
+    """The options of ``run`` or ``compare`` that decide on records, as they were given; defaults
+    are the commands'."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -216,26 +218,24 @@ class Job(BaseModel):
     tasks: str | None = None
     press: str | None = None  # of ``compare``; ``run`` has none, and controls beside its policies
     policies: str | None = None  # of ``compare``: the others
-    controls: bool = True  # beside the policies of a ``run``; the full cache always is, and ``claims`` needs no other
+    # Beside the policies of a ``run``; the full cache always is, and ``claims`` needs no other.
+    controls: bool = True
     levels: dict[str, str] = {}  # the text of each kind's option
     repeats: int | None = None  # 1, or what the suite has
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | Literal["usual"] | None = (
-        None  # usual: as each task has in a run; None: its own length
-    )
+    # "usual": as each task has in a run; None: its own length.
+    context_tokens: int | Literal["usual"] | None = None
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None
     essays: Path | None = None
     max_new_tokens: int | None = None
-    answer_prefix: str = (
-        "auto"  # auto, on, off, or the text that begins the answers to questions from files
-    )
-    difficulty: str | None = (
-        None  # a level for all tasks, or task=level,task=level; None: the highest of each
-    )
+    # "auto", "on", "off", or the text that begins the answers to questions from files.
+    answer_prefix: str = "auto"
+    # A level for all tasks, or task=level,task=level; None: the highest of each.
+    difficulty: str | None = None
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
     deterministic: bool | None = None  # likewise; None: as the suite has it
@@ -245,28 +245,26 @@ class Job(BaseModel):
     observe: str | None = None  # tables, beside those of the suite
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
-    tolerance: float | None = (
-        None  # points of loss below which a level is safe; None: as boards have it
-    )
+    # Points of loss below which a level is safe; None: as boards have it.
+    tolerance: float | None = None
     date: str | None = None  # that a chat template is told; None: that of a run beside it, or today
 
     @model_validator(mode="before")
     @classmethod
-    def _without_removed_options(cls, given: Any) -> Any:
-        """Leaves out options that runs once took, so that an earlier run.json is read and not called damaged."""
+    def _without_removed_options(cls, options: Any) -> Any:
+        """Leaves out options that runs once took, so that an earlier run.json is read and not
+        called damaged."""
+        if not options:
+            return options
         removed = ("keep_attention",)
-        return (
-            {name: value for name, value in given.items() if name not in removed}
-            if given
-            else given
-        )
+        return {name: value for name, value in options.items() if name not in removed}
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Takes the options of a command that are a job's; the others do not decide what a run records."""
-        return cls.model_validate(
-            {name: value for name, value in options.items() if name in cls.model_fields}
-        )
+        """Takes the options of a command that are a job's; the others do not decide what a run
+        records."""
+        fields = cls.model_fields
+        return cls.model_validate({name: options[name] for name in options if name in fields})
 
 
 class RunFile(BaseModel):
@@ -284,10 +282,13 @@ class RunFile(BaseModel):
     identity: Identity
 
 
-def tolerance_of(jobs: Iterable[Job | None], given: float | None = None) -> float:
-    """Returns the points of loss below which a level is safe: those that are given, or the lowest of some jobs."""
-    asked = [job.tolerance for job in jobs if job is not None and job.tolerance is not None]
-    return given if given is not None else min(asked, default=TOLERATED_LOSS)
+def choose_tolerance(jobs: Iterable[Job | None], tolerance: float | None = None) -> float:
+    """Returns the points of loss below which a level is safe: those that are given, or the lowest
+    of some jobs."""
+    if tolerance is not None:
+        return tolerance
+    options = [job.tolerance for job in jobs if job is not None]
+    return min((points for points in options if points is not None), default=TOLERATED_LOSS)
 
 
 class _VersionOnly(BaseModel):
@@ -295,16 +296,12 @@ class _VersionOnly(BaseModel):
 
 
 def read_run_file(folder: Path) -> RunFile:
-    """Reads the ``run.json`` of a folder; :class:`KVBenchError` where there is none, or one of another schema."""
+    """Reads the ``run.json`` of a folder; raises :class:`KVBenchError` where there is none, or one
+    of another schema."""
     path = folder / RUN_FILE
     if not path.is_file():
-        runs = {one.parent.name: str(one.parent) for one in folder.parent.glob(f"*/{RUN_FILE}")}
-        near = difflib.get_close_matches(folder.name, runs, n=1)
-        hint = (
-            f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
-        )
         missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
-        raise KVBenchError(f"{folder} holds no run: {missing} ({hint})")
+        raise KVBenchError(f"{folder} holds no run: {missing} ({_hint(folder)})")
     content = path.read_bytes()
     try:
         version = _VersionOnly.model_validate_json(content).schema_version
@@ -313,5 +310,17 @@ def read_run_file(folder: Path) -> RunFile:
     except ValidationError as error:
         advice = "restore it, or delete the folder and run again"
         raise KVBenchError(f"{path} is damaged ({fault_of_fields(error)}): {advice}") from error
-    written = f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}"
-    raise KVBenchError(f"{written}: run it again, or read it with the version that wrote it")
+    schemas = f"record schema {version}; this one reads {SCHEMA_VERSION}"
+    advice = "run it again, or read it with the version that wrote it"
+    raise KVBenchError(f"{path} was written by kvbench with {schemas}: {advice}")
+
+
+def _hint(folder: Path) -> str:
+    """Says where a run may be that a folder is not."""
+    runs = {}
+    for file in folder.parent.glob(f"*/{RUN_FILE}"):
+        runs[file.parent.name] = file.parent
+    near = difflib.get_close_matches(folder.name, runs, n=1)
+    if near:
+        return f"did you mean {runs[near[0]]}?"
+    return "runs are made by python -m kvbench run"

@@ -1,8 +1,9 @@
 """The store: ``runs/<name>/run.json`` and the tables of a run under it.
 
 ``contexts/<task>/<chunk>.parquet`` and ``questions/<task>/<chunk>.parquet`` say once what
-``records/<task>/<chunk>/<policy>.parquet`` is about, one file per (task, chunk of contexts, policy). A file is whole or
-not there, and records are written last, so that a run that was killed goes on with what is missing.
+``records/<task>/<chunk>/<policy>.parquet`` is about, one file per (task, chunk of contexts,
+policy). A file is whole or not there, and records are written last, so that a run that was killed
+goes on with what is missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +39,9 @@ SUMMARY_FILE = "summary.json"
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Writes a table whole or not at all. The types of its columns are those of parquet: a second schema, and least
-    and greatest values that nobody asks for, would be more than half of such a file."""
+    """Writes a table whole or not at all. The types of its columns are those of parquet: a second
+    schema, and least and greatest values that nobody asks for, would be more than half of such a
+    file."""
     write_atomically(path, lambda partial: _write(partial, table))
 
 
@@ -52,11 +54,12 @@ def _write(file: Path, table: pa.Table) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """Returns all columns that a file has, and the rows with those that are asked for. By a handle, which any place
-    has.
+    """Returns all columns that a file has, and the rows with those that are asked for. By a handle,
+    which any place has.
 
-    Without threads, those that read ahead among them: a process that ends while a thread of pyarrow starts is aborted
-    ("terminate called without an active exception"; 4 of 25 runs that ended with an error had it).
+    Without threads, those that read ahead among them: a process that ends while a thread of pyarrow
+    starts is aborted ("terminate called without an active exception"; 4 of 25 runs that ended with
+    an error had it).
     """
     try:
         with path.open("rb") as file:
@@ -79,12 +82,14 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Opens an existing run; raises :class:`KVBenchError` if there is none, or one of another schema."""
+        """Opens an existing run; raises :class:`KVBenchError` if there is none, or one of another
+        schema."""
         return cls(folder, read_run_file(folder))
 
     @classmethod
     def start(cls, folder: Path, identity: Identity, command: str, job: Job | None = None) -> Self:
-        """Starts a new run in ``folder``, or resumes the one that is there if it is the same run."""
+        """Starts a new run in ``folder``, or resumes the one that is there if it is the same
+        run."""
         remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
@@ -116,19 +121,19 @@ class Store:
         return self.run.identity
 
     def _differs_in_what_failed_alone(self, identity: Identity) -> bool:
-        """Tells whether another identity has nothing but other code of policies without any answer here: a press that
-        failed everywhere may be mended, and its run goes on."""
+        """Tells whether another identity has nothing but other code of policies without any answer
+        here: a press that failed everywhere may be mended, and its run goes on."""
         if identity.differences(self.identity) != ["policies"]:
             return False
         for policy in identity.policies:
             stored = self.identity.policy(policy.name)
             if stored is None or stored.model_copy(update={"origin": policy.origin}) != policy:
                 return False
-            if stored.origin != policy.origin and self._has_answers_of(policy.name):
+            if stored.origin != policy.origin and self._has_answers(policy.name):
                 return False
         return len(identity.policies) == len(self.identity.policies)
 
-    def _has_answers_of(self, policy: str) -> bool:
+    def _has_answers(self, policy: str) -> bool:
         for path in self.record_files():
             rows = self.read(RECORDS, path, ["policy", "status"])
             if (policy, "ok") in zip(
@@ -152,7 +157,8 @@ class Store:
 
     @property
     def tables(self) -> tuple[StoredTable, ...]:
-        """Returns the tables that the run fills, a parent before what belongs to it, and records last."""
+        """Returns the tables that the run fills, a parent before what belongs to it, and records
+        last."""
         return (CONTEXTS, QUESTIONS, *self.study_tables, RECORDS)
 
     @property
@@ -161,7 +167,8 @@ class Store:
         return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
-        """Names the file of a chunk of contexts, and of one policy, whose name may hold what a file's may not."""
+        """Names the file of a chunk of contexts, and of one policy, whose name may hold what a
+        file's may not."""
         folder = self.folder / table.name / task
         if not table.by_policy:
             return folder / f"{chunk:05d}.parquet"
@@ -176,7 +183,8 @@ class Store:
         return self.files(RECORDS)
 
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
-        """Tells whether all ``count`` records are there and none failed: the next start tries failed ones again."""
+        """Tells whether all ``count`` records are there and none failed: the next start tries
+        failed ones again."""
         if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
             return False
         table = self.read(RECORDS, self.path(RECORDS, task, chunk, policy), ["policy", "status"])
@@ -192,8 +200,9 @@ class Store:
         )
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
-        """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
-        is written where it is not there yet; of a policy, its file is written anew."""
+        """Writes the rows of a chunk of contexts by the names of their tables. What is said of
+        contexts and questions is written where it is not there yet; of a policy, its file is
+        written anew."""
         for table in self.tables:
             fresh = rows.get(table.name, table.schema.empty_table())
             if table.by_policy:
@@ -208,7 +217,7 @@ class Store:
                 write_parquet(path, together)
 
     def write_rows(self, table: StoredTable, path: Path, rows: Sequence[BaseModel]) -> None:
-        write_parquet(path, table.of_rows(rows))
+        write_parquet(path, table.to_arrow(rows))
 
     def read(
         self,
@@ -217,26 +226,29 @@ class Store:
         columns: Sequence[str] | None = None,
         add_metrics: bool = False,
     ) -> pa.Table:
-        """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
-        which wrote the file did not have is null; else, and for any other metric, that is refused."""
+        """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a
+        score that the version which wrote the file did not have is null; else, and for any other
+        metric, that is refused."""
         schema, rows = read_parquet(path, columns)
         if table is RECORDS and (missing := _missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
-                lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
+                metric = (unknown or missing)[0]
+                fault = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have it."
                 advice = (
                     f"python -m kvbench score {self.folder} computes it from the stored outputs"
                 )
                 if unknown:
                     advice = "It does not follow from what is stored: run again under another name"
-                raise KVBenchError(f"{lacking} {advice}")
+                raise KVBenchError(f"{fault} {advice}")
             for metric in missing:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(
                     table.columns.index(metric.name), column, pa.nulls(len(rows), column.type)
                 )
             schema = rows.schema
-        for name in [one for one in table.later_columns if one not in schema.names]:
+        later = [name for name in table.later_columns if name not in schema.names]
+        for name in later:
             column = table.schema.field(name)
             schema = schema.insert(min(table.columns.index(name), len(schema)), column)
             if columns is None or name in columns:
@@ -249,7 +261,8 @@ class Store:
         return {path for path in self.record_files() if _missing_metrics(read_parquet(path, ())[0])}
 
     def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
-        """Reads the rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
+        """Reads the rows of one file, each checked against its model. ``add_metrics``: as for
+        :meth:`read`."""
         rows = self.read(table, path, add_metrics=add_metrics)
         _refuse(path, table.fault_in(rows))
         return [table.row.model_validate(row) for row in rows.to_pylist()]
@@ -258,15 +271,15 @@ class Store:
         files = [self.read(table, path, columns) for path in self.files(table)]
         names = [name for name in table.columns if columns is None or name in columns]
         rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
-        if table.fault_in(
-            rows
-        ):  # all at once, as it takes as long for one file; then which of them it is
+        # All at once, as it takes as long for one file; then which of them it is.
+        if table.fault_in(rows):
             for path, rows_of_file in zip(self.files(table), files, strict=True):
                 _refuse(path, table.fault_in(rows_of_file))
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
-        """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an impossible number."""
+        """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an
+        impossible number."""
         rows = self.table(table)
         if fault := table.fault_of_values(rows):
             raise KVBenchError(
@@ -282,7 +295,8 @@ class Store:
     def _with_parents(
         self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame
     ) -> pd.DataFrame:
-        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two."""
+        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or
+        two."""
         parent = TABLES[str(table.parent)]
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")
@@ -294,8 +308,8 @@ class Store:
             if len(orphans):
                 fault = f"{table.name} tell of {where}, which {parent.name} do not hold"
             raise KVBenchError(
-                f"{self.folder} is damaged ({fault}): start the run again, which writes missing files; "
-                "if that does not help, delete its files of that task first"
+                f"{self.folder} is damaged ({fault}): start the run again, which writes missing "
+                "files; if that does not help, delete its files of that task first"
             )
         return joined
 
@@ -327,14 +341,13 @@ class Store:
                             StoredAnswer(record, question, by_index[question.example_index])
                         )
                 except KeyError as error:
-                    _refuse(
-                        path,
-                        f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold",
-                    )
+                    chunk = f"{folder.parent.name}/{folder.name}"
+                    _refuse(path, f"records tell of {error}, which {chunk} does not hold")
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Joins records, or some columns, with questions and contexts, in the order of the run's tasks and policies."""
+        """Joins records, or some columns, with questions and contexts, in the order of the run's
+        tasks and policies."""
         needed = (
             None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
         )

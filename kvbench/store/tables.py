@@ -1,7 +1,9 @@
-"""The tables of a store: each is declared once, and written, read, checked and exported from its declaration.
+"""The tables of a store: each is declared once, and written, read, checked and exported from its
+declaration.
 
-``contexts`` ← ``questions`` ← ``records``: each row names its row of the table before it. A study declares a table of
-its own with :func:`register`, and a run that lists it (``Setting.tables``) fills it.
+``contexts`` ← ``questions`` ← ``records``: each row names its row of the table before it. A study
+declares a table of its own with :func:`register`, and a run that lists it (``Setting.tables``)
+fills it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,9 +65,8 @@ class StoredQuestion(BaseModel):
     answer_type: str
     question_type: str
     hops: int
-    answer_spans: list[
-        int
-    ]  # characters of the context, first and behind the last, one span after the other
+    # Characters of the context, first and behind the last, one span after the other.
+    answer_spans: list[int]
     evidence_spans: list[int]  # likewise
     other_values: list[str]  # right for something else, beside the values that the context states
     directives: list[str]  # each written as ``kind`` or ``kind argument``
@@ -90,14 +91,18 @@ class AnswerRow(BaseModel):
 
 
 @with_columns(
-    {one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()}
+    {
+        metric.name: (metric.type if metric.required else metric.type | None, ...)
+        for metric in METRICS.values()
+    }
 )
 class Record(BaseModel):
     """One question, answered from what one policy leaves at one level. What has no value is null.
 
-    A column for each metric of :mod:`leaderboards.metrics` follows, which says what it is; whether each directive is
-    obeyed stands in the order of the question's directives. Of a press that acts while an answer is written, what
-    survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end, with question and answer.
+    A column for each metric of :mod:`leaderboards.metrics` follows, which says what it is; whether
+    each directive is obeyed stands in the order of the question's directives. Of a press that acts
+    while an answer is written, what survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes``
+    are those at its end, with question and answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,21 +113,19 @@ class Record(BaseModel):
     level_kind: str  # with ``level``: what was asked of the policy
     level: float
     repeat: int  # which draw of a random policy, else 0
-    ratio: (
-        float | None
-    )  # the share of this context that the level asks to remove; null where it removes no tokens
+    # The share of this context that the level asks to remove; null where it removes no tokens.
+    ratio: float | None
     status: Literal["ok", "failed"]
     reason: str | None  # why it failed
     press_arguments: str  # JSON, as policies have different ones
     output_text: str | None
     output_token_ids: list[int] | None  # what a replay needs
     ended: bool | None  # with an end token
-    # A hash of the keep mask, or of the cache where it is rewritten: equal where the same is read in every layer and
-    # head. Null where a step treatment changes what is read.
+    # A hash of the keep mask, or of the cache where it is rewritten: equal where the same is read
+    # in every layer and head. Null where a step treatment changes what is read.
     cache_digest: str | None
-    wave_halvings: (
-        int | None
-    )  # how often the batch that it was decoded in was halved, as memory ended
+    # How often the batch that it was decoded in was halved, as memory ended.
+    wave_halvings: int | None
 
     @property
     def point(self) -> Point:
@@ -134,7 +137,7 @@ class Record(BaseModel):
 
 
 RANGES = {"ratio": (0.0, 1.0)} | {
-    one.name: one.bounds for one in METRICS.values() if one.bounds is not None
+    metric.name: metric.bounds for metric in METRICS.values() if metric.bounds is not None
 }
 
 
@@ -166,22 +169,20 @@ class StoredTable:
 
     name: str  # of its folder in a run, and of its file among the downloads
     row: type[BaseModel]  # what a row holds: its fields are the columns
-    key: tuple[
-        str, ...
-    ]  # the columns that tell rows apart; with ``policy`` among them, each policy has its own files
-    # Of the row: raised when its columns change, but for a new column with a default, which earlier files do not have.
+    # The columns that tell rows apart; with ``policy`` among them, each policy has its own files.
+    key: tuple[str, ...]
+    # Of the row: raised when its columns change, but for a new column with a default, which earlier
+    # files do not have.
     version: int = SCHEMA_VERSION
-    parent: str | None = (
-        None  # the table that each row belongs to a row of, by the columns of that table's key
-    )
-    ranges: Mapping[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # least and most of a column
+    # The table that each row belongs to a row of, by the columns of that table's key.
+    parent: str | None = None
+    # Least and most of a column.
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     # Makes the rows of all finished answers of a prompt.
     fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
-    # Makes an observer of the decoding of one prompt, or none; tables with the same function share one. ``fill`` finds
-    # it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun again: it keys what
-    # it notes by branch, question and step.
+    # Makes an observer of the decoding of one prompt, or none; tables with the same function share
+    # one. ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended
+    # and a wave is begun again: it keys what it notes by branch, question and step.
     observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
     is_download: bool = True  # whether a site gives it out
 
@@ -195,7 +196,8 @@ class StoredTable:
 
     @property
     def later_columns(self) -> tuple[str, ...]:
-        """Returns the columns that came after the version did: they have a default, and are null in earlier files."""
+        """Returns the columns that came after the version did: they have a default, and are null in
+        earlier files."""
         return tuple(name for name, info in self.row.model_fields.items() if not info.is_required())
 
     @cached_property
@@ -207,34 +209,34 @@ class StoredTable:
         ]
         return pa.schema(fields, metadata={VERSION_KEY: str(self.version)})
 
-    def key_of(self, row: BaseModel) -> dict[str, Any]:
+    def row_key(self, row: BaseModel) -> dict[str, Any]:
         return {name: getattr(row, name) for name in self.key}
 
-    def of_rows(self, rows: Iterable[BaseModel]) -> pa.Table:
+    def to_arrow(self, rows: Iterable[BaseModel]) -> pa.Table:
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.schema)
 
     def fault_of_schema(self, schema: pa.Schema) -> str:
         """Says how the columns of a file differ from those of its table; nothing if all is well."""
-        known = self.schema
+        expected = self.schema
         version = (schema.metadata or {}).get(VERSION_KEY)
-        if version is not None and version != known.metadata[VERSION_KEY]:
-            return f"it has version {version.decode(errors='replace')} of {self.name}, not {self.version}"
-        if strange := sorted(set(schema.names) ^ set(known.names)):
+        if version is not None and version != expected.metadata[VERSION_KEY]:
+            written = version.decode(errors="replace")
+            return f"it has version {written} of {self.name}, not {self.version}"
+        if strange := sorted(set(schema.names) ^ set(expected.names)):
             verb = "has" if strange[0] in schema.names else "lacks"
             return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
-        if schema.names != known.names:
+        if schema.names != expected.names:
             return "its columns stand in another order than the schema's"
         other = next(
-            (field for field in known if schema.field(field.name).type != field.type), None
+            (field for field in expected if schema.field(field.name).type != field.type), None
         )
-        return (
-            f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}"
-            if other
-            else ""
-        )
+        if other:
+            return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}"
+        return ""
 
     def fault_in(self, rows: pa.Table) -> str:
-        """Says what no row may hold, of some columns of the schema's types; nothing if all is well."""
+        """Says what no row may hold, of some columns of the schema's types; nothing if all is
+        well."""
         for name in rows.column_names:
             column, kinds = rows[name], _kinds(self.row.model_fields[name].annotation)
             if column.null_count and NoneType not in kinds:
@@ -259,13 +261,15 @@ class StoredTable:
         return ""
 
     def fault_of_values(self, rows: pa.Table) -> str:
-        """Names a number that no measure has; nothing if all is well. Of rows without a fault of :meth:`fault_in`."""
+        """Names a number that no measure has; nothing if all is well. Of rows without a fault of
+        :meth:`fault_in`."""
         for name in [name for name in self.ranges if name in rows.column_names]:
-            (least, most), column = self.ranges[name], rows[name].drop_null()
+            (low, high), column = self.ranges[name], rows[name].drop_null()
             ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
-            strange = [end for end in ends if not least - NOISE <= end <= most + NOISE]
+            strange = [end for end in ends if not low - NOISE <= end <= high + NOISE]
             if strange or pc.any(pc.is_nan(column)).as_py():
-                return f"{name} is {strange[0] if strange else 'no number'}, not between {least:g} and {most:g}"
+                value = strange[0] if strange else "no number"
+                return f"{name} is {value}, not between {low:g} and {high:g}"
         return ""
 
 
@@ -298,7 +302,8 @@ def register(table: StoredTable) -> StoredTable:
 def register_study(
     name: str, row: type[AnswerRow], key: tuple[str, ...], version: int, fill: Any, **more: Any
 ) -> StoredTable:
-    """Adds the table of a study whose rows belong to answers; ``key``: the columns beside that of a record."""
+    """Adds the table of a study whose rows belong to answers; ``key``: the columns beside that of a
+    record."""
     return register(
         StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill=fill, **more)
     )
@@ -325,7 +330,8 @@ class RowsByTable:
 
 
 def arrow_type(annotation: Any) -> pa.DataType:
-    """Returns the column type of a field: unions with None are nullable, literals are strings, lists are lists."""
+    """Returns the column type of a field: unions with None are nullable, literals are strings,
+    lists are lists."""
     kind = next(part for part in _kinds(annotation) if part is not NoneType)
     if kind in _ARROW:
         return _ARROW[kind]

@@ -29,14 +29,13 @@ def is_visible(letter: str) -> bool:
 
 def printable(text: str) -> str:
     """Replaces every character that is not visible; the length stays."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(one if is_visible(one) else "\N{MIDDLE DOT}" for one in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(letter if is_visible(letter) else "\N{MIDDLE DOT}" for letter in text)
 
 
-# What a terminal without it shows instead: a question mark before a number would hide that it is a loss.
+# What a terminal without it shows instead: a question mark before a number would hide that it is a
+# loss.
 LIKE = {
     "\N{MINUS SIGN}": "-",
     "\N{EN DASH}": "-",
@@ -58,12 +57,13 @@ LIKE = {
 def _replaced_characters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    lacking = error.object[error.start : error.end]
-    return "".join(LIKE.get(letter, "?") for letter in lacking), error.end
+    missing = error.object[error.start : error.end]
+    return "".join(LIKE.get(letter, "?") for letter in missing), error.end
 
 
 def write_any_character() -> None:
-    """Lets standard output and error write what their encoding lacks, as something like it, in place of an error."""
+    """Lets standard output and error write what their encoding lacks, as something like it, in
+    place of an error."""
     codecs.register_error("kvbench", _replaced_characters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -80,7 +80,8 @@ def can_write(text: str) -> bool:
 
 
 class SafeConsole(Console):
-    """Prints whatever it is given, texts of strangers too, without a command to the terminal in it."""
+    """Prints whatever it is given, texts of strangers too, without a command to the terminal in
+    it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -97,9 +98,11 @@ TENTH, HUNDREDTH = 0.1, 0.01  # of all work: what is worth a line soon, and what
 
 
 class ProgressLines(Progress):
-    """Writes lines into a log, where no bar can be drawn: behind each tenth of the work, or after half a minute.
+    """Writes lines into a log, where no bar can be drawn: behind each tenth of the work, or after
+    half a minute.
 
-    Of work that takes days, a line stands behind each hundredth. ``is_kept``: a last line tells the end.
+    Of work that takes days, a line stands behind each hundredth. ``is_kept``: a last line tells the
+    end.
     """
 
     def __init__(self, is_kept: bool, clock: Callable[[], float] = monotonic) -> None:
@@ -120,19 +123,21 @@ class ProgressLines(Progress):
     def _tell(self, task_id: TaskID) -> None:
         """Prints a line where enough was done since the last one."""
         task = self._tasks[task_id]
-        share, now = task.completed / (task.total or 1.0), self._clock()
-        since, done = now - self._last_time, share - self._last_share
-        is_due = (done >= TENTH and since >= FEW_SECONDS) or (
-            done >= HUNDREDTH and since >= PATIENCE
-        )
+        total = task.total or 1.0
+        share, now = task.completed / total, self._clock()
+        waited, done = now - self._last_time, share - self._last_share
+        is_soon = done >= TENTH and waited >= FEW_SECONDS
+        is_late = done >= HUNDREDTH and waited >= PATIENCE
         is_end = share >= 1
-        if not (self._is_kept if is_end else is_due):
+        is_due = self._is_kept if is_end else is_soon or is_late
+        if not is_due:
             return
         self._last_time, self._last_share = now, share
         spent = now - self._started
         times = f"in {_clock_text(spent)}"
         if not is_end:
-            times = f"{_clock_text(spent)} so far, about {_clock_text(spent / share - spent)} left"
+            left = spent / share - spent
+            times = f"{_clock_text(spent)} so far, about {_clock_text(left)} left"
         counts = f"{task.completed:,.0f} of {task.total:,.0f} ({share:.0%})"
         console.print(f"{task.description}: {counts}, {times}", soft_wrap=True)
 
@@ -142,21 +147,25 @@ def _clock_text(seconds: float) -> str:
 
 
 def progress_bar(is_kept: bool = False) -> Progress:
-    """Returns a bar that a terminal shows while something takes long; a file gets lines. ``is_kept``: the bar stays."""
+    """Returns a bar that a terminal shows while something takes long; a file gets lines.
+    ``is_kept``: the bar stays."""
     if not console.is_terminal:
         return ProgressLines(is_kept)
-    columns = (
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=not is_kept,
     )
-    left = (TextColumn("left"), TimeRemainingColumn())
-    return Progress(*columns, *left, console=console, transient=not is_kept)
 
 
 def warn(text: str) -> None:
-    """Prints a warning, also for a command that is told to be quiet: it may change what a result means."""
+    """Prints a warning, also for a command that is told to be quiet: it may change what a result
+    means."""
     with replaced(console, "quiet", False):
         console.print(text, style="yellow", soft_wrap=True)
 

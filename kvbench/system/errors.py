@@ -4,19 +4,20 @@ import traceback
 
 from pydantic import ValidationError
 
-from leaderboards.errors import (
-    first_line as first_line,
-)  # metrics, which know nothing of kvbench, need it too
+# Metrics, which know nothing of kvbench, need it too.
+from leaderboards.errors import first_line as first_line
 
 
 class KVBenchError(Exception):
-    """Says in one line what is wrong, where, and what to do. The command line prints it and exits with its status."""
+    """Says in one line what is wrong, where, and what to do. The command line prints it and exits
+    with its status."""
 
     status = 1
 
 
 def unexpected_error(error: BaseException) -> KVBenchError:
-    """Describes a bug of kvbench or of a library: its message and where it was raised, in one line."""
+    """Describes a bug of kvbench or of a library: its message and where it was raised, in one
+    line."""
     places = traceback.extract_tb(error.__traceback__)
     where = f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
     return KVBenchError(f"unexpected {type(error).__name__}: {first_line(error)}{where}")
@@ -36,6 +37,7 @@ class InterruptedRunError(KVBenchError):
 
 
 class GateError(KVBenchError):
-    """A comparison was made and is whole, and loses more than was allowed: a pipeline tells it from a fault."""
+    """A comparison was made and is whole, and loses more than was allowed: a pipeline tells it from
+    a fault."""
 
     status = 3

@@ -1,4 +1,5 @@
-"""Writes files that are either whole or not there, and lets one process at a time work in a folder."""
+"""Writes files that are either whole or not there, and lets one process at a time work in a
+folder."""
 
 import fcntl
 import hashlib
@@ -14,9 +15,8 @@ from urllib.parse import quote
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
-ADDRESS = re.compile(
-    r"[A-Za-z][\w+.-]+:"
-)  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
+# The first part of s3://bucket/x, of which Path makes s3:/bucket/x.
+ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
@@ -32,7 +32,8 @@ def file_name(policy: str) -> str:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets ``write`` fill a file beside ``path``, which replaces it: a kill leaves the old file or the new one."""
+    """Lets ``write`` fill a file beside ``path``, which replaces it: a kill leaves the old file or
+    the new one."""
     try:
         with interrupts_held():
             _write(path, write)
@@ -43,15 +44,19 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Raises :class:`KVBenchError` if a folder takes no files, before hours of work are lost; makes none yet."""
+    """Raises :class:`KVBenchError` if a folder takes no files, before hours of work are lost; makes
+    none yet."""
     _check_is_local(option, folder)
     whole = folder.absolute()
     existing = next(place for place in (whole, *whole.parents) if place.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        reason = "permission denied" if existing.is_dir() else "it is no folder"
-        raise KVBenchError(
-            f"{option} {folder} cannot be written ({existing}: {reason}): name another folder"
-        )
+    if not existing.is_dir():
+        reason = "it is no folder"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        reason = "permission denied"
+    else:
+        return
+    place = f"{option} {folder} cannot be written ({existing}: {reason})"
+    raise KVBenchError(f"{place}: name another folder")
 
 
 def _check_is_local(option: str, folder: Path) -> None:
@@ -79,7 +84,8 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Removes what a kill left half written, but nothing that a process of this machine may still be writing."""
+    """Removes what a kill left half written, but nothing that a process of this machine may still
+    be writing."""
     for partial in folder.rglob(".*.partial"):
         name = PARTIAL.fullmatch(partial.name)
         if name and not is_running(int(name[1])):
@@ -109,9 +115,11 @@ class AtWorkError(KVBenchError):
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Locks a folder until the process ends, however it does; :class:`AtWorkError` names who holds it.
+    """Locks a folder until the process ends, however it does; :class:`AtWorkError` names who holds
+    it.
 
-    One process holds a folder once: where it locks it again, the end of the inner lock ends the outer one.
+    One process holds a folder once: where it locks it again, the end of the inner lock ends the
+    outer one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
@@ -119,7 +127,8 @@ def working_in(folder: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-                raise FileNotFoundError  # its former owner removed it in between, and another may hold a new one
+                # Its former owner removed it in between, and another may hold a new one.
+                raise FileNotFoundError
         except OSError as error:
             file.seek(0)
             owner = f"{file.read(300) or 'another process'} is at work in {folder}"
@@ -145,7 +154,8 @@ def user_path(text: str) -> Path:
 
 
 def home_folder() -> Path | None:
-    """Returns the home folder of the user; None where the system knows of none, as in some containers."""
+    """Returns the home folder of the user; None where the system knows of none, as in some
+    containers."""
     try:
         return Path.home()
     except RuntimeError:

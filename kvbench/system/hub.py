@@ -1,4 +1,5 @@
-"""Checks once whether the model hub can be reached, before anything waits for it again and again."""
+"""Checks once whether the model hub can be reached, before anything waits for it again and
+again."""
 
 from functools import cache
 
@@ -12,8 +13,8 @@ PATIENCE = 10.0  # seconds
 
 @cache
 def look_for_hub() -> bool:
-    """Tells whether the hub answers. If it does not, this process uses downloaded files only from then on; otherwise it
-    would ask six times for each file, which takes 23 s."""
+    """Tells whether the hub answers. If it does not, this process uses downloaded files only from
+    then on; otherwise it would ask six times for each file, which takes 23 s."""
     if constants.is_offline_mode():
         return False
     fault = fault_of_hub()
@@ -29,7 +30,8 @@ def fault_of_hub() -> str:
     if constants.is_offline_mode():
         return "offline mode"
     try:
-        # The client of the hub takes a tenth of a second to import, which a mistyped option does not wait for.
+        # The client of the hub takes a tenth of a second to import, which a mistyped option does
+        # not wait for.
         huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
     except Exception as error:  # httpx has dozens of network errors, and proxies raise their own
         return type(error).__name__

@@ -1,4 +1,5 @@
-"""Tells how much memory there is, how much keys and values may take, and whether an error means that it ran out."""
+"""Tells how much memory there is, how much keys and values may take, and whether an error means
+that it ran out."""
 
 import resource
 import sys
@@ -12,48 +13,47 @@ from policies.declaration.devices import kind_of
 
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")
-CONTROL_GROUP = Path(
-    "/sys/fs/cgroup"
-)  # of a container: what the machine has free may be more than it is given
+# Of a container: what the machine has free may be more than it is given.
+CONTROL_GROUP = Path("/sys/fs/cgroup")
 RESERVE = 0.9  # of the memory that is free
 WITHOUT_LINUX = 2 * 10**9  # bytes: what macOS counts as free says little, as it fills it with files
+# Of a CPU's RuntimeError.
 WORDS = (
     "can't allocate memory",
     "not enough memory",
     "Cannot allocate memory",
-)  # of a CPU's RuntimeError
+)
 
 
 def free_bytes(device: torch.device) -> int:
-    """Returns the bytes that are free on the device, or on the machine; no more than the container may still take."""
-    if (of_device := kind_of(device).free_bytes) is not None:
-        return of_device(device)
+    """Returns the bytes that are free on the device, or on the machine; no more than the container
+    may still take."""
+    count_free = kind_of(device).free_bytes
+    if count_free is not None:
+        return count_free(device)
     if sys.platform != "linux":
         return WITHOUT_LINUX
-    free = next(
-        int(line.split()[1]) * 1024
-        for line in MEMORY.read_text().splitlines()
-        if "MemAvailable" in line
-    )
+    free = 1024 * _numbers(MEMORY.read_text())["MemAvailable"]
     try:
-        most, held, statistics = (
-            (CONTROL_GROUP / name).read_text().strip()
-            for name in ("memory.max", "memory.current", "memory.stat")
-        )
+        limit = (CONTROL_GROUP / "memory.max").read_text().strip()
+        held = int((CONTROL_GROUP / "memory.current").read_text())
+        statistics = (CONTROL_GROUP / "memory.stat").read_text()
     except OSError:  # no container, or one of another kind
         return free
-    if most == "max":
+    if limit == "max":
         return free
-    # Files that were read, such as weights, count as held, and are let go when memory is asked for.
-    files = next(
-        (
-            int(line.split()[1])
-            for line in statistics.splitlines()
-            if line.startswith("inactive_file ")
-        ),
-        0,
-    )
-    return max(0, min(free, int(most) - int(held) + files))
+    # Files that were read, such as weights, count as held, and are let go when memory is needed.
+    files = _numbers(statistics).get("inactive_file", 0)
+    return max(0, min(free, int(limit) - held + files))
+
+
+def _numbers(text: str) -> dict[str, int]:
+    """Returns the numbers that a file of the kernel lists, by name."""
+    numbers = {}
+    for line in text.splitlines():
+        name, number, *_ = line.split()
+        numbers[name.rstrip(":")] = int(number)
+    return numbers
 
 
 def kv_share(device: torch.device) -> int:
@@ -62,26 +62,27 @@ def kv_share(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tells whether memory ran out: Python, CUDA and the allocator of a CPU say it in three ways."""
+    """Tells whether memory ran out: Python, CUDA and the allocator of a CPU say it in three
+    ways."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
 
 
 @contextmanager
-def memory_bound(device: torch.device, most: int | None = None) -> Iterator[None]:
-    """Lets its body allocate ``most`` bytes, or nearly as much as is free on the machine: more raises an error, where
-    the kernel would kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and
-    raises itself."""
+def memory_bound(device: torch.device, limit: int | None = None) -> Iterator[None]:
+    """Lets its body allocate ``limit`` bytes, or nearly as much as is free on the machine: more
+    raises an error, where the kernel would kill the process. On Linux alone, and not for a CUDA
+    process, which reserves addresses at will and raises itself."""
     if sys.platform != "linux" or kind_of(device).raises_out_of_memory:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(SELF.read_text().split()[0]) * resource.getpagesize()
-    bound = held + (most or int(free_bytes(device) * RESERVE))
-    resource.setrlimit(
-        resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard)
-    )
+    bound = held + (limit or int(free_bytes(device) * RESERVE))
+    if hard != resource.RLIM_INFINITY:
+        bound = min(bound, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
     try:
         yield
     finally:

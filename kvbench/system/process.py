@@ -23,18 +23,20 @@ ENDING = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what Slurm, Kubernetes a
 def processor_name() -> str:
     """Names the processor of this machine; without Linux, the kind of machine."""
     lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def settle() -> None:
-    """Tunes memory, which changes speed and never results. Call it when everything that lives to the end is loaded.
+    """Tunes memory, which changes speed and never results. Call it when everything that lives to
+    the end is loaded.
 
-    By default glibc maps every large block anew and gives it back when it is freed, so that each activation is paid
-    for by a page fault on every 4 KiB of it: a quarter of the decoding time on two cores. Here freed memory is kept.
-    And Python's garbage collector no longer searches the million objects of torch and transformers.
+    By default glibc maps every large block anew and gives it back when it is freed, so that each
+    activation is paid for by a page fault on every 4 KiB of it: a quarter of the decoding time on
+    two cores. Here freed memory is kept. And Python's garbage collector no longer searches the
+    million objects of torch and transformers.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
@@ -45,7 +47,8 @@ def settle() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Lets the kernel end this process when its parent is killed: it would wait for work for ever."""
+    """Lets the kernel end this process when its parent is killed: it would wait for work for
+    ever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # it was killed before this call
@@ -62,33 +65,34 @@ def is_running(process: int) -> bool:
 
 def answer_interrupts() -> None:
     """Has SIGTERM end the command in order, as Ctrl-C does."""
-    for one in ENDING:
-        signal.signal(one, signal.default_int_handler)
+    for number in ENDING:
+        signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Puts Ctrl-C off until the body has ended. In a destructor, such as that of a file that is being written, Python
-    prints KeyboardInterrupt and forgets it."""
+    """Puts Ctrl-C off until the body has ended. In a destructor, such as that of a file that is
+    being written, Python prints KeyboardInterrupt and forgets it."""
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         yield
         return
     pending: list[int] = []
-    answered = [
-        one for one in ENDING if signal.getsignal(one) is signal.default_int_handler
-    ]  # Ray's are left alone
-    for one in answered:
-        signal.signal(one, lambda number, _: pending.append(number))
+    answered = []
+    for number in ENDING:
+        if signal.getsignal(number) is signal.default_int_handler:  # Ray's are left alone
+            answered.append(number)
+            signal.signal(number, lambda received, _: pending.append(received))
     try:
         yield
     finally:
-        for one in answered:
-            signal.signal(one, signal.default_int_handler)
+        for number in answered:
+            signal.signal(number, signal.default_int_handler)
     if pending:
         raise KeyboardInterrupt
 
 
 def leave_to_parent() -> None:
-    """Has this process ignore such signals, which reach all processes of a terminal or a job: its parent ends it."""
-    for one in ENDING:
-        signal.signal(one, signal.SIG_IGN)
+    """Has this process ignore such signals, which reach all processes of a terminal or a job: its
+    parent ends it."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)

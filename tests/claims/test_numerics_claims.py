@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pandas import DataFrame
 
-from kvbench.commands.claims import job_of
+from kvbench.commands.claims import make_job
 from kvbench.experiments.build_grid import build_grid
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
@@ -177,7 +177,7 @@ def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
-    grid = build_grid(job_of(WALKED, limit=8, device="cpu"), len)
+    grid = build_grid(make_job(WALKED, limit=8, device="cpu"), len)
     assert [policy.name for policy in grid.setting.policies] == ["full"]
     assert TABLE in grid.setting.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
@@ -185,9 +185,9 @@ def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> 
 
 def test_types_of_numbers_and_ways_to_choose_are_for_its_experiment_alone() -> None:
     given: dict[str, Any] = {"limit": 8, "device": "cpu", "dtypes": "fp16", "sampling": "greedy"}
-    walks = build_grid(job_of(WALKED, **given), len).setting.numerics
+    walks = build_grid(make_job(WALKED, **given), len).setting.numerics
     assert (walks.dtypes, walks.sampling) == (("float16",), ("greedy",))
-    build_grid(job_of(ERRORS, **given), len)  # which a run without numerics would refuse
+    build_grid(make_job(ERRORS, **given), len)  # which a run without numerics would refuse
 
 
 def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pandas import DataFrame
 
-from kvbench.commands.claims import job_of
+from kvbench.commands.claims import make_job
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.errors import ERRORS
@@ -165,10 +165,10 @@ def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
 def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.touch()
-    job = job_of(PROMPTS, limit=2, ifeval=rows, max_new_tokens=256)
+    job = make_job(PROMPTS, limit=2, ifeval=rows, max_new_tokens=256)
     assert (job.tasks, job.data, job.max_new_tokens) == ("ifeval", rows, 256)
-    assert job_of(PROMPTS, data=rows).tasks == "instructions", "a text for next tokens"
-    assert (job_of(PROMPTS, data=Path("python")).tasks, job_of(ERRORS, data=rows).tasks) == (
+    assert make_job(PROMPTS, data=rows).tasks == "instructions", "a text for next tokens"
+    assert (make_job(PROMPTS, data=Path("python")).tasks, make_job(ERRORS, data=rows).tasks) == (
         "instructions",
         ERRORS.tasks,
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame, concat
 
-from kvbench.commands.claims import job_of
+from kvbench.commands.claims import make_job
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
 from leaderboards.aggregate.evidence import Evidence
@@ -274,7 +274,7 @@ def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict:
 def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     """Its experiment passes the checks of a run, and its policies have the names that records will have."""
     for experiment in one.experiments:
-        job = job_of(experiment, limit=2)
+        job = make_job(experiment, limit=2)
         check_job(job)
         names = [policy.name for policy in build_grid(job, count_by(job.model)).setting.policies]
         assert set(names) >= set(split_outside_brackets(experiment.policies)), names

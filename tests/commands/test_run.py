@@ -16,7 +16,7 @@ import kvbench.experiments.suites
 import kvbench.publish.method
 import kvbench.run.local
 from datasets_gen import TASKS
-from kvbench.store.run_file import Job, tolerance_of
+from kvbench.store.run_file import Job, choose_tolerance
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, Policy
@@ -245,16 +245,16 @@ def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLi
     assert cli(*cli.words("--policies", "full,knorm", "--tolerance", "10")) == 0
     assert "36 contexts of a task show a loss below 10 points" in cli.err
     run = cli.folder / "runs/x"
-    assert tolerance_of([Store.open(run).run.job]) == 10
+    assert choose_tolerance([Store.open(run).run.job]) == 10
     for given, points in (((), 10), (("--tolerance", "20"), 20)):
         assert cli("site", run, "--site", cli.folder / "again", *given) == 0
         page = (cli.folder / "again/index.html").read_text()
         assert f"up to which less than {points} points" in page
     assert "--tolerance 10" in (cli.folder / "again/method.html").read_text()
-    assert tolerance_of([None, Job(tolerance=20), Job(tolerance=10)]) == 10, (
+    assert choose_tolerance([None, Job(tolerance=20), Job(tolerance=10)]) == 10, (
         "of several runs the lowest"
     )
-    assert (tolerance_of([None, Job()]), tolerance_of([Job(tolerance=10)], 3)) == (5, 3)
+    assert (choose_tolerance([None, Job()]), choose_tolerance([Job(tolerance=10)], 3)) == (5, 3)
 
 
 def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:

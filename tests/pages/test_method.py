@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from kvbench.publish.method import method_of
+from kvbench.publish.method import describe_method
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
@@ -28,7 +28,7 @@ def records(small_run: Store) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def method(small_run: Store, records: pd.DataFrame) -> Method:
-    return method_of({"small": small_run.run}, [records])
+    return describe_method({"small": small_run.run}, [records])
 
 
 def example(**changes: Any) -> TaskExample:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from pandas import DataFrame, concat
 
-from kvbench.publish.site import publish_comparison, publish_site
+from kvbench.publish.comparison import publish_comparison
+from kvbench.publish.site import publish_site
 from leaderboards.aggregate.lead import reasons_by_task
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.metrics import ON_BOARD, TABLES

@@ -11,9 +11,10 @@ import pytest
 
 from kvbench.models.natural import cache_folder
 from kvbench.publish.claims import publish_register
+from kvbench.publish.comparison import publish_comparison
 from kvbench.publish.former_files import MANIFEST
 from kvbench.publish.places import distinct_names, name_of_place, without_places
-from kvbench.publish.site import publish_comparison, publish_sites
+from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import chosen_claims

@@ -10,7 +10,7 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.publish.claims import publish_register
-from kvbench.publish.site import publish_comparison
+from kvbench.publish.comparison import publish_comparison
 from kvbench.publish.site_list import ENTRY_FILES, RUN
 from kvbench.store.run_file import read_run_file
 from kvbench.store.store import Store

@@ -31,7 +31,7 @@ class Step(Cell):
 def steps_of(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
     for record in (answer.record for answer in answers):
         for step, token in enumerate(record.output_token_ids or ()):
-            yield Step(**RECORDS.key_of(record), step=step, token=token, share=1 / (step + 1))
+            yield Step(**RECORDS.row_key(record), step=step, token=token, share=1 / (step + 1))
 
 
 @pytest.fixture
