@@ -19,9 +19,23 @@ from kvbench.store.press_sources import kept_press
 from kvbench.store.tables import Record
 
 # Two machines may break a tie of two tokens differently, so that these alone are compared with a run of another one.
-SAME_ANYWHERE = ("status", "ended", "press_arguments", "realised_ratio", "kept_tokens", "kv_bytes", "output_token_ids")
+SAME_ANYWHERE = (
+    "status",
+    "ended",
+    "press_arguments",
+    "realised_ratio",
+    "kept_tokens",
+    "kv_bytes",
+    "output_token_ids",
+)
 # Times are those of the moment, and the last two depend on what was computed together with an answer.
-NEVER_THE_SAME = {"prefill_seconds", "compression_seconds", "decode_seconds", "wave_halvings", "cache_digest"}
+NEVER_THE_SAME = {
+    "prefill_seconds",
+    "compression_seconds",
+    "decode_seconds",
+    "wave_halvings",
+    "cache_digest",
+}
 FEW = 0.1  # of the answers: on another machine rounding changes some
 Context = tuple[str, int]  # the task, and the number of the context in it
 
@@ -37,17 +51,28 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     identity = submission.store.identity
     model = load_model(identity.model, dtype=identity.dtype, date=identity.date or None)
     if model.date and not identity.date:
-        yield unchecked("replay", "the chat template tells the day, and the run was made before runs stored theirs")
+        yield unchecked(
+            "replay",
+            "the chat template tells the day, and the run was made before runs stored theirs",
+        )
         return
     is_same_machine = _is_same_machine(submission, model)
     if not is_same_machine:
-        yield unchecked("rounding", "another device, code or package made the run: its likelihoods and what it keeps")
+        yield unchecked(
+            "rounding",
+            "another device, code or package made the run: its likelihoods and what it keeps",
+        )
         if identity.tables:
-            yield unchecked("replay", f"the numbers of {', '.join(identity.tables)} are not made again elsewhere")
+            yield unchecked(
+                "replay",
+                f"the numbers of {', '.join(identity.tables)} are not made again elsewhere",
+            )
     compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
     # What observers saw depends on every rounding: on another machine it is no proof of anything.
     tables = submission.store.study_tables if is_same_machine else ()
-    replay = Replay(submission.store, model, submission.tasks, submission.policies, compared, tables)
+    replay = Replay(
+        submission.store, model, submission.tasks, submission.policies, compared, tables
+    )
     faults = list[str]()
     with one_thread_if(is_small(model)):  # as a worker of a run has it
         for name, index in chosen:
@@ -58,7 +83,9 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
         yield unchecked("replay", f"{text}; {len(of_this)} of its answers differ")
     answers = sum(len(contexts[context]) for context in chosen)
     if faults and not is_same_machine and len(faults) < FEW * answers:
-        yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
+        yield unchecked(
+            "replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}"
+        )
         return
     yield finding_of("replay", _answered_again(submission, contexts, chosen, replay), faults)
 
@@ -67,7 +94,11 @@ def _is_same_machine(submission: Submission, model: LoadedModel) -> bool:
     """Tells whether the same kind of device, packages, settings and code made the run as are here."""
     identity = submission.store.identity
     made_by = (identity.device, identity.packages, identity.contents, identity.switches)
-    here = (package_versions(model.device), library_contents(model.packages), switches(model.device))
+    here = (
+        package_versions(model.device),
+        library_contents(model.packages),
+        switches(model.device),
+    )
     return submission.is_of_this_code and made_by == (device_name(model.device), *here)
 
 
@@ -76,7 +107,11 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
     contexts: dict[Context, list[Record]] = defaultdict(list)
     for answer in submission.answers:
         record = answer.record
-        here = submission.model_is_here and record.task in submission.tasks and record.policy in submission.policies
+        here = (
+            submission.model_is_here
+            and record.task in submission.tasks
+            and record.policy in submission.policies
+        )
         if here and record.status == "ok":
             contexts[record.task, answer.question.example_index].append(record)
     return contexts
@@ -85,7 +120,9 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
 def _trusted_tasks(submission: Submission) -> set[str]:
     """Names the tasks of the policies whose code is trusted: theirs is what a reviewer asks about."""
     planned = submission.store.identity.policies
-    return {task for policy in planned if policy.name in submission.trusted for task in policy.tasks}
+    return {
+        task for policy in planned if policy.name in submission.trusted for task in policy.tasks
+    }
 
 
 def _not_replayed(
@@ -95,24 +132,37 @@ def _not_replayed(
     identity, folder = submission.store.identity, submission.store.folder
     if not submission.model_is_here:
         where = f"python -m kvbench fetch {identity.model}, or name its folder where the run has it"
-        yield unchecked("replay", f"the model {identity.model} is not here, so no answer was given again: {where}")
+        yield unchecked(
+            "replay",
+            f"the model {identity.model} is not here, so no answer was given again: {where}",
+        )
         return
     if foreign := [task.name for task in identity.tasks if task.name not in submission.tasks]:
-        yield unchecked("replay", f"{', '.join(foreign)} cannot be generated here: no answer there was given again")
+        yield unchecked(
+            "replay",
+            f"{', '.join(foreign)} cannot be generated here: no answer there was given again",
+        )
     for policy in identity.policies:
         if policy.name not in submission.policies:
             kept = kept_press(folder, policy.name)
             read = (
-                f"read {kept} and add {OPTION} {kept}" if kept else f"ask for its file, read it and add {OPTION} FILE"
+                f"read {kept} and add {OPTION} {kept}"
+                if kept
+                else f"ask for its file, read it and add {OPTION} FILE"
             )
-            yield unchecked("replay", f"{policy.name} is code from outside, which is not run unasked: {read}")
+            yield unchecked(
+                "replay", f"{policy.name} is code from outside, which is not run unasked: {read}"
+            )
     possible = {record.policy for records in contexts.values() for record in records}
     seen = {record.policy for context in chosen for record in contexts[context]}
     if unseen := sorted(possible - seen):
         enough = f"give more than --replay {submission.replayed}"
         yield unchecked("replay", f"no context with {', '.join(unseen)} was drawn: {enough}")
     elif not chosen:
-        yield unchecked("replay", "the run has no answer that could be given again: all failed, or there is none")
+        yield unchecked(
+            "replay",
+            "the run has no answer that could be given again: all failed, or there is none",
+        )
 
 
 def _of_other_code(submission: Submission, model: LoadedModel) -> dict[str, str]:
@@ -123,18 +173,26 @@ def _of_other_code(submission: Submission, model: LoadedModel) -> dict[str, str]
             origin = arguments_and_origin(submission.policies[planned.name], model)[1]
             if origin != planned.origin:
                 other = f"the code of {planned.name} here, or of a package that it imports, is not that of the run"
-                texts[planned.name] = f"{other} ({origin or 'none'}, the run has {planned.origin or 'none'})"
+                texts[planned.name] = (
+                    f"{other} ({origin or 'none'}, the run has {planned.origin or 'none'})"
+                )
     return texts
 
 
 def _answered_again(
-    submission: Submission, contexts: Mapping[Context, Sequence[Record]], chosen: Sequence[Context], replay: Replay
+    submission: Submission,
+    contexts: Mapping[Context, Sequence[Record]],
+    chosen: Sequence[Context],
+    replay: Replay,
 ) -> str:
     """Says how many cells were answered again, how many of them by trusted code, and what tables were made again."""
     again = {context: contexts[context] for context in chosen}
     sound = f"{count_cells(again):,} of {count_cells(contexts):,} cells answered again as they are stored"
     for name in submission.trusted:
-        of_this = {context: [one for one in records if one.policy == name] for context, records in again.items()}
+        of_this = {
+            context: [one for one in records if one.policy == name]
+            for context, records in again.items()
+        }
         sound += f", {count_cells(of_this):,} of them by {name}"
     if replay.tables:
         sound += f", and their rows of {', '.join(table.name for table in replay.tables)}"
@@ -153,13 +211,17 @@ def count_cells(contexts: Mapping[Context, Sequence[Record]]) -> int:
     return sum(map(cells_of, contexts.values()))
 
 
-def contexts_drawn(cells: Mapping[Context, int], least: int, tasks_first: Collection[str] = ()) -> list[Context]:
+def contexts_drawn(
+    cells: Mapping[Context, int], least: int, tasks_first: Collection[str] = ()
+) -> list[Context]:
     """Draws contexts until they have so many cells: one of every task first, of some tasks before all others, and no
     more contexts than cells."""
     draw = random.SystemRandom().sample(sorted(cells), len(cells))
     first = set({context[0]: context for context in draw}.values())
     chosen = list[Context]()
-    for context in sorted(draw, key=lambda context: (context not in first, context[0] not in tasks_first)):
+    for context in sorted(
+        draw, key=lambda context: (context not in first, context[0] not in tasks_first)
+    ):
         is_enough = sum(cells[one] for one in chosen) >= least and context not in first
         if is_enough or len(chosen) >= least:
             break

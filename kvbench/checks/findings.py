@@ -8,7 +8,12 @@ from kvbench.system.console import printable, progress_bar
 from leaderboards.terminal.result_table import Column, ResultTable
 
 Outcome = Literal["ok", "note", "unchecked", "wrong"]
-STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "unchecked": "yellow", "wrong": "bold red"}
+STYLES: dict[Outcome, str] = {
+    "ok": "green",
+    "note": "yellow",
+    "unchecked": "yellow",
+    "wrong": "bold red",
+}
 FAULTS_SHOWN = 3
 Begin = Callable[[str], None]
 
@@ -49,8 +54,12 @@ def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     """Returns a line for each finding; texts of a run are shown as they are, never as markup."""
     outcome = Column("outcome", "", style=lambda outcome: STYLES[outcome])
     columns = (Column("check"), outcome, Column("finding", text=printable, of_sentences=True))
-    return ResultTable("findings", columns, [(one.check, one.outcome, one.text) for one in findings], title)
+    return ResultTable(
+        "findings", columns, [(one.check, one.outcome, one.text) for one in findings], title
+    )
 
 
 def faulty_checks(findings: Sequence[Finding], outcome: Outcome = "wrong") -> str:
-    return ", ".join(dict.fromkeys(finding.check for finding in findings if finding.outcome == outcome))
+    return ", ".join(
+        dict.fromkeys(finding.check for finding in findings if finding.outcome == outcome)
+    )

@@ -33,7 +33,10 @@ class Submission:
         """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
         identity = self.store.identity
         place, adapter = local_source(identity.model), adapter_of(identity.model)
-        return place is not None and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
+        return (
+            place is not None
+            and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
+        )
 
     @cached_property
     def tasks(self) -> Mapping[str, Task]:
@@ -45,7 +48,10 @@ class Submission:
         """Generates the contexts of each of these tasks."""
         run = self.store.identity
         return {
-            one.name: [self.tasks[one.name].example(run.seed, at, held_out=run.held_out) for at in range(one.contexts)]
+            one.name: [
+                self.tasks[one.name].example(run.seed, at, held_out=run.held_out)
+                for at in range(one.contexts)
+            ]
             for one in run.tasks
             if one.name in self.tasks
         }

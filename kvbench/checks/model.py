@@ -61,9 +61,14 @@ def answers_of(
         collected = collect(replica, task, [example], setting)
         if any(record.reason == fault for record in collected.records):
             raise OverflowingModelError(fault)
-        questions = {question.question_id: question.model_dump() for question in collected.questions}
+        questions = {
+            question.question_id: question.model_dump() for question in collected.questions
+        }
         (context,) = (row.model_dump(exclude=TEXTS) for row in collected.tables[CONTEXTS.name])
-        return [context | questions[record.question_id] | record.model_dump() for record in collected.records]
+        return [
+            context | questions[record.question_id] | record.model_dump()
+            for record in collected.records
+        ]
 
     rows: list[dict[str, object]] = []
     with workers.map(answers, range(first, first + contexts)) as results:
@@ -105,7 +110,9 @@ class Mastery:
         """Tells whether an exact 95 % interval lies on one side of what is needed."""
         if self.questions < NO_DOUBT or self.reached is None:
             return False
-        interval = binomtest(round(self.reached / 100 * self.questions), self.questions).proportion_ci(0.95)
+        interval = binomtest(
+            round(self.reached / 100 * self.questions), self.questions
+        ).proportion_ci(0.95)
         return not 100 * interval.low < self.needed <= 100 * interval.high
 
 
@@ -115,7 +122,9 @@ def enough(task: Task, contexts: int) -> int:
     return most if task.most is None else min(most, task.most)
 
 
-def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
+def highest_mastered(
+    model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent
+) -> Mastery:
     """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last.
     The lowest comes second: what is beyond a model there is beyond it at all levels between."""
     found = mastery_at(model, task, task.top_level, contexts, seed, begin)
@@ -143,7 +152,11 @@ def mastery_at(
     for first in range(0, contexts, step):
         count = min(step, contexts - first)
         try:
-            rows.append(answers_of(model, at, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first))
+            rows.append(
+                answers_of(
+                    model, at, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first
+                )
+            )
         except OverflowingModelError:
             raise
         except KVBenchError as error:
@@ -164,14 +177,18 @@ def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     found = replace(found, measure=measure.title, reached=reached, chance=guessed, questions=row.n)
     reason = None if reached is not None else row.reason or "nothing is judged"
     if reached is not None and reached < found.needed:
-        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
+        reason = (
+            f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
+        )
     return replace(found, reason=reason)
 
 
 def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
     """Returns a job at the highest levels that its model masters, and the model, which is loaded for that;
     :class:`KVBenchError` for a task without such a level."""
-    with_levels = [task.name for task, _ in grid.tasks if task.top_level]  # of the others nothing is to be chosen
+    with_levels = [
+        task.name for task, _ in grid.tasks if task.top_level
+    ]  # of the others nothing is to be chosen
     if not with_levels:
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     names = ", ".join(with_levels)
@@ -221,13 +238,17 @@ def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
     more = (Column("questions", right=True), Column("reason", shown=False))
     columns = (Column("task"), mastered, Column("level"), *measured, *more)
     rows = [
-        (m.task, m.reason is None, m.place, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries
+        (m.task, m.reason is None, m.place, m.measure, m.reached, m.chance, m.questions, m.reason)
+        for m in masteries
     ]
     return ResultTable("mastery", columns, rows, "With the full cache, percent")
 
 
 SLOT_SHARE = 0.3  # of all (layer, head, token) slots, destroyed at random
-PARTS = (("base", None), ("hops", 2))  # a task, and of how many facts the questions are that count; None: all
+PARTS = (
+    ("base", None),
+    ("hops", 2),
+)  # a task, and of how many facts the questions are that count; None: all
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
 MOST_BY_SLOTS = 5.0  # with a share of all slots
@@ -261,9 +282,17 @@ class ReadProfile:
     def limit(self) -> str:
         """Says what a board cannot show because of where these answers are read; nothing if it can show all."""
         before = f"{self.undisturbed:.0f} to"
-        costly = [n for n, right in enumerate(self.without_layer) if self.undisturbed - right > MOST_BY_A_LAYER]
+        costly = [
+            n
+            for n, right in enumerate(self.without_layer)
+            if self.undisturbed - right > MOST_BY_A_LAYER
+        ]
         if costly:
-            layers = f"layers {', '.join(map(str, costly))}, each needed" if costly[1:] else f"layer {costly[0]} alone"
+            layers = (
+                f"layers {', '.join(map(str, costly))}, each needed"
+                if costly[1:]
+                else f"layer {costly[0]} alone"
+            )
             lost = f"{before} {min(self.without_layer):.0f} without the most needed"
             return f"reads {self.part} in {layers} ({lost}): head and layer budgets and GER say nothing on this model"
         if self.slots > MOST_BY_SLOTS:
@@ -276,13 +305,24 @@ class ReadProfile:
 
 
 def reads_of(
-    model: LoadedModel, task: Task, hops: int | None, contexts: int, seed: int, begin: Begin = silent
+    model: LoadedModel,
+    task: Task,
+    hops: int | None,
+    contexts: int,
+    seed: int,
+    begin: Begin = silent,
 ) -> ReadProfile:
     """Measures where a model reads, on contexts of a task's test split."""
     layers = range(model.network.config.get_text_config().num_hidden_layers)
-    destroyed = [*(f"layers={layer},rate=1" for layer in layers), "layers=H2,rate=1", f"unit=row,rate={SLOT_SHARE}"]
+    destroyed = [
+        *(f"layers={layer},rate=1" for layer in layers),
+        "layers=H2,rate=1",
+        f"unit=row,rate={SLOT_SHARE}",
+    ]
     policies = [POLICIES[FULL], *(find_policy(f"gaussian_matched({where})") for where in destroyed)]
-    rows = answers_of(model, task, policies, contexts, seed, lambda one: hops in (None, one.hops), begin=begin)
+    rows = answers_of(
+        model, task, policies, contexts, seed, lambda one: hops in (None, one.hops), begin=begin
+    )
     right = rows["em"].astype(float).groupby(rows["policy"]).mean()
     before, *without, upper_half, slots = (float(right[policy.name]) for policy in policies)
     part = task.name if hops is None else f"{task.name}, {hops} facts"
@@ -316,22 +356,36 @@ class Examination:
             yield Finding("positions", "note", text)
         yield Finding("slots", *self.slots())
         for task in self.tasks:
-            self.masteries.append(highest_mastered(self.model, task, self.contexts, self.seed, begin))
+            self.masteries.append(
+                highest_mastered(self.model, task, self.contexts, self.seed, begin)
+            )
         beyond = [one.task for one in self.masteries if one.reason]
-        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
+        lower = [
+            f"{one.task} at level {one.place}"
+            for one in self.masteries
+            if not (one.reason or one.at_top)
+        ]
         count = len(self.masteries)
         masters = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
         masters += f": a board leaves {', '.join(beyond)} out of its means" if beyond else ""
-        yield Finding("masters", "wrong" if not self.is_fit else "note" if beyond else "ok", masters)
+        yield Finding(
+            "masters", "wrong" if not self.is_fit else "note" if beyond else "ok", masters
+        )
         at_top = {one.task for one in self.masteries if one.at_top}
         by_name = {task.name: task for task in self.tasks}
         for name, hops in PARTS:
             if name in at_top:
                 profile = reads_of(self.model, by_name[name], hops, self.contexts, self.seed, begin)
                 self.profiles.append(profile)
-                yield Finding("reads", "note" if profile.limit else "ok", profile.limit or f"{profile.part} everywhere")
+                yield Finding(
+                    "reads",
+                    "note" if profile.limit else "ok",
+                    profile.limit or f"{profile.part} everywhere",
+                )
             elif name in by_name:
-                yield Finding("reads", "note", f"{name} is not mastered at its highest level: not measured")
+                yield Finding(
+                    "reads", "note", f"{name} is not mastered at its highest level: not measured"
+                )
 
     def chat_template(self) -> tuple[Outcome, str]:
         tokenizer = self.model.tokenizer
@@ -350,7 +404,9 @@ class Examination:
     def slots(self) -> tuple[Outcome, str]:
         """Tells how many slots presses compress, and what sliding layers mean for them."""
         shape = cache_shape(self.model.network.config.get_text_config(), self.model.dtype_name)
-        windows = [attention_window(layer.self_attn) for layer in decoder_of(self.model.network).layers]
+        windows = [
+            attention_window(layer.self_attn) for layer in decoder_of(self.model.network).layers
+        ]
         layers, sliding = len(windows), sum(window is not None for window in windows)
         text = f"{layers} layers with {shape.kv_heads} key heads each: {shape.slots} (layer, head) slots are compressed"
         if not sliding:
@@ -382,15 +438,26 @@ class Examination:
             return f"masters {', '.join(mastered)}; where it reads is not measured"
         worst_first = sorted(self.profiles, key=lambda profile: -profile.worst_layer)
         limit = next((profile.limit for profile in worst_first if profile.limit), "")
-        return limit or f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks"
+        return (
+            limit
+            or f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks"
+        )
 
 
 def reads_table(profiles: Sequence[ReadProfile]) -> ResultTable:
     """Returns a line for each part, with the right answers without each layer in turn."""
-    layers = Column("layers", "each layer", lambda layers: " ".join(map(_percent_text, layers)), of_sentences=True)
+    layers = Column(
+        "layers",
+        "each layer",
+        lambda layers: " ".join(map(_percent_text, layers)),
+        of_sentences=True,
+    )
     halves = (_percent("upper_half", "upper half"), _percent("slots", f"{SLOT_SHARE:.0%} of slots"))
     columns = (Column("part", "questions"), _percent("undisturbed"), layers, *halves)
     rows = [
-        (one.part, one.undisturbed, one.without_layer, one.without_upper_half, one.without_slots) for one in profiles
+        (one.part, one.undisturbed, one.without_layer, one.without_upper_half, one.without_slots)
+        for one in profiles
     ]
-    return ResultTable("reads", columns, rows, "Right answers in percent where the context's rows are destroyed in")
+    return ResultTable(
+        "reads", columns, rows, "Right answers in percent where the context's rows are destroyed in"
+    )

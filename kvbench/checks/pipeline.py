@@ -59,7 +59,9 @@ class PipelineComparison:
     engine_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)  # of the pipeline, by policy
     cells: dict[Cell, bool] = field(default_factory=dict)  # whether every token is equal
-    failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
+    failed: dict[str, str] = field(
+        default_factory=dict
+    )  # policy: why kvpress's pipeline could not run it
     errors: dict[str, str] = field(default_factory=dict)  # policy: why the engine could not
 
     @property
@@ -91,7 +93,9 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
         with attention(self.model, "sdpa"):
             for position, token in zip(range(context_length, last), question_ids[0], strict=False):
                 positions = torch.tensor([[position]], device=question_ids.device)
-                self.model(input_ids=token.view(1, 1), past_key_values=cache, position_ids=positions)
+                self.model(
+                    input_ids=token.view(1, 1), past_key_values=cache, position_ids=positions
+                )
             return str(answer(question_ids[:, -1:], cache, last, max_new_tokens))
 
 
@@ -112,7 +116,12 @@ class PipelineRunner:
         self.pipeline = pipeline_of(model)
 
     def answer(
-        self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str
+        self,
+        task: Task,
+        context: str,
+        questions: Sequence[str],
+        press: BasePress,
+        implementation: str,
     ) -> list[list[int]]:
         """Returns the token ids of every answer up to its end token. The pipeline ignores an end token in first place
         and goes on; these tokens are dropped here. It is given the tokens that end a begun answer too, or it would
@@ -126,11 +135,22 @@ class PipelineRunner:
             return original(ids, **options)
 
         ends = answer_ends(self.model.tokenizer, task)
-        stops = [*self.model.end_tokens(), *ends.tokens, *ends.sentence] if ends.tokens else config.eos_token_id
-        template = as_written(tokenizer) if is_handed_over_whole(self.model, task) else nullcontext()
-        decoding, stopping = replaced(tokenizer, "decode", decode_and_keep), replaced(config, "eos_token_id", stops)
+        stops = (
+            [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
+            if ends.tokens
+            else config.eos_token_id
+        )
+        template = (
+            as_written(tokenizer) if is_handed_over_whole(self.model, task) else nullcontext()
+        )
+        decoding, stopping = (
+            replaced(tokenizer, "decode", decode_and_keep),
+            replaced(config, "eos_token_id", stops),
+        )
         with decoding, stopping, template, attention(self.model.network, implementation):
-            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
+            self.pipeline(
+                context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens
+            )
         every_end = ends.with_tokens(self.model.end_tokens())
         return [every_end.until_end(ids)[0] for ids in recorded]
 
@@ -139,20 +159,28 @@ def compare(
     model: LoadedModel,
     work: Sequence[tuple[Task, Example]],
     setting: Setting,
-    progress: Callable[[int], object] = lambda _: None,  # is called with the number of questions just answered
+    progress: Callable[[int], object] = lambda _: (
+        None
+    ),  # is called with the number of questions just answered
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
     many processes as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
-    comparison = PipelineComparison(seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0))
+    comparison = PipelineComparison(
+        seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0)
+    )
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
-    _run_engine(model, *work[0], setting)  # the whole first example, which touches memory for the first time
+    _run_engine(
+        model, *work[0], setting
+    )  # the whole first example, which touches memory for the first time
     workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
     started = model.clock()
-    with workers.map(lambda worker_model, pair: _run_engine(worker_model, *pair, share), work) as results:
+    with workers.map(
+        lambda worker_model, pair: _run_engine(worker_model, *pair, share), work
+    ) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
     for (task, example), (ours, errors) in zip(work, answers, strict=True):
@@ -161,7 +189,9 @@ def compare(
         # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
         for cell, ids in theirs.items():
-            comparison.cells[cell] = cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
+            comparison.cells[cell] = (
+                cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
+            )
     return comparison
 
 
@@ -181,7 +211,9 @@ def _run_engine(
         for generation in generations:
             treatment = generation.branch.treatment
             question = prompt.questions[generation.question].question
-            answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
+            answers[treatment.policy.name, treatment.ratio, question.id] = list(
+                generation.token_ids
+            )
     return answers, errors
 
 
@@ -206,9 +238,13 @@ def _run_pipeline(
                 try:
                     ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything
-                    comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
+                    comparison.failed.setdefault(
+                        name, f"{type(error).__name__}: {first_line(error)}"
+                    )
                     ids = []
-                comparison.seconds[name] = comparison.seconds.get(name, 0.0) + runner.model.clock() - started
+                comparison.seconds[name] = (
+                    comparison.seconds.get(name, 0.0) + runner.model.clock() - started
+                )
                 for question, answer in zip(questions, ids, strict=name not in comparison.failed):
                     answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))
@@ -216,7 +252,11 @@ def _run_pipeline(
 
 
 def _answer_cell(
-    runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
+    runner: PipelineRunner,
+    task: Task,
+    context: str,
+    parts: Sequence[tuple[str, str]],
+    treatment: Treatment,
 ) -> list[list[int]]:
     """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one to decode."""
     policy = treatment.policy
@@ -228,8 +268,12 @@ def _answer_cell(
     if not policy.while_decoding:
         return runner.answer(task, context, questions, build(treatment.situation), implementation)
     answers: list[list[int]] = []
-    for number, question in zip(treatment.questions, questions, strict=True):  # the pipeline takes one at a time
+    for number, question in zip(
+        treatment.questions, questions, strict=True
+    ):  # the pipeline takes one at a time
         situation = treatment.situation
-        with drawing_from(seed_of(situation.seed, situation.example_id, f"answer {number}"), runner.model.device):
+        with drawing_from(
+            seed_of(situation.seed, situation.example_id, f"answer {number}"), runner.model.device
+        ):
             answers += runner.answer(task, context, [question], build(situation), implementation)
     return answers

@@ -47,14 +47,18 @@ class Trial:
     length: int
     error: str
     kept: Mapping[float, float]  # by ratio, the tokens of a head; without ratio 0
-    left: tuple[str, ...]  # the digests of the caches, and what is written where the press acts meanwhile
+    left: tuple[
+        str, ...
+    ]  # the digests of the caches, and what is written where the press acts meanwhile
     zero: bool  # whether ratio 0 leaves the full cache, or its answers
     seconds: float  # of the longest prefill
 
     @property
     def off(self) -> tuple[float, float]:
         """Returns by how many tokens a head misses its budget at most, and at which ratio."""
-        return max((abs(kept - self.length * (1 - ratio)), ratio) for ratio, kept in self.kept.items())
+        return max(
+            (abs(kept - self.length * (1 - ratio)), ratio) for ratio, kept in self.kept.items()
+        )
 
     @property
     def keeps_all(self) -> bool:
@@ -101,14 +105,20 @@ class Patient:
         mine, *rest = (branch for branch in trace.branches if branch.layers)
         shares = {}
         for other in rest:
-            pairs = [(mine.layers[layer].keep, other.layers[layer].keep) for layer in trace.compressed]
+            pairs = [
+                (mine.layers[layer].keep, other.layers[layer].keep) for layer in trace.compressed
+            ]
             masks = [(one, two) for one, two in pairs if one is not None and two is not None]
             if masks and not all(bool(one.all()) for one, _ in masks):
                 rows = sum(int(one.sum()) for one, _ in masks)
-                shares[other.treatment.policy.name] = sum(int((one & two).sum()) for one, two in masks) / rows
+                shares[other.treatment.policy.name] = (
+                    sum(int((one & two).sum()) for one, two in masks) / rows
+                )
         return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
 
-    def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
+    def treat(
+        self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0
+    ) -> Trace:
         """Treats a prompt by the policy, or by others, which share the prefill."""
         points = [Point(point.level, repeat) for point in at_ratios(ratios)]
         return prefill(self.model, prompt, plan(policies or [self.policy], points, prompt, seed=0))
@@ -124,7 +134,9 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 
     check_logits(model, prompt(task.name, 0))
     long = task.name if policy.needs_spans else "long_context"
-    return Patient(policy, model, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
+    return Patient(
+        policy, model, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0)
+    )
 
 
 def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[Trial]:
@@ -132,7 +144,9 @@ def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[T
     trials: list[Trial] = []
     most = longest_sequence(patient.model) - STEPS - len(patient.prompts[0].questions[0].token_ids)
     for length in lengths:
-        if length > most or (trials and patient.policy.prefill == "private" and trials[-1].seconds > SLOW):
+        if length > most or (
+            trials and patient.policy.prefill == "private" and trials[-1].seconds > SLOW
+        ):
             break
         trials.append(_try_at(patient, length, seed))
     return trials
@@ -151,14 +165,18 @@ def _try_at(patient: Patient, length: int, seed: int) -> Trial:
         return Trial(length, error, {}, (), True, seconds)
     written = {}
     if policy.while_decoding:
-        written = {id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)}
+        written = {
+            id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)
+        }
     left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
     zero = next(branch for branch in branches if branch.treatment.ratio == 0)
     same = zero.digest == full.digest and not policy.while_decoding
     if not same:
         answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
         same = len({one.token_ids for one in answers}) == 1
-    kept = {branch.treatment.ratio: _kept(trace, branch) for branch in branches if branch is not zero}
+    kept = {
+        branch.treatment.ratio: _kept(trace, branch) for branch in branches if branch is not zero
+    }
     return Trial(length, "", kept, tuple(left), same, seconds)
 
 
@@ -168,7 +186,9 @@ def _error_of(branches: Sequence[Branch]) -> str:
 
 def _kept(trace: Trace, branch: Branch) -> float:
     layers = [branch.layers[layer] for layer in trace.compressed]
-    return sum(layer.read_rows * layer.filled for layer in layers) / (len(layers) * trace.keys[0].shape[0])
+    return sum(layer.read_rows * layer.filled for layer in layers) / (
+        len(layers) * trace.keys[0].shape[0]
+    )
 
 
 def _prompt_of(patient: Patient, length: int) -> Prompt:
@@ -177,13 +197,16 @@ def _prompt_of(patient: Patient, length: int) -> Prompt:
     missing = length - len(prompt.token_ids)
     ids = (*_text(patient.model.tokenizer, max(0, missing)), *prompt.token_ids)[-length:]
     stretches = [
-        stretch._replace(start=stretch.start + missing, end=stretch.end + missing) for stretch in prompt.stretches
+        stretch._replace(start=stretch.start + missing, end=stretch.end + missing)
+        for stretch in prompt.stretches
     ]
     return replace(
         prompt,
         token_ids=ids,
         context_tokens=tuple(range(max(1, length - prompt.question_tokens))),
-        questions=tuple(replace(one, answer_tokens=(), evidence_tokens=()) for one in prompt.questions[:1]),
+        questions=tuple(
+            replace(one, answer_tokens=(), evidence_tokens=()) for one in prompt.questions[:1]
+        ),
         stretches=tuple(stretch for stretch in stretches if stretch.start >= 0),
     )
 
@@ -208,7 +231,9 @@ def _prefill(patient: Patient) -> Result:
     for kind in ("shared", "private"):
         policy = replace(patient.policy, prefill=kind)
         trace = patient.treat(patient.prompts[0], (0.25, MIDDLE), policy)
-        digests[kind] = None if _error_of(trace.branches) else [branch.digest for branch in trace.branches]
+        digests[kind] = (
+            None if _error_of(trace.branches) else [branch.digest for branch in trace.branches]
+        )
     if patient.policy.while_decoding:
         return "note", "no: it acts while an answer is written, which is then written alone"
     if digests["shared"] is None:
@@ -238,17 +263,27 @@ def _written_in_place(patient: Patient) -> list[str]:
         press: Any = patient.policy.build(situation)
         compress = press.compress
 
-        def watched(module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+        def watched(
+            module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any
+        ) -> Any:
             handed = {"keys": keys, "values": values, "hidden_states": hidden_states}
             before = {name: states.clone() for name, states in handed.items()}
             left = compress(module, hidden_states, keys, values, attentions, kwargs)
-            written.update(dict.fromkeys(name for name in handed if not torch.equal(handed[name], before[name])))
+            written.update(
+                dict.fromkeys(
+                    name for name in handed if not torch.equal(handed[name], before[name])
+                )
+            )
             return left
 
         press.compress = watched
         return cast("BasePress", press)
 
-    patient.treat(patient.prompts[0], (patient.middle,), replace(patient.policy, build=build, prefill="private"))
+    patient.treat(
+        patient.prompts[0],
+        (patient.middle,),
+        replace(patient.policy, build=build, prefill="private"),
+    )
     return list(written)
 
 
@@ -261,13 +296,18 @@ def _budget(patient: Patient) -> Result:
     tried = [trial for trial in patient.trials if not trial.error]
     if whole := [trial for trial in tried if trial.keeps_all]:
         strict = patient.policy.counted != "nowhere"
-        return "wrong" if strict else "note", f"nothing is compressed: every token is kept of {_at(whole)}"
+        return (
+            "wrong" if strict else "note",
+            f"nothing is compressed: every token is kept of {_at(whole)}",
+        )
     worst = max(tried, key=lambda trial: trial.off[0] / trial.length)
     text = f"at most {worst.off[0]:.1f} tokens of a head off (of {worst.length:,}, at ratio {worst.off[1]:g})"
     wide = [trial for trial in tried if trial.off[0] > max(1, MOST_OFF * trial.length)]
     if wide and patient.policy.counted != "nowhere":
         return "wrong", f"{text}; more than {MOST_OFF:.0%} at {_at(wide)}"
-    return "ok" if all(trial.off[0] <= 1 for trial in tried) else "note", f"{text}; tried on {_at(tried)}"
+    return "ok" if all(
+        trial.off[0] <= 1 for trial in tried
+    ) else "note", f"{text}; tried on {_at(tried)}"
 
 
 def _nothing_at_zero(patient: Patient) -> Result:
@@ -286,7 +326,10 @@ def _deterministic(patient: Patient) -> Result:
     if patient.policy.random:
         traces = [patient.treat(patient.prompts[0], (MIDDLE,), repeat=repeat) for repeat in (0, 1)]
         if len({trace.branches[0].digest for trace in traces}) == 1:
-            return "wrong", "it is declared random, and its second draw leaves the cache of the first"
+            return (
+                "wrong",
+                "it is declared random, and its second draw leaves the cache of the first",
+            )
     return "ok", f"twice the same at {_at(again[::-1])}"
 
 
@@ -294,21 +337,33 @@ def _freed(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
     held = sum(trace.branches[0].layers[layer].held_rows for layer in trace.compressed)
     rows = len(trace.compressed) * trace.keys[0].shape[0] * trace.length
-    return "ok" if held < rows else "note", f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
+    return (
+        "ok" if held < rows else "note",
+        f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}",
+    )
 
 
 def _unique(patient: Patient) -> Result:
     policy = patient.policy
     if policy.while_decoding:
         return "note", "not compared: it acts while decoding"
-    digests = [patient.treat(prompt, [patient.middle]).branches[0].digest for prompt in patient.prompts]
+    digests = [
+        patient.treat(prompt, [patient.middle]).branches[0].digest for prompt in patient.prompts
+    ]
     if _alike(patient, [POLICIES[FULL]], digests):
-        return "note", f"at ratio {patient.middle:g} it leaves the full cache, in which every token is kept"
+        return (
+            "note",
+            f"at ratio {patient.middle:g} it leaves the full cache, in which every token is kept",
+        )
     alike = {other.name for other in _alike(patient, patient.others, digests)}
     if alike - set(policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
     name, share = patient.nearest
-    nearest = f"{name} is nearest, which keeps {share:.0%} of the rows that it keeps" if name else REWRITES
+    nearest = (
+        f"{name} is nearest, which keeps {share:.0%} of the rows that it keeps"
+        if name
+        else REWRITES
+    )
     return "ok", f"yes: of {len(patient.others)} policies {nearest}"
 
 
@@ -317,7 +372,9 @@ def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -
     for prompt, digest in zip(patient.prompts, digests, strict=True):
         branches = patient.treat(prompt, [patient.middle], *others).branches if others else []
         # A policy that does not reach the ratio has no branch.
-        others = [one.treatment.policy for one in branches if not one.error and one.digest == digest]
+        others = [
+            one.treatment.policy for one in branches if not one.error and one.digest == digest
+        ]
     return list(others)
 
 
@@ -348,7 +405,9 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
 def examine(patient: Patient, begin: Begin = silent) -> Iterator[Finding]:
     """Yields all findings in turn. It stops if the press fails at once or changes the model."""
     threads = torch.get_num_threads()
-    if is_small(patient.model):  # on busy cores several threads wait for each other, which takes four times as long
+    if is_small(
+        patient.model
+    ):  # on busy cores several threads wait for each other, which takes four times as long
         torch.set_num_threads(1)
     try:
         yield from _examine(patient, begin)
@@ -364,7 +423,9 @@ def _examine(patient: Patient, begin: Begin) -> Iterator[Finding]:
         except Exception:  # the model may raise anything once a press has damaged it
             if not patient.model.snapshot.first_change():
                 raise
-        if changed := patient.model.snapshot.first_change():  # findings on a changed model mean nothing
+        if (
+            changed := patient.model.snapshot.first_change()
+        ):  # findings on a changed model mean nothing
             yield Finding(LEFT_ALONE, "wrong", f"it changed {changed}")
             return
         yield Finding(question, outcome, text)

@@ -74,7 +74,9 @@ def _agree(stored: Any, made: Any, least: float, share: float, nan_agrees: bool 
     """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all else is equal."""
     if isinstance(made, list) and isinstance(stored, list):
         pairs = zip(stored, made, strict=False)
-        return len(made) == len(stored) and all(_agree(*pair, least, share, nan_agrees) for pair in pairs)
+        return len(made) == len(stored) and all(
+            _agree(*pair, least, share, nan_agrees) for pair in pairs
+        )
     if not isinstance(made, float) or not isinstance(stored, int | float):
         return bool(stored == made)
     if nan_agrees and math.isnan(stored) and math.isnan(made):
@@ -117,7 +119,9 @@ class Replay:
             numerics=NumericsOptions.of_texts(identity.options),
             tables=tuple(table.name for table in self.tables),
         )
-        donor = partial(Grid([(task, example.index + 1)], setting, self.identity.held_out).donor, task)
+        donor = partial(
+            Grid([(task, example.index + 1)], setting, self.identity.held_out).donor, task
+        )
         rows = collect(self.model, task, [example], setting, donor)
         made = {_key(one): one for one in rows.records}
         full = {one.question_id: one.output_token_ids for one in records if one.policy == FULL}
@@ -142,15 +146,23 @@ class Replay:
             for row in self.store.read(table, path).to_pylist()
             if _answer_key(row) in alike
         }
-        again = {_row_key(table, row): row for one in made if _answer_key(row := one.model_dump()) in alike}
+        again = {
+            _row_key(table, row): row
+            for one in made
+            if _answer_key(row := one.model_dump()) in alike
+        }
         for key in sorted({*stored} ^ {*again}, key=str):
             state = "is missing" if key in again else "is not made again"
             yield f"{table.name}: the row {_row_text(key)} {state}"
         for key in stored.keys() & again.keys():
             for column, value in again[key].items():
                 # A study notes what overflows as NaN.
-                if not _agree(stored[key][column], value, CLOSE, self.tolerance.share, nan_agrees=True):
-                    values = f"{column} is {stored[key][column]!r:.60}, made again it is {value!r:.60}"
+                if not _agree(
+                    stored[key][column], value, CLOSE, self.tolerance.share, nan_agrees=True
+                ):
+                    values = (
+                        f"{column} is {stored[key][column]!r:.60}, made again it is {value!r:.60}"
+                    )
                     yield f"{table.name}: in the row {_row_text(key)} {values}"
                     break
 
@@ -162,7 +174,9 @@ class Replay:
         for planned in self.identity.policies:
             if name not in planned.tasks or planned.name not in self.policies:
                 continue
-            own = [Level(kind, value) for kind, values in planned.levels.items() for value in values]
+            own = [
+                Level(kind, value) for kind, values in planned.levels.items() for value in values
+            ]
             policy = self.policies[planned.name]
             policies.append(replace(policy, only=tuple(own)) if policy.kinds else policy)
             levels |= dict.fromkeys(own if policy.kinds else ())
@@ -175,10 +189,15 @@ class Replay:
         """Names the first value that is not as it is made again."""
         values = made.model_dump(include={*self.compared})
         policy = self.policies[stored.policy]
-        if full is not None and not policy.corrupts:  # what is damaged may make numbers that no token tells of
+        if (
+            full is not None and not policy.corrupts
+        ):  # what is damaged may make numbers that no token tells of
             outcome = outcome_scores(Outcome(stored.output_token_ids == full, bool(stored.ended)))
             values |= {name: value for name, value in outcome.items() if name in values}
-        if stored.output_token_ids != made.output_token_ids and self.lead(task, example, stored) <= self.tolerance.tie:
+        if (
+            stored.output_token_ids != made.output_token_ids
+            and self.lead(task, example, stored) <= self.tolerance.tie
+        ):
             self.ties += 1
             follow = OF_TOKENS - set(OUTCOMES) | (OF_ROWS if policy.while_decoding else set())
             values = {name: value for name, value in values.items() if name not in follow}
@@ -201,7 +220,11 @@ class Replay:
         )
         ends = prompt.ends.with_tokens(self.model.end_tokens())
         until_end, ended = ends.until_end(tokens)
-        is_whole = list(until_end) == tokens and ended == stored.ended and (ended or len(tokens) == task.max_new_tokens)
+        is_whole = (
+            list(until_end) == tokens
+            and ended == stored.ended
+            and (ended or len(tokens) == task.max_new_tokens)
+        )
         if not is_whole or answer_text(self.model.tokenizer, tokens) != stored.output_text:
             return math.inf
         leads: list[float] = []
@@ -211,15 +234,23 @@ class Replay:
             for place, answer in enumerate(step.answers):
                 if answer.question == number and not answer.forced and step.number < len(tokens):
                     chosen[place] = tokens[step.number]
-                    leads.append(float(step.logits[place].max() - step.logits[place, tokens[step.number]]))
+                    leads.append(
+                        float(step.logits[place].max() - step.logits[place, tokens[step.number]])
+                    )
             return chosen
 
-        grid = Grid([(task, example.index + 1)], Setting([], (), self.identity.seed), self.identity.held_out)
+        grid = Grid(
+            [(task, example.index + 1)], Setting([], (), self.identity.seed), self.identity.held_out
+        )
         donor = lazy_donor(
             self.model,
-            lambda: build_prompts(self.model.tokenizer, task, grid.donor(task, example), self.identity.mode)[0],
+            lambda: build_prompts(
+                self.model.tokenizer, task, grid.donor(task, example), self.identity.mode
+            )[0],
         )
-        scorings = plan([self.policies[stored.policy]], (stored.point,), prompt, self.identity.seed, None, donor)
+        scorings = plan(
+            [self.policies[stored.policy]], (stored.point,), prompt, self.identity.seed, None, donor
+        )
         trace = prefill(self.model, prompt, [one for one in scorings if number in one[0].questions])
         decode(self.model, trace, task.max_new_tokens, None, as_stored)
         return max(leads) if len(leads) == len(tokens) > 0 else math.inf
@@ -231,7 +262,11 @@ def _key(record: Record) -> Key:
 
 def _answer_key(row: Mapping[str, Any]) -> Key:
     """Returns the key of the answer that a row of a study's table belongs to."""
-    return row["policy"], Point(Level(row["level_kind"], row["level"]), row["repeat"]), row["question_id"]
+    return (
+        row["policy"],
+        Point(Level(row["level_kind"], row["level"]), row["repeat"]),
+        row["question_id"],
+    )
 
 
 def _row_key(table: StoredTable, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -25,7 +25,12 @@ from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.errors import KVBenchError, first_line
 from policies.composition import built_in
 
-TASK_FIELDS = ("chance", "instruction", "begins_answers", "level")  # which follow from name and version of a task
+TASK_FIELDS = (
+    "chance",
+    "instruction",
+    "begins_answers",
+    "level",
+)  # which follow from name and version of a task
 CLOSE = 1e-4  # of what is computed from stored numbers
 
 
@@ -36,14 +41,21 @@ def _place(record: Record) -> str:
 def _differences(place: str, stored: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
     """Names the first value that is not as it is made again."""
     wrong = [name for name, value in made.items() if not _is_same(stored.get(name), value)]
-    return [f"{place}: {name} is {stored.get(name)!r:.60}, made again it is {made[name]!r:.60}" for name in wrong[:1]]
+    return [
+        f"{place}: {name} is {stored.get(name)!r:.60}, made again it is {made[name]!r:.60}"
+        for name in wrong[:1]
+    ]
 
 
 def _is_same(stored: Any, made: Any) -> bool:
     if isinstance(made, list) and isinstance(stored, list):
         return len(made) == len(stored) and all(map(_is_same, stored, made))
     numbers = isinstance(made, float) and isinstance(stored, int | float)
-    return math.isclose(stored, made, rel_tol=CLOSE, abs_tol=CLOSE) if numbers else bool(stored == made)
+    return (
+        math.isclose(stored, made, rel_tol=CLOSE, abs_tol=CLOSE)
+        if numbers
+        else bool(stored == made)
+    )
 
 
 def _check_hashes(submission: Submission) -> Iterator[Finding]:
@@ -53,12 +65,19 @@ def _check_hashes(submission: Submission) -> Iterator[Finding]:
         made_by = f"kvbench {identity.kvbench_version}, {identity.source}"
         yield unchecked("hashes", f"made by other code than is here: {made_by}")
     if not submission.model_is_here:
-        yield unchecked("hashes", f"no {identity.model} of fingerprint {identity.model_fingerprint} is on this machine")
+        yield unchecked(
+            "hashes",
+            f"no {identity.model} of fingerprint {identity.model_fingerprint} is on this machine",
+        )
     faults = []
     for planned in identity.tasks:
         if task := submission.tasks.get(planned.name):
-            faults += _differences(planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS})
-    yield finding_of("hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults)
+            faults += _differences(
+                planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS}
+            )
+    yield finding_of(
+        "hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults
+    )
 
 
 def _check_questions(submission: Submission) -> Iterator[Finding]:
@@ -67,14 +86,22 @@ def _check_questions(submission: Submission) -> Iterator[Finding]:
     for name, examples in submission.examples.items():
         task = submission.tasks[name]
         for example in examples:
-            made[example.id] = {**described_context(task, example), "mode": submission.store.identity.mode}
+            made[example.id] = {
+                **described_context(task, example),
+                "mode": submission.store.identity.mode,
+            }
             made |= {one.id: described_question(task, example, one) for one in example.questions}
     stored = {answer.context.example_id: vars(answer.context) for answer in submission.answers}
     stored |= {answer.question.question_id: vars(answer.question) for answer in submission.answers}
-    faults = [fault for key, row in stored.items() for fault in _differences(key, row, made.get(key, {}))]
+    faults = [
+        fault for key, row in stored.items() for fault in _differences(key, row, made.get(key, {}))
+    ]
     yield finding_of("questions", f"{len(made):,} contexts and questions are as generated", faults)
     foreign = [one for one in submission.store.identity.tasks if one.name not in submission.tasks]
-    yield from (unchecked("questions", f"{one.name} {one.version} cannot be generated here") for one in foreign)
+    yield from (
+        unchecked("questions", f"{one.name} {one.version} cannot be generated here")
+        for one in foreign
+    )
 
 
 def _check_completeness(submission: Submission) -> Iterator[Finding]:
@@ -84,7 +111,10 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
     for record in records:
         questions[record.task].add(record.question_id)
     # Where a task cannot be generated, what any policy answers is what all have to answer.
-    questions |= {name: {one.id for each in of for one in each.questions} for name, of in submission.examples.items()}
+    questions |= {
+        name: {one.id for each in of for one in each.questions}
+        for name, of in submission.examples.items()
+    }
     planned = {
         (task, policy.name, point, question)
         for policy in submission.store.identity.policies
@@ -93,14 +123,25 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
     }
     stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
     run = submission.store.run
-    faults = [] if run.status == "complete" else [f"the run is {run.status}, not complete: {run.reason}"]
+    faults = (
+        [] if run.status == "complete" else [f"the run is {run.status}, not complete: {run.reason}"]
+    )
     for key in sorted(planned | set(stored)):
         if stored[key] != (key in planned):
-            number = f"there {stored[key]} times, planned {int(key in planned)}" if stored[key] else "missing"
+            number = (
+                f"there {stored[key]} times, planned {int(key in planned)}"
+                if stored[key]
+                else "missing"
+            )
             faults.append(f"{key[1]} at {key[2].where}, {key[3]} is {number}")
     yield finding_of("completeness", f"{len(records):,} records, none missing, none twice", faults)
-    if failed := [record for record in records if record.status != "ok" or record.output_text is None]:
-        yield unchecked("completeness", f"{len(failed):,} answers failed, as {_place(failed[0])}: {failed[0].reason}")
+    if failed := [
+        record for record in records if record.status != "ok" or record.output_text is None
+    ]:
+        yield unchecked(
+            "completeness",
+            f"{len(failed):,} answers failed, as {_place(failed[0])}: {failed[0].reason}",
+        )
 
 
 def _check_scores(submission: Submission) -> Iterator[Finding]:
@@ -109,20 +150,33 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     for answer in submission.answers:
         scores = dict.fromkeys(SCORES) | scores_of(answer)
         faults += _differences(_place(answer.record), vars(answer.record), scores)
-    yield finding_of("scores", f"{len(submission.answers):,} outputs have the stored scores", faults)
+    yield finding_of(
+        "scores", f"{len(submission.answers):,} outputs have the stored scores", faults
+    )
     made_rows = summary_rows(submission.store.frame(), RunGroup((submission.store,)))
     rows = json.loads(json.dumps([row.model_dump() for row in made_rows]))
     stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
-    faults = [] if len(rows) == len(stored) else [f"it has {len(stored)} rows, the records make {len(rows)}"]
+    faults = (
+        []
+        if len(rows) == len(stored)
+        else [f"it has {len(stored)} rows, the records make {len(rows)}"]
+    )
     others = False
     for made, row in zip(rows, stored, strict=False):
         place = f"{made['policy']} on {made['task']} in {SUMMARY_FILE}"
         inferred = {name for name in made if _is_inferred(name) and not submission.is_of_this_code}
-        faults += _differences(place, row, {name: value for name, value in made.items() if name not in inferred})
+        faults += _differences(
+            place, row, {name: value for name, value in made.items() if name not in inferred}
+        )
         others |= any(not _is_same(row.get(name), made[name]) for name in inferred)
     if others:
-        yield unchecked("scores", f"the intervals of {SUMMARY_FILE} are of another version: pages make them anew")
-    yield finding_of("scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
+        yield unchecked(
+            "scores",
+            f"the intervals of {SUMMARY_FILE} are of another version: pages make them anew",
+        )
+    yield finding_of(
+        "scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults
+    )
 
 
 def _is_inferred(column: str) -> bool:
@@ -140,7 +194,9 @@ CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
 }
 
 
-def examine(folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: Sequence[str] = ()) -> Iterator[Finding]:
+def examine(
+    folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: Sequence[str] = ()
+) -> Iterator[Finding]:
     """Yields one finding after the other. ``cells``: how many cells are answered again. ``trusted_code``: where the
     code of plug-ins lies that may be run for that."""
     begin("files")
@@ -153,10 +209,17 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: S
         try:
             answers += store.read_answers(path)
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
-            faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
-    yield finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
+            faults.append(
+                f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})"
+            )
+    yield finding_of(
+        "files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults
+    )
     if store.identity.tables and not cells:
-        yield unchecked("files", f"the numbers of {', '.join(store.identity.tables)} are made again with --replay")
+        yield unchecked(
+            "files",
+            f"the numbers of {', '.join(store.identity.tables)} are made again with --replay",
+        )
     submission = Submission(store, answers, cells, policies, trusted)
     for name, check in CHECKS.items():
         begin(name)
@@ -165,4 +228,8 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: S
         except KVBenchError as error:  # a judge that is not installed
             yield unchecked(name, str(error))
         except Exception as error:  # of texts and numbers that no run writes
-            yield Finding(name, "wrong", f"it cannot be examined ({type(error).__name__}: {first_line(error)})")
+            yield Finding(
+                name,
+                "wrong",
+                f"it cannot be examined ({type(error).__name__}: {first_line(error)})",
+            )

@@ -32,7 +32,9 @@ def policies_here(identity: Identity, trusted: Sequence[str]) -> Mapping[str, Po
 def _policies_at(place: str, names: Sequence[str]) -> dict[str, Policy]:
     """Loads what a place holds of some policies."""
     if not names:
-        raise KVBenchError(f"{OPTION} {place}: the run has no press from outside: leave the option out")
+        raise KVBenchError(
+            f"{OPTION} {place}: the run has no press from outside: leave the option out"
+        )
     file = Path(place.partition(".py:")[0] + ".py") if ".py:" in place else Path(place)
     if file.suffix == ".py":
         # What the press imports lies beside it, as where it was run.

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from kvbench.prompts.prompt import Prompt
 
-prompt_texts = LazyModule("kvbench.prompts.prompt")  # which needs transformers, and a mistyped option waits for none
+prompt_texts = LazyModule(
+    "kvbench.prompts.prompt"
+)  # which needs transformers, and a mistyped option waits for none
 
 QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
 CONTEXTS_READ = 3  # of each generated task, to count their tokens and questions
@@ -45,7 +47,9 @@ class PressCost(NamedTuple):
         """Returns the cost of a policy's press: as it was measured, or the median of the presses of its kind."""
         if policy.name in PRESSES:
             return cls(*PRESSES[policy.name])
-        kind = [press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")]
+        kind = [
+            press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")
+        ]
         return cls(*map(median, zip(*kind, strict=True)))
 
 
@@ -81,7 +85,11 @@ def _changed(prompt: "Prompt", action: str) -> float:
     cases = []
     for question in prompt.questions:
         spans = [name for name in interventions.SPANS if question.spans.get(name)]
-        drawn = sum(many for name, many in interventions.DRAWS[action].items() if name in (*spans, "evidence"))
+        drawn = sum(
+            many
+            for name, many in interventions.DRAWS[action].items()
+            if name in (*spans, "evidence")
+        )
         if question.evidence_tokens:
             cases.append(len(spans) + 1 + drawn)
     return mean(cases) * min(len(cases), interventions.ASKED) if cases else 0.0
@@ -96,9 +104,13 @@ class Load:
     tokens: int  # of a context
     questions: float  # about a context
     question_tokens: float  # of a question
-    answer_tokens: int  # of an answer: as long as the task allows, unless it ends with its sentence or line
+    answer_tokens: (
+        int  # of an answer: as long as the task allows, unless it ends with its sentence or line
+    )
     gold_tokens: float  # of a right answer that are passed for its likelihood: all but the last
-    branches: Sequence[tuple[Policy, Sequence[float]]]  # each policy, and which share of a context each branch holds
+    branches: Sequence[
+        tuple[Policy, Sequence[float]]
+    ]  # each policy, and which share of a context each branch holds
     prompts: float = 1.0  # of a context: one, or in mode aware one for each question
     study: StudyLoad | None = None
 
@@ -108,20 +120,40 @@ class Load:
 
 
 def load_of(
-    grid: Grid, task: Task, contexts: int, tokens: int | None = None, *, tokenizer: "PreTrainedTokenizerBase"
+    grid: Grid,
+    task: Task,
+    contexts: int,
+    tokens: int | None = None,
+    *,
+    tokenizer: "PreTrainedTokenizerBase",
 ) -> Load:
     """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of every context."""
     mode = grid.setting.mode
     # Contexts of a file differ in length and in questions as those of a generator do not.
-    examples = [grid.example(task, index) for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))]
-    prompts = [one for example in examples for one in prompt_texts.build_prompts(tokenizer, task, example, mode)]
+    examples = [
+        grid.example(task, index)
+        for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))
+    ]
+    prompts = [
+        one
+        for example in examples
+        for one in prompt_texts.build_prompts(tokenizer, task, example, mode)
+    ]
     tokenized = [question for one in prompts for question in one.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
     # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
-    ends_early = (task.begins_answers and task.answer_end == "sentence") or tokenizer.chat_template is None
+    ends_early = (
+        task.begins_answers and task.answer_end == "sentence"
+    ) or tokenizer.chat_template is None
     tokens = tokens or round(mean(len(one.token_ids) for one in prompts))
     branches = [  # a press that masks frees nothing
-        (policy, [1 - (point.level.share(tokens) or 0.0) if policy.frees else 1.0 for point in grid.points(policy)])
+        (
+            policy,
+            [
+                1 - (point.level.share(tokens) or 0.0) if policy.frees else 1.0
+                for point in grid.points(policy)
+            ],
+        )
         for policy in grid.policies_on(task)
     ]
     questions = len(tokenized) / len(examples)
@@ -131,7 +163,9 @@ def load_of(
         tokens=tokens,
         questions=questions,
         question_tokens=mean(len(question.token_ids) for question in tokenized),
-        answer_tokens=min(task.max_new_tokens, round(golds) + BEHIND) if ends_early else task.max_new_tokens,
+        answer_tokens=min(task.max_new_tokens, round(golds) + BEHIND)
+        if ends_early
+        else task.max_new_tokens,
         gold_tokens=golds,
         branches=branches,
         prompts=questions if mode == "aware" else 1.0,

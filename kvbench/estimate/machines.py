@@ -18,13 +18,22 @@ precision = LazyModule("kvbench.models.precision")
 torch = LazyModule("torch")
 
 # The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
-TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+TABLE: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "constants.json").read_text(encoding="utf-8")
+)
 # By card, what ``make gpu`` measured of it (docs/gpu.md).
-MEASURED: dict[str, Any] = json.loads((Path(__file__).parent / "measured.json").read_text(encoding="utf-8"))
+MEASURED: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "measured.json").read_text(encoding="utf-8")
+)
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
-LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
+LAYER_SECONDS = (
+    0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
+)
 THIS = "this"
-ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decoding, which reads many weights for little
+ROWS, FEW_ROWS = (
+    256,
+    8,
+)  # of the measured products: of a prefill, and of decoding, which reads many weights for little
 CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
 LARGE = 2**24  # numbers, more than caches hold
 QUIET = 0.9  # of the processor's time that a process gets where nothing else works
@@ -43,10 +52,18 @@ class Machine:
     memory: float  # bytes
     source: str  # where the figures are from
     layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
-    copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
-    flops_by_dtype: Mapping[str, float] = field(default_factory=dict)  # of dtypes that are slower or faster
-    emulated: tuple[str, ...] = ()  # dtypes of 16 bits whose products are computed in float32, with weights in both
-    plain_calls: float = 1.0  # times ``layer_seconds`` that a layer takes in a pass by transformers' own code
+    copied: float | None = (
+        None  # bytes a second, where copies are faster than products of few rows read
+    )
+    flops_by_dtype: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of dtypes that are slower or faster
+    emulated: tuple[
+        str, ...
+    ] = ()  # dtypes of 16 bits whose products are computed in float32, with weights in both
+    plain_calls: float = (
+        1.0  # times ``layer_seconds`` that a layer takes in a pass by transformers' own code
+    )
 
     def seconds(self, operations: float, read: float, layers: float, dtype: str = "") -> float:
         """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
@@ -68,14 +85,19 @@ def card_machine(name: str, measured: Mapping[str, Any] | None) -> Machine:
     if measured is not None:
         computed, read = measured["compute_share"], measured["reading_share"]
         layer_seconds = measured["layer_seconds"]
-        begin, end = f"measured on {measured['card']}, {measured['date']} by make gpu", "are reached"
+        begin, end = (
+            f"measured on {measured['card']}, {measured['date']} by make gpu",
+            "are reached",
+        )
     source = f"{begin}: {computed:.0%} of the operations and {read:.0%} of the bytes a second of the data sheet {end}"
     by_dtype = {"float32": float32 * computed, "float64": float64 * computed}
     reached = flops * computed, bandwidth * read
     return Machine(name, *reached, memory, source, layer_seconds, flops_by_dtype=by_dtype)
 
 
-MACHINES: Mapping[str, Machine] = {name: card_machine(name, MEASURED.get(name)) for name in TABLE["machines"]}
+MACHINES: Mapping[str, Machine] = {
+    name: card_machine(name, MEASURED.get(name)) for name in TABLE["machines"]
+}
 
 
 def card_of(device: str) -> str:
@@ -88,13 +110,22 @@ def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str]
     """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
     share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is.
     ``others``: dtypes in which a study computes beside the model's."""
-    spent, started = precision.processor_seconds(), time.perf_counter()  # the first imports what it is in
-    few, weights = torch.ones(FEW_ROWS), torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype))
+    spent, started = (
+        precision.processor_seconds(),
+        time.perf_counter(),
+    )  # the first imports what it is in
+    few, weights = (
+        torch.ones(FEW_ROWS),
+        torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype)),
+    )
     call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
     product = precision.best_seconds(_product(hidden_size, dtype))
     emulated = tuple(name for name in others if name != dtype and not precision.multiplies(name))
     computed = {name: "float32" if name in emulated else name for name in others if name != dtype}
-    products = {name: precision.best_seconds(_product(hidden_size, name)) for name in {*computed.values()} - {dtype}}
+    products = {
+        name: precision.best_seconds(_product(hidden_size, name))
+        for name in {*computed.values()} - {dtype}
+    }
     products[dtype] = product
     reading = precision.best_seconds(lambda: torch.mm(weights[:FEW_ROWS], weights.t()))
     target = torch.empty_like(weights)

@@ -82,7 +82,9 @@ class RunCost:
     def held(self) -> int:
         """Returns the bytes of weights, the longest context, and the keep masks of all branches of a context: a byte
         for each token, layer and head."""
-        most = max(load.tokens * sum(len(shares) for _, shares in load.branches) for load in self.loads)
+        most = max(
+            load.tokens * sum(len(shares) for _, shares in load.branches) for load in self.loads
+        )
         masks = most * self.shape.layers * self.shape.key_heads
         return self.shape.weight_bytes + self.copy_bytes + self.context + masks
 
@@ -90,7 +92,10 @@ class RunCost:
     def walked(self) -> float:
         """Returns the bytes of the caches that numerics holds at once, in its widest dtype."""
         widest = max(self.shape.in_dtype(dtype).token_bytes for dtype in self.numerics.dtypes)
-        return max(studies.cache_tokens(load, self.numerics, self.tables) for load in self.loads) * widest
+        return (
+            max(studies.cache_tokens(load, self.numerics, self.tables) for load in self.loads)
+            * widest
+        )
 
     @property
     def needed(self) -> float:
@@ -120,7 +125,9 @@ class RunCost:
         """Lists the parts of the studies, each with the least and the most seconds of one worker."""
         shape, parts = self.shape, []
         for load in self.loads:
-            for part in studies.parts_of(load, self.numerics, self.tables, shape.layers, shape.heads):
+            for part in studies.parts_of(
+                load, self.numerics, self.tables, shape.layers, shape.heads
+            ):
                 ends = zip((part.least, part.most), part.host, strict=True)
                 least, most = (host + sum(map(self._seconds_of, passes)) for passes, host in ends)
                 parts.append((part, least, most))
@@ -129,7 +136,9 @@ class RunCost:
     @property
     def copy_seconds(self) -> float:
         """Counts the time of the copies of the network: a context begins with the copy that the last one ended with."""
-        copied = [self.shape.weight_bytes + self._weight_bytes(dtype) for dtype in self.other_dtypes]
+        copied = [
+            self.shape.weight_bytes + self._weight_bytes(dtype) for dtype in self.other_dtypes
+        ]
         if not copied:
             return 0.0
         contexts = sum(load.contexts * load.prompts for load in self.loads)
@@ -149,14 +158,20 @@ class RunCost:
         in_float32 = passes.dtype in self.machine.emulated  # then these weights are read
         weights = 4 * shape.parameters if in_float32 else shape.weight_bytes
         read = passes.count * weights + passes.cached * shape.token_bytes + passes.read
-        layers = (passes.count + passes.layers / shape.layers) * shape.layers * self.machine.plain_calls
-        return self.machine.seconds(shape.operations(passes.tokens, passes.pairs), read, layers, shape.dtype)
+        layers = (
+            (passes.count + passes.layers / shape.layers) * shape.layers * self.machine.plain_calls
+        )
+        return self.machine.seconds(
+            shape.operations(passes.tokens, passes.pairs), read, layers, shape.dtype
+        )
 
     def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
         """Returns the time of tokens that attend to others in pairs, where each pass reads all weights; ``cached``:
         tokens of which keys and values are read."""
         read = passes * self.shape.weight_bytes + cached * self.shape.token_bytes
-        return self.machine.seconds(self.shape.operations(tokens, pairs), read, passes * self.shape.layers)
+        return self.machine.seconds(
+            self.shape.operations(tokens, pairs), read, passes * self.shape.layers
+        )
 
     def _parts_of(self, load: Load) -> Iterator[tuple[str, str, float]]:
         """Yields the parts of the work on one context of a task."""
@@ -175,22 +190,44 @@ class RunCost:
             # Every token of an answer reads weights and cache, and so does the right answer behind the question again.
             tokens = asked * (2 * load.question_tokens + load.answer_tokens + load.gold_tokens)
             passes, kept = asked * (2 + load.answer_tokens + load.gold_tokens), sum(shares) * size
-            seconds = self._seconds(len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept)
+            seconds = self._seconds(
+                len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept
+            )
             yield "answers written alone", policy.name, seconds
         # Each wave reads the weights and its own cache for the start that questions share, for each portion of the
         # questions, for each portion of the right answers, and for each token of the answers.
         kept = sum(together) * size
-        waves = ceil(kept * self.shape.token_bytes / (self.machine.memory * USABLE * self.devices - self.held))
-        portions = [ceil(asked * part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens)]
-        tokens, passes = asked * (load.question_tokens + load.answer_tokens + load.gold_tokens), 1 + load.answer_tokens
+        waves = ceil(
+            kept
+            * self.shape.token_bytes
+            / (self.machine.memory * USABLE * self.devices - self.held)
+        )
+        portions = [
+            ceil(asked * part / columns.PLACES_AT_ONCE)
+            for part in (load.question_tokens, load.gold_tokens)
+        ]
+        tokens, passes = (
+            asked * (load.question_tokens + load.answer_tokens + load.gold_tokens),
+            1 + load.answer_tokens,
+        )
         passes += sum(portions)
-        yield "answers", "", self._seconds(tokens * len(together), tokens * kept, passes * waves, passes * kept)
+        yield (
+            "answers",
+            "",
+            self._seconds(tokens * len(together), tokens * kept, passes * waves, passes * kept),
+        )
 
 
 def hours(seconds: float) -> str:
     if seconds >= 3600:
         return f"{seconds / 3600:,.1f} h"
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s" if seconds >= 1 else "below 1 s"
+    return (
+        f"{seconds / 60:.1f} min"
+        if seconds >= 60
+        else f"{seconds:.0f} s"
+        if seconds >= 1
+        else "below 1 s"
+    )
 
 
 def forecast_of(model: "LoadedModel", grid: Grid) -> str:
@@ -201,13 +238,20 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     workers = local.Workers(model, sum(contexts for _, contexts in grid.tasks)).count
     torch.set_num_threads(1 if workers > 1 else threads)
     try:
-        machine = machine_of_run(grid, network.config.get_text_config().hidden_size, model.dtype_name)
+        machine = machine_of_run(
+            grid, network.config.get_text_config().hidden_size, model.dtype_name
+        )
     finally:
         torch.set_num_threads(threads)
     shape = shape_of_network(model.name, network, model.dtype_name)
-    loads = [load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks]
+    loads = [
+        load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks
+    ]
     cost = RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
-    least, most = (hours(seconds / workers / (SHARED if workers > 1 else 1.0) + PAGE_SECONDS) for seconds in cost.ends)
+    least, most = (
+        hours(seconds / workers / (SHARED if workers > 1 else 1.0) + PAGE_SECONDS)
+        for seconds in cost.ends
+    )
     if cost.study_parts:
         return f"forecast: {least} to {most} on this machine, its studies and the page included"
     return f"forecast: about {most} on this machine, the page included"
@@ -221,12 +265,18 @@ def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
     '4 contexts of base, hops tell no difference, however large: 11 to 13 tell 20 points'
     """
     needed, sentences = fewest_clusters(), []
-    few: defaultdict[int, dict[str, int]] = defaultdict(dict)  # by count, each task with the contexts that are enough
+    few: defaultdict[int, dict[str, int]] = defaultdict(
+        dict
+    )  # by count, each task with the contexts that are enough
     for task, count, questions in contexts:
         if count <= needed:
             few[count][task] = clusters_to_detect(NOTICEABLE, usual_spread(questions))
     for count, enough in few.items():
-        told = "no difference, however large" if count < needed else "a difference only where all of them differ"
+        told = (
+            "no difference, however large"
+            if count < needed
+            else "a difference only where all of them differ"
+        )
         names = ", ".join(enough) if len(enough) <= FEW_NAMES else f"each of {len(enough)} tasks"
         these = f"{count_text(count, 'context')} of {names} tell{'s' if count == 1 else ''} {told}"
         sentences.append(
@@ -237,7 +287,9 @@ def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
 
 def few_contexts_of(grid: Grid) -> str:
     """Says :func:`few_contexts_line` of the tasks of a grid, before they are run."""
-    return few_contexts_line((task.name, count, grid.questions(task, 0)) for task, count in grid.tasks)
+    return few_contexts_line(
+        (task.name, count, grid.questions(task, 0)) for task, count in grid.tasks
+    )
 
 
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
@@ -246,7 +298,9 @@ def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     return this_machine(hidden_size, dtype, grid.setting.numerics.dtypes if is_numerics else ())
 
 
-def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]) -> RunCost:
+def plan_of(
+    job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]
+) -> RunCost:
     """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``: of a context, which
     the job leaves out, so that no long text is made."""
     if isinstance(tokens, int) and tokens < 1:
@@ -268,7 +322,11 @@ def store_bytes(cost: RunCost) -> float:
     total = 0.0
     for load in cost.loads:
         units = len(execute.chunks(load.contexts))
-        rows = {"contexts": load.contexts, "questions": load.contexts * load.questions, "records": load.answers}
+        rows = {
+            "contexts": load.contexts,
+            "questions": load.contexts * load.questions,
+            "records": load.answers,
+        }
         for table, count in rows.items():
             file, row, token = TABLE["store"][table]
             files = units * (len(load.branches) if table == "records" else 1)
@@ -284,11 +342,22 @@ def rows_of(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[str,
     slowest = max(policies, key=lambda name: policies[name])
     shown = []
     for contexts in sorted({load.contexts for load in cost.loads}):
-        of_tasks = {one.task: usual_spread(one.questions) for one in cost.loads if one.contexts == contexts}
-        smallest = {task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()}
-        seen = _range({task: points for task, points in smallest.items() if points is not None}, "points")
-        shown.append((f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference"))
-    needed = {load.task: float(clusters_to_detect(tolerance, usual_spread(load.questions))) for load in cost.loads}
+        of_tasks = {
+            one.task: usual_spread(one.questions) for one in cost.loads if one.contexts == contexts
+        }
+        smallest = {
+            task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()
+        }
+        seen = _range(
+            {task: points for task, points in smallest.items() if points is not None}, "points"
+        )
+        shown.append(
+            (f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference")
+        )
+    needed = {
+        load.task: float(clusters_to_detect(tolerance, usual_spread(load.questions)))
+        for load in cost.loads
+    }
     fewest = min(load.contexts for load in cost.loads)
     agreeing = f"{contexts_that_agree(tolerance / 100)} if all answers agree"
     excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
@@ -316,7 +385,9 @@ def _memory(cost: RunCost) -> str:
     """Writes what a worker holds: the weights in the dtype in which they are loaded, and what studies make of them."""
     parts = [f"weights {size_text(cost.shape.weight_bytes)} ({cost.shape.dtype})"]
     if cost.copy_bytes:
-        largest = max(cost.other_dtypes, key=lambda dtype: cost.shape.in_dtype(dtype).bytes_per_number)
+        largest = max(
+            cost.other_dtypes, key=lambda dtype: cost.shape.in_dtype(dtype).bytes_per_number
+        )
         parts.append(f"a copy {size_text(cost.copy_bytes)} ({largest})")
     parts.append(f"cache {size_text(cost.context)}")
     if cost.walked:
@@ -353,13 +424,20 @@ def _range(by_task: Mapping[str, float], unit: str) -> str:
 def assumptions(cost: RunCost) -> list[str]:
     """Says which cards hold a worker, and what the figures rest on, a sentence each."""
     shape = cost.shape
-    sizes = {f"{name} ({size_text(card.memory)})": card.memory * USABLE for name, card in MACHINES.items()}
+    sizes = {
+        f"{name} ({size_text(card.memory)})": card.memory * USABLE
+        for name, card in MACHINES.items()
+    }
     fits = [name for name, size in sizes.items() if cost.needed <= size]
     others = [name for name in sizes if name not in fits]
     cards = [
-        f"{what} {', '.join(names)}" for what, names in (("fits one", fits), ("too much for one", others)) if names
+        f"{what} {', '.join(names)}"
+        for what, names in (("fits one", fits), ("too much for one", others))
+        if names
     ]
-    unmeasured = sorted({policy.name for load in cost.loads for policy, _ in load.branches} - set(PRESSES))
+    unmeasured = sorted(
+        {policy.name for load in cost.loads for policy, _ in load.branches} - set(PRESSES)
+    )
     copied = "one copy of the network at a time, " if cost.other_dtypes else ""
     walked = "or later the caches of walks, " if cost.walked else ""
     return [
@@ -387,7 +465,9 @@ def _study_assumptions(cost: RunCost) -> list[str]:
         "every policy loses all; none where the full cache is wrong.",
     }
     names = dict.fromkeys(part.name for part, _, _ in cost.study_parts)
-    projection = ["Studies are a projection: their passes are counted from the code, their times were not measured."]
+    projection = [
+        "Studies are a projection: their passes are counted from the code, their times were not measured."
+    ]
     return [*(projection if names else []), *(reasons[name] for name in names)]
 
 

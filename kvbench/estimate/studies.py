@@ -12,7 +12,15 @@ from kvbench.engine.options import NumericsOptions
 from kvbench.estimate.loads import Load, StudyLoad
 from kvbench.estimate.machines import CALLS
 from kvbench.store.interventions import INTERVENTIONS
-from kvbench.store.numerics import CLOSER, DRIFT, IN_16_BITS, NUMERICS, RECOVERY, ROUNDING, TABLES_OF_NUMERICS
+from kvbench.store.numerics import (
+    CLOSER,
+    DRIFT,
+    IN_16_BITS,
+    NUMERICS,
+    RECOVERY,
+    ROUNDING,
+    TABLES_OF_NUMERICS,
+)
 from kvbench.store.observed import OBSERVED, ROUTES, SAMPLE
 from policies import FULL, LazyModule, Policy
 
@@ -25,15 +33,24 @@ walks = LazyModule("kvbench.engine.studies.walks")
 STEP_READS = 3  # of a row of a plain cache in a step: it is read and written to be joined with the new one, and read
 PATCH_READS = 2  # more of a patched step: a cache is made of the rows first
 LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is read or patched
-PATCHED = ("residual", "keys and values", "both")  # of each extent of layers, and the pass that is not patched
+PATCHED = (
+    "residual",
+    "keys and values",
+    "both",
+)  # of each extent of layers, and the pass that is not patched
 LONGEST = 1024  # tokens of a prompt whose rounding is measured
-WEIGHT_READS = 10  # of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied
+WEIGHT_READS = (
+    10  # of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied
+)
 OF_A_BLOCK = 8  # calls of an observed block of one head
 # Measured on `reference`, on one thread of an AMD EPYC.
 OF_A_TURN = 1.5  # times the calls of a layer: an observed answer is attended to, and noted, alone
 EDGE_SECONDS = 26e-9  # of the host, to join an edge to others and to follow it
 ROW_SECONDS = 0.2e-3  # of the host: what is noted of a layer at a step, as a row of the store
-EDGES = (10.0, 60.0)  # that a token of the context has in a layer: 21 on `reference`; of others assumed
+EDGES = (
+    10.0,
+    60.0,
+)  # that a token of the context has in a layer: 21 on `reference`; of others assumed
 STEPS_SEEN = 2  # of an observed answer: behind its question, and behind its first token
 
 
@@ -50,7 +67,11 @@ class Passes:
     layers: float = 0.0  # as many layers as have the calls that come on top, whatever is computed
 
     def times(self, number: float) -> "Passes":
-        counts = {field.name: number * getattr(self, field.name) for field in fields(self) if field.name != "dtype"}
+        counts = {
+            field.name: number * getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "dtype"
+        }
         return replace(self, **counts)
 
 
@@ -73,7 +94,8 @@ def parts_of(
         return
     if any(table.name in tables for table in TABLES_OF_NUMERICS):
         least, most = (
-            list(numerics_passes(load, study, numerics, tables, layers, is_most)) for is_most in (False, True)
+            list(numerics_passes(load, study, numerics, tables, layers, is_most))
+            for is_most in (False, True)
         )
         yield StudyPart("numerics", least, most)
     if any(table.name in tables for table in OBSERVED):
@@ -106,7 +128,11 @@ def rereadings(dtype: str, tokens: float, steps: int, chunk: int | None = None) 
 
 def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
     """Counts the passes of cache on and of cache off behind so many tokens (:func:`walks.teacher_forced`)."""
-    return [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1), rereadings(dtype, tokens, steps)]
+    return [
+        reading(dtype, tokens),
+        steps_behind(dtype, tokens, steps - 1),
+        rereadings(dtype, tokens, steps),
+    ]
 
 
 def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
@@ -114,7 +140,12 @@ def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
     (:func:`walks.null_walk`), and of cache on twice over all of them (:func:`walks.same_walk`)."""
     few = min(walks.NULL_STEPS, steps)
     same = [reading(dtype, tokens), steps_behind(dtype, tokens, steps - 1)]
-    return [rereadings(dtype, tokens, few), rereadings(dtype, tokens, few, walks.CHUNK), *same, *same]
+    return [
+        rereadings(dtype, tokens, few),
+        rereadings(dtype, tokens, few, walks.CHUNK),
+        *same,
+        *same,
+    ]
 
 
 def extents_of(layers: int) -> int:
@@ -125,8 +156,15 @@ def extents_of(layers: int) -> int:
 def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
     """Counts the passes that localise a difference at a step from 1 on (:func:`patching.localise`)."""
     count, length = 1 + len(PATCHED) * extents_of(layers), tokens + step
-    patched = Passes(dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length)
-    return [reading(dtype, tokens), steps_behind(dtype, tokens, step - 1), reading(dtype, length), patched]
+    patched = Passes(
+        dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length
+    )
+    return [
+        reading(dtype, tokens),
+        steps_behind(dtype, tokens, step - 1),
+        reading(dtype, length),
+        patched,
+    ]
 
 
 def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes]:
@@ -157,7 +195,12 @@ def steps_walked(study: StudyLoad, numerics: NumericsOptions, is_most: bool) -> 
 
 
 def numerics_passes(
-    load: Load, study: StudyLoad, numerics: NumericsOptions, tables: Sequence[str], layers: int, is_most: bool
+    load: Load,
+    study: StudyLoad,
+    numerics: NumericsOptions,
+    tables: Sequence[str],
+    layers: int,
+    is_most: bool,
 ) -> Iterator[Passes]:
     """Yields the passes of numerics over all contexts of a task."""
     tokens, steps = load.tokens + study.first_tokens, steps_walked(study, numerics, is_most)
@@ -192,13 +235,22 @@ def _patched(dtype: str, tokens: float, steps: int, layers: int, is_most: bool) 
 
 
 def _compared(
-    dtype: str, tokens: float, steps: int, study: StudyLoad, numerics: NumericsOptions, is_most: bool
+    dtype: str,
+    tokens: float,
+    steps: int,
+    study: StudyLoad,
+    numerics: NumericsOptions,
+    is_most: bool,
 ) -> list[Passes]:
     """Counts the walks of all ways to choose. Free-running, an answer is walked again only where its paths part; text
     goes on greedily alone, and always twice: behind what is given, and behind its own tokens."""
     forced = walk(dtype, tokens, steps)
     if study.is_text:
-        return [*forced, *walk(dtype, tokens, _steps_of(study, numerics))] if "greedy" in numerics.sampling else []
+        return (
+            [*forced, *walk(dtype, tokens, _steps_of(study, numerics))]
+            if "greedy" in numerics.sampling
+            else []
+        )
     draws = sum(1 if way == "greedy" else numerics.repeats for way in numerics.sampling)
     return (1 + is_most) * draws * forced
 
@@ -254,7 +306,9 @@ def _interventions(load: Load, study: StudyLoad, is_most: bool) -> Passes:
     has_full = any(policy.name == FULL for policy, _ in masked)
     branches = has_full * study.removed + is_most * others * study.restored
     tokens = load.question_tokens + load.answer_tokens + load.gold_tokens
-    portions = sum(ceil(part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens))
+    portions = sum(
+        ceil(part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens)
+    )
     passes = portions + load.answer_tokens if branches else 0
     read = branches * load.tokens
     counted = Passes("", passes, branches * tokens, tokens * read, passes * read)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 models = LazyModule("kvbench.models.load")  # likewise
-prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, and a mistyped option waits for none
+prompts = LazyModule(
+    "kvbench.prompts.prompt"
+)  # which imports transformers, and a mistyped option waits for none
 
 
 def build_grid(job: Job, count: Count) -> Grid:
@@ -36,7 +38,12 @@ def build_grid(job: Job, count: Count) -> Grid:
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
     counts = [
-        (task, options.contexts_of(task, job.profile, job.limit, coverage.contexts_of(task, job.profile)))
+        (
+            task,
+            options.contexts_of(
+                task, job.profile, job.limit, coverage.contexts_of(task, job.profile)
+            ),
+        )
         for task in tasks
     ]
     others: list[Policy] = []
@@ -46,18 +53,25 @@ def build_grid(job: Job, count: Count) -> Grid:
         chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
         policies = catalogue.with_references(chosen, job.controls)
     else:
-        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
+        press, others = catalogue.press_and_others(
+            job.press, coverage.policies, tasks, job.mode, job.controls
+        )
         # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
     paper_size = coverage.size_at(job.profile)
     of_suite = paper_size.repeats if paper_size else coverage.repeats
     repeats = of_suite if job.repeats is None else job.repeats
-    points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
+    points = options.parse_points(
+        job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None
+    )
     if press is not None:
         catalogue.check_levels_meet(press, others, points)
     if not job.levels:
-        policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
+        policies = [
+            _at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels))
+            for policy in policies
+        ]
     names = (job.policies or catalogue.EVERYTHING).strip()
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
     time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
@@ -66,31 +80,43 @@ def build_grid(job: Job, count: Count) -> Grid:
     observed = options.choose("table", job.observe, known) if job.observe is not None else []
     tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
     numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)
-    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
+    setting = Setting(
+        policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables
+    )
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 
 def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
-    levels = tuple(Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text))
+    levels = tuple(
+        Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)
+    )
     return replace(policy, only=levels) if texts else policy
 
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     paper_size = coverage.size_at(job.profile)
     without = paper_size.without if paper_size else ()
-    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays)
+    tasks = with_essays(
+        with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays
+    )
     tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
     most_tokens = paper_size.tokens if paper_size else None
-    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens)
+    return options.with_answers_of(
+        asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
+    )
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     """Returns the places of the model where the length of a context may depend on them: of RULER's tasks, whose usual
     length is more than a small model has."""
     is_given = isinstance(job.context_tokens, int)
-    return None if is_given or not any(task.name in RULER for task in tasks) else models.places_of(job.model)
+    return (
+        None
+        if is_given or not any(task.name in RULER for task in tasks)
+        else models.places_of(job.model)
+    )
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
@@ -99,14 +125,18 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     job, model = run.job, run.identity.model
     made: list[Task] = []
     if job and model_is_here and is_here(job.data) and is_here(job.essays):
-        with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
+        with suppress(
+            KVBenchError, DatasetError
+        ):  # of data that is not here, or that a stranger wrote into run.json
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
             made = _tasks_of(job, coverage, count_by(job.model))
     for planned in run.identity.tasks:  # those of their own length need no model
         if (native := task_of_version(planned.name, planned.version)) is not None:
             made += asked_of([native], model, "on" if planned.begins_answers else "off")
     versions = {planned.name: planned.version for planned in run.identity.tasks}
-    return {task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)}
+    return {
+        task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)
+    }
 
 
 def check_job(job: Job, names_model: bool = True) -> Grid:
@@ -123,7 +153,9 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     if job.suite and job.policies is None and coverage.policies:
         notes += catalogue.left_out(coverage.policies, [task for task, _ in grid.tasks], job.mode)
     if names_model:
-        notes += notes_on_length(registered, job.context_tokens, places_within(registered, job), job.model)
+        notes += notes_on_length(
+            registered, job.context_tokens, places_within(registered, job), job.model
+        )
     for note in notes:
         console.print(note, soft_wrap=True, markup=False)
     return grid
@@ -132,7 +164,9 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
 def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) -> Grid:
     """Leaves out the tasks that the chat template cannot ask, and prints the reasons; raises :class:`KVBenchError` with
     the reason if tasks were named, or where none is left."""
-    reasons: Mapping[str, str] = prompts.without_system_turn(tokenizer, [task for task, _ in grid.tasks])
+    reasons: Mapping[str, str] = prompts.without_system_turn(
+        tokenizer, [task for task, _ in grid.tasks]
+    )
     left = [(task, contexts) for task, contexts in grid.tasks if task.name not in reasons]
     if reasons and (job.tasks is not None or not left):
         raise KVBenchError(f"{next(iter(reasons.values()))}: leave it out of --tasks")

@@ -7,7 +7,14 @@ from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
-from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
+from policies.composition import (
+    TREATMENTS,
+    check_alone,
+    compose,
+    is_treatment,
+    is_way,
+    treatment_of,
+)
 from policies.declaration.levels import shared_levels
 from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
@@ -49,7 +56,9 @@ def without_question(names: str | None) -> str | None:
     """Returns the named policies that can be run before a question is seen; the text as it is where it names none."""
     if names is None or names.strip() in (DEFAULT, EVERYTHING):
         return names
-    chosen = [name for name in split_outside_brackets(names) if not find_policy(name, True).needs_question]
+    chosen = [
+        name for name in split_outside_brackets(names) if not find_policy(name, True).needs_question
+    ]
     if not chosen:
         raise KVBenchError(f"--mode both: {names} all need the question: use --mode aware")
     return ",".join(chosen)
@@ -59,13 +68,21 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
     if scope == "system":
         if mode == "aware":
-            raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
+            raise KVBenchError(
+                "--compress system leaves the user's turn as it is: use --mode agnostic"
+            )
         if other := next((task for task in tasks if task.role != "system"), None):
-            raise KVBenchError(f"{other.name} has no system prompt: leave it out, or use --compress context")
+            raise KVBenchError(
+                f"{other.name} has no system prompt: leave it out, or use --compress context"
+            )
 
 
 def choose_policies(
-    names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False, of_suite: bool = False
+    names: str | None,
+    tasks: Sequence[Task],
+    mode: Mode,
+    even_if_broken: bool = False,
+    of_suite: bool = False,
 ) -> list[Policy]:
     """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None or ``default``.
 
@@ -76,11 +93,18 @@ def choose_policies(
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
         known = [policy for policy in known_policies().values() if policy.name not in TREATMENTS]
-        chosen = [policy for policy in known if not all(why_not(policy, task, mode) for task in tasks)]
+        chosen = [
+            policy for policy in known if not all(why_not(policy, task, mode) for task in tasks)
+        ]
     else:
-        chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(split_outside_brackets(names))]
+        chosen = [
+            find_policy(name, even_if_broken)
+            for name in dict.fromkeys(split_outside_brackets(names))
+        ]
         if not chosen:
-            known_names = f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            known_names = (
+                f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            )
             raise KVBenchError(f"no policy given: name {known_names}")
     nowhere = {}
     for policy in chosen:
@@ -101,12 +125,20 @@ def press_and_others(
     random and recency are among them, where somebody takes their levels."""
     mine, *more = choose_policies(press, tasks, mode)
     if more:
-        raise KVBenchError(f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against")
+        raise KVBenchError(
+            f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against"
+        )
     check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
-    others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
+    others = [
+        policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)
+    ]
     if (against or DEFAULT).strip() in (EVERYTHING, DEFAULT):
-        others = [other for other in others if not (mine.kinds and other.kinds) or set(mine.kinds) & set(other.kinds)]
+        others = [
+            other
+            for other in others
+            if not (mine.kinds and other.kinds) or set(mine.kinds) & set(other.kinds)
+        ]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
     named = {mine.name, *(policy.name for policy in others)}
@@ -122,7 +154,10 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
         levels = other.levels_among(points)
         if not of_press or not levels or shared_levels(of_press, levels):
             continue  # what reaches no level at all has an error of its own
-        takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
+        takes = [
+            f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}"
+            for one in (mine, other)
+        ]
         fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
         if set(mine.kinds) & set(other.kinds):
             raise KVBenchError(f"{fault}, and none that both reach is asked for")
@@ -143,7 +178,9 @@ def is_built_in(name: str) -> bool:
 def check_is_press(policy: Policy) -> None:
     """Raises :class:`KVBenchError` for the full cache where a press is asked for."""
     if policy.name == FULL:
-        raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
+        raise KVBenchError(
+            f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies"
+        )
 
 
 def press_alone(names: str) -> Policy:
@@ -153,7 +190,9 @@ def press_alone(names: str) -> Policy:
     policy = find_policy(parts[0])
     check_is_press(policy)
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
-        raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
+        raise KVBenchError(
+            f"{policy.name} quantises or damages the cache, and only a press can be examined"
+        )
     return policy
 
 
@@ -169,7 +208,9 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
     return reasons
 
 
-def without(policies: Sequence[Policy], missing: Mapping[str, str], names: str | None) -> list[Policy]:
+def without(
+    policies: Sequence[Policy], missing: Mapping[str, str], names: str | None
+) -> list[Policy]:
     """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if any were named."""
     if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
         raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
@@ -190,13 +231,19 @@ def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Pol
     """Adds before the policies what they are measured against and is not among them: the controls, without which there
     is no board, or of these the full cache alone; and the plain policy inside each that protects instructions."""
     names = {policy.name for policy in chosen}
-    plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
+    plain = {
+        p.around.name: p.around
+        for p in chosen
+        if p.around is not None and p.around.name not in names
+    }
     references = REFERENCES if controls else (FULL,)
     before = [POLICIES[name] for name in references if name not in {*names, *plain}]
     return [*before, *plain.values(), *chosen]
 
 
-def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everything: bool = False) -> list[Policy]:
+def at_some_level(
+    policies: Sequence[Policy], points: Sequence[Point], everything: bool = False
+) -> list[Policy]:
     """Leaves out the controls that take no level of the given kinds. A policy that reaches none of the levels is left
     out where none was named, ``everything``, and a :class:`KVBenchError` else: it would have no record."""
     kinds = {point.level.kind for point in points}
@@ -204,11 +251,15 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
     reached = [policy for policy in taken if policy.points_among(points)]
     for policy in taken:
         if policy not in reached and not everything:
-            levels = ", ".join(dict.fromkeys(str(one.level) for one in points if one.level.kind in policy.kinds))
+            levels = ", ".join(
+                dict.fromkeys(str(one.level) for one in points if one.level.kind in policy.kinds)
+            )
             most = f"it removes at most {policy.highest_ratio:g} of the cache"
             for kind, below in policy.levels_below.items():
                 most = f"its {KINDS[kind].plural} are below {below:g}"
-            raise KVBenchError(f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out")
+            raise KVBenchError(
+                f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out"
+            )
     return reached
 
 
@@ -216,7 +267,9 @@ def known_policies() -> Mapping[str, Policy]:
     """Returns the policies of the registry and of installed packages, by name."""
     installed = plug_ins()
     if twice := POLICIES.keys() & installed.keys():
-        raise KVBenchError(f"an installed package brings a policy '{min(twice)}', as kvbench does: rename it")
+        raise KVBenchError(
+            f"an installed package brings a policy '{min(twice)}', as kvbench does: rename it"
+        )
     return {**POLICIES, **TREATMENTS, **installed}
 
 
@@ -225,7 +278,9 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
     for policy in policies:
         if not policy.takes_ratios:
             options = " or ".join(KINDS[kind].option for kind in policy.kinds)
-            raise KVBenchError(f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it")
+            raise KVBenchError(
+                f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it"
+            )
 
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
@@ -236,7 +291,9 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     plain, way = plain_and_way(name)
     if way != PLAIN and not (is_way(way) or is_treatment(way)):
         kinds = "protection, deployment, quantisation or fault"
-        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
+        raise KVBenchError(
+            f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}"
+        )
     try:
         if way != PLAIN:
             return compose(find_policy(plain), way)
@@ -249,5 +306,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     known = known_policies()
     if name not in known:
         near = nearest(kind_in(name), known)
-        raise KVBenchError(f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}")
+        raise KVBenchError(
+            f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}"
+        )
     return known[name]

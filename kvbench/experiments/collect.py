@@ -20,7 +20,13 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
+from kvbench.prompts.prompt import (
+    INSTRUCTIONS,
+    Prompt,
+    TokenizedQuestion,
+    answer_text,
+    build_prompts,
+)
 from kvbench.store.scoring import outcome_scores, text_scores
 from kvbench.store.tables import (
     CONTEXTS,
@@ -53,17 +59,25 @@ class FinishedAnswer:
     branch: Branch
     number: int  # of its question in the prompt
     generation: Generation | None  # none where the branch failed
-    full: Generation | None  # of the full cache for the same question, whether or not it is part of the run
+    full: (
+        Generation | None
+    )  # of the full cache for the same question, whether or not it is part of the run
     question: StoredQuestion
     context: StoredContext
     record: Record
-    observers: Mapping[str, Observer]  # by table, what watched the decoding; none of contexts outside a sample
-    shared: dict[str, object] = field(default_factory=dict)  # what several tables of a study need, computed once
+    observers: Mapping[
+        str, Observer
+    ]  # by table, what watched the decoding; none of contexts outside a sample
+    shared: dict[str, object] = field(
+        default_factory=dict
+    )  # what several tables of a study need, computed once
 
     def decode(self, branches: Sequence[Branch]) -> list[Generation]:
         """Answers other branches of the trace in the same way."""
         trace = replace(self.trace, branches=list(branches))
-        return decode(self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True)
+        return decode(
+            self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True
+        )
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its likelihood."""
@@ -102,8 +116,12 @@ def collect(
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
         ends = {prompt.token_ends for prompt in prompts}
-        if len(ends) > 1:  # a context is described once, and has to be the same whatever question stands behind it
-            raise KVBenchError(f"the tokenizer splits {example.id} before another question: use --mode agnostic")
+        if (
+            len(ends) > 1
+        ):  # a context is described once, and has to be the same whatever question stands behind it
+            raise KVBenchError(
+                f"the tokenizer splits {example.id} before another question: use --mode agnostic"
+            )
         places = {"mode": setting.mode, "token_ends": np.array(ends.pop(), dtype="<u4").tobytes()}
         context = StoredContext.model_validate(described_context(task, example) | places)
         rows.add(CONTEXTS.name, [context])
@@ -129,7 +147,10 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
     model, setting = asked[0].model, asked[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
     longest = max(len(one.prompt.token_ids) for one in asked) * token_bytes_of(model)
-    count = min(BRANCHES_TOGETHER // max(1, branches), setting.kv_bound(model.device) // (HELD_SHARE * longest))
+    count = min(
+        BRANCHES_TOGETHER // max(1, branches),
+        setting.kv_bound(model.device) // (HELD_SHARE * longest),
+    )
     if any(TABLES[name].observe for name in setting.tables):
         count = 1
     count = max(1, count)
@@ -137,17 +158,25 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
 
 
 def _donor(
-    model: LoadedModel, task: Task, example: Example, mode: Mode, donor_of: Callable[[Example], Example] | None
+    model: LoadedModel,
+    task: Task,
+    example: Example,
+    mode: Mode,
+    donor_of: Callable[[Example], Example] | None,
 ) -> Callable[[], Trace] | None:
     if donor_of is None:
         return None
-    return lazy_donor(model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0])
+    return lazy_donor(
+        model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0]
+    )
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
     counts = {name: len(getattr(question, name)) for name in ("answer_tokens", "evidence_tokens")}
     counts["context_tokens"] = len(prompt.token_ids)
-    return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
+    return StoredQuestion.model_validate(
+        described_question(task, prompt.example, question.question) | counts
+    )
 
 
 def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
@@ -156,24 +185,46 @@ def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
     model, task, setting = together[0].model, together[0].task, together[0].setting
     by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
     # Where something watches, there is one prompt.
-    made = {observe: observe(model, together[0].prompt) for observe in dict.fromkeys(by_table.values())}
-    observers = {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
+    made = {
+        observe: observe(model, together[0].prompt) for observe in dict.fromkeys(by_table.values())
+    }
+    observers = {
+        name: observer
+        for name, observe in by_table.items()
+        if (observer := made[observe]) is not None
+    }
     traces = []
     for asked in together:
-        scorings = plan(setting.policies, setting.points, asked.prompt, setting.seed, setting.time_limit, asked.donor)
+        scorings = plan(
+            setting.policies,
+            setting.points,
+            asked.prompt,
+            setting.seed,
+            setting.time_limit,
+            asked.donor,
+        )
         traces.append(prefill(model, asked.prompt, with_reference(scorings, asked.prompt)))
     watching = list(dict.fromkeys(observers.values()))
-    of_traces = decode_all(model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True)
+    of_traces = decode_all(
+        model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True
+    )
     if change := model.snapshot.first_change():
-        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
+        raise ModelChangedError(
+            [policy.name for policy in setting.policies if policy.origin], change
+        )
     for asked, trace, generations in zip(together, traces, of_traces, strict=True):
         yield list(_finished(asked, trace, generations, observers))
 
 
 def _finished(
-    asked: _Asked, trace: Trace, generations: Sequence[Generation], observers: Mapping[str, Observer]
+    asked: _Asked,
+    trace: Trace,
+    generations: Sequence[Generation],
+    observers: Mapping[str, Observer],
 ) -> Iterator[FinishedAnswer]:
-    answers = {(id(generation.branch), generation.question): generation for generation in generations}
+    answers = {
+        (id(generation.branch), generation.question): generation for generation in generations
+    }
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
     for branch in (one for one in trace.branches if not one.treatment.reference):
         layers = _compressed(trace, branch)
@@ -186,9 +237,23 @@ def _finished(
             outcome = _outcome(asked.model, trace, branch, generation) if generation else {}
             values = _values(trace, branch, number, survival, outcome)
             full, question = of_full.get(number), asked.questions[number]
-            values |= _against_full(generation, full, bool(question.golds or question.directives or question.protected))
-            values |= {"task": asked.task.name} | text_scores(values["output_text"], question, asked.context)
-            known = (asked.model, asked.task, asked.setting, trace, branch, number, generation, full, question)
+            values |= _against_full(
+                generation, full, bool(question.golds or question.directives or question.protected)
+            )
+            values |= {"task": asked.task.name} | text_scores(
+                values["output_text"], question, asked.context
+            )
+            known = (
+                asked.model,
+                asked.task,
+                asked.setting,
+                trace,
+                branch,
+                number,
+                generation,
+                full,
+                question,
+            )
             yield FinishedAnswer(*known, asked.context, Record.model_validate(values), observers)
 
 
@@ -223,12 +288,24 @@ def _values(
     if survival is not None:
         prompt = trace.prompt
         protected = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-        kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, *protected)
-        values |= {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
+        kept = Kept(
+            survival,
+            prompt.context_tokens,
+            question.answer_tokens,
+            question.evidence_tokens,
+            *protected,
+        )
+        values |= {
+            metric.name: metric.of_kept(kept)
+            for metric in METRICS.values()
+            if metric.of_kept is not None
+        }
     return values | outcome
 
 
-def _against_full(generation: Generation | None, full: Generation | None, judged: bool) -> dict[str, object]:
+def _against_full(
+    generation: Generation | None, full: Generation | None, judged: bool
+) -> dict[str, object]:
     """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer.
     ``judged``: whether there is an answer to judge, which there is none behind running text."""
     if generation is None:
@@ -237,10 +314,14 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
     delta = None if nll is None or full_nll is None else nll - full_nll
     values: dict[str, object] = {"gold_nll": nll, "delta_nll": delta}
     if not judged:
-        return values | {"next_token_accuracy": generation.gold.accuracy if generation.gold else None}
+        return values | {
+            "next_token_accuracy": generation.gold.accuracy if generation.gold else None
+        }
     if full is None:
         return values
-    return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
+    return values | outcome_scores(
+        Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite)
+    )
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
@@ -250,17 +331,29 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
     stored = treatment.policy.stored_bytes
     if stored is None:
         return 2 * size * number_bytes * sum(cache.held_rows for cache in branch.layers)
-    held = [cache.held_rows // heads for cache in branch.layers]  # all heads of a layer hold as many
-    return sum(heads * stored(treatment.situation, HeadRows(rows, size, number_bytes)) for rows in held)
+    held = [
+        cache.held_rows // heads for cache in branch.layers
+    ]  # all heads of a layer hold as many
+    return sum(
+        heads * stored(treatment.situation, HeadRows(rows, size, number_bytes)) for rows in held
+    )
 
 
-def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
+def _outcome(
+    model: LoadedModel, trace: Trace, branch: Branch, generation: Generation
+) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
     ids, slots = list(generation.token_ids), heads * len(trace.compressed)
     if final := generation.final_cache:
-        held = final.rows + heads * sum(min(final.tokens, window - 1) for window in trace.windows if window is not None)
-        read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * held * trace.keys[0].element_size()
+        held = final.rows + heads * sum(
+            min(final.tokens, window - 1) for window in trace.windows if window is not None
+        )
+        read, tokens, kv_bytes = (
+            float(final.rows),
+            final.tokens,
+            2 * size * held * trace.keys[0].element_size(),
+        )
         digest: str | None = final.digest
     else:
         read = sum(cache.read_rows * cache.filled for cache in _compressed(trace, branch))
@@ -304,7 +397,12 @@ def described_question(task: Task, example: Example, question: Question) -> dict
     directives = [str(directive) for directive in question.directives]
     same = ("every_gold", "answerable", "direction", "answer_type", "hops", "protected")
     answer, evidence = (
-        [place for span in question.spans if (span.kind == "answer") is wanted for place in (span.start, span.end)]
+        [
+            place
+            for span in question.spans
+            if (span.kind == "answer") is wanted
+            for place in (span.start, span.end)
+        ]
         for wanted in (True, False)
     )
     return {name: getattr(question, name) for name in same} | {

@@ -17,8 +17,13 @@ from leaderboards.metrics.judges.obedience import check_directives, official
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
-WIKITEXT_HUB, WIKITEXT = "Salesforce/wikitext", Path("wikitext")  # named by --data, as prose needs none
-PYTHON = Path("python")  # named likewise: the reference of Python's language, which every Python has
+WIKITEXT_HUB, WIKITEXT = (
+    "Salesforce/wikitext",
+    Path("wikitext"),
+)  # named by --data, as prose needs none
+PYTHON = Path(
+    "python"
+)  # named likewise: the reference of Python's language, which every Python has
 
 
 def with_data(
@@ -35,10 +40,15 @@ def with_data(
     if data is not None and not taking:
         raise KVBenchError(f"--data is for the tasks {', '.join(FROM_DATA)}, not for {names}")
     if data is not None and len(taking) > 1:
-        raise KVBenchError(f"--data {data} has rows of one task: name one of {' and '.join(taking)}")
+        raise KVBenchError(
+            f"--data {data} has rows of one task: name one of {' and '.join(taking)}"
+        )
     if defence is not None and IFEVAL.name not in taking:
         raise KVBenchError(f"--defence is for the task {IFEVAL.name}, not for {names}")
-    return [_with_rows(task, data, defence or otherwise, without) if task.name in taking else task for task in tasks]
+    return [
+        _with_rows(task, data, defence or otherwise, without) if task.name in taking else task
+        for task in tasks
+    ]
 
 
 def _with_rows(task: Task, data: Path | None, defence: Placement, without: Sequence[str]) -> Task:
@@ -47,7 +57,9 @@ def _with_rows(task: Task, data: Path | None, defence: Placement, without: Seque
         return ifeval_of(rows_without(rows, without), defence)
     if task.name == prose.PROSE.name:
         if data == WIKITEXT and not data.exists():
-            return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))
+            return prose.prose_of(
+                prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test"))
+            )
         if data == PYTHON and not data.exists():
             return prose.prose_of(python_reference())
         return task if data is None else prose.prose_of(prose.read_texts(data))
@@ -62,7 +74,10 @@ def python_reference() -> list[str]:
     """Returns the paragraphs of the reference of Python's language, without code, each topic as a text."""
     topics = importlib.import_module("pydoc_data.topics").topics
     parts = [text.split("\n\n") for text in topics.values()]
-    return ["\n\n".join(part for part in of_topic if part[:1].isalpha() and part.endswith(".")) for of_topic in parts]
+    return [
+        "\n\n".join(part for part in of_topic if part[:1].isalpha() and part.endswith("."))
+        for of_topic in parts
+    ]
 
 
 def is_here(file: Path | None) -> bool:
@@ -76,7 +91,9 @@ def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
         return list(tasks)
     if not any(niah.takes_essays(task) for task in tasks):
         taking = ", ".join(task.name for task in RULER.values() if niah.takes_essays(task))
-        raise KVBenchError(f"--essays is for the tasks {taking}, not for {', '.join(task.name for task in tasks)}")
+        raise KVBenchError(
+            f"--essays is for the tasks {taking}, not for {', '.join(task.name for task in tasks)}"
+        )
     texts = prose.read_texts(essays, "--essays")
     return [niah.in_essays(task, texts) if niah.takes_essays(task) else task for task in tasks]
 
@@ -85,15 +102,25 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
     """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold their question are
     to be compressed with it. It runs before anything is loaded."""
     if mode == "aware" and any(task.role == "text" for task in tasks):
-        raise KVBenchError("--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic")
+        raise KVBenchError(
+            "--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic"
+        )
     for task in tasks if mode == "aware" else ():
-        if task.most and not all(one.text for example in _examples_of(task) for one in example.questions):
-            raise KVBenchError(f"--mode aware: contexts of {task.name} hold what is asked already: use --mode agnostic")
+        if task.most and not all(
+            one.text for example in _examples_of(task) for one in example.questions
+        ):
+            raise KVBenchError(
+                f"--mode aware: contexts of {task.name} hold what is asked already: use --mode agnostic"
+            )
     for task in (task for task in tasks if task.name == IFEVAL.name):
         try:
             official()
-            questions = (question for example in _examples_of(task) for question in example.questions)
-            check_directives([(one.id, directive) for one in questions for directive in one.directives])
+            questions = (
+                question for example in _examples_of(task) for question in example.questions
+            )
+            check_directives(
+                [(one.id, directive) for one in questions for directive in one.directives]
+            )
         except MetricError as error:
             raise KVBenchError(str(error)) from error
 
@@ -114,5 +141,7 @@ def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str,
         loaded = datasets.load_dataset(hub, split=split, **named)
     except Exception as error:  # the network, the hub and the cache raise anything
         reason = fault or f"{type(error).__name__}: {first_line(error)}"
-        raise KVBenchError(f"{hub} cannot be loaded ({reason}): give a local file of its rows with --data") from error
+        raise KVBenchError(
+            f"{hub} cannot be loaded ({reason}): give a local file of its rows with --data"
+        ) from error
     return [(f"{hub}, row {number}", row) for number, row in enumerate(loaded, 1)]

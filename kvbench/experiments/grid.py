@@ -43,11 +43,17 @@ class Setting:
     points: Sequence[Point]  # the levels, and the draws of random policies at each
     seed: int = 0  # of random policies
     mode: Mode = "agnostic"
-    max_kv_bytes: int | None = None  # of keys and values decoded at once; None for a share of what is free by then
+    max_kv_bytes: int | None = (
+        None  # of keys and values decoded at once; None for a share of what is free by then
+    )
     time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
     scope: Scope = "context"  # what is compressed: the context of any task, or the system prompts of those with one
-    numerics: NumericsOptions = field(default_factory=NumericsOptions)  # where its tables are among those filled
-    tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
+    numerics: NumericsOptions = field(
+        default_factory=NumericsOptions
+    )  # where its tables are among those filled
+    tables: tuple[
+        str, ...
+    ] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
     def shared_by(self, workers: int, device: "torch.device") -> Self:
         """Returns the same for each of several workers on a device: together they stay within the bound."""
@@ -87,14 +93,18 @@ class Grid:
             device=device_name(model.device),
             dtype=model.dtype_name,
             held_out=self.held_out,
-            options=setting.numerics.as_texts() if any(one.startswith("numerics") for one in setting.tables) else {},
+            options=setting.numerics.as_texts()
+            if any(one.startswith("numerics") for one in setting.tables)
+            else {},
             **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
             policies=tuple(self._policy(policy, model) for policy in setting.policies),
         )
 
     def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
-        prompt = prompts.prompt_as_sent(model.tokenizer, task, self.example(task, 0), self.setting.mode)
+        prompt = prompts.prompt_as_sent(
+            model.tokenizer, task, self.example(task, 0), self.setting.mode
+        )
         same = ("name", "chance", "instruction", "max_new_tokens", "level", "begins_answers")
         fields = {name: getattr(task, name) for name in same}
         return TaskIdentity(version=task.full_version, contexts=contexts, prompt=prompt, **fields)
@@ -110,7 +120,11 @@ class Grid:
             arguments_at_tokens=ARGUMENTS_AT,
             levels=by_kind(policy.levels_among(self.setting.points)),
             repeats=1 + max((point.repeat for point in self.points(policy)), default=0),
-            tasks=tuple(task.name for task, _ in self.tasks if policies_for([policy], task, self.setting.mode)),
+            tasks=tuple(
+                task.name
+                for task, _ in self.tasks
+                if policies_for([policy], task, self.setting.mode)
+            ),
         )
 
     def task(self, name: str) -> Task:
@@ -155,7 +169,9 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+            )
         except (OSError, subprocess.CalledProcessError):
             return None
         return done.stdout.strip()
@@ -167,7 +183,9 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
 
 
-def arguments_and_origin(policy: Policy, model: "LoadedModel") -> tuple[dict[str, int | float | str], str]:
+def arguments_and_origin(
+    policy: Policy, model: "LoadedModel"
+) -> tuple[dict[str, int | float | str], str]:
     """Builds a policy's press for a context of the usual length, and returns its arguments and its hash."""
     arguments, origin = dict[str, int | float | str](), policy.origin
     with suppress(Exception):  # a plug-in's, which each record tells of
@@ -182,7 +200,10 @@ def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> 
     """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other code put in place of
     its methods, and the weights that it has loaded; an empty text where there is none of it. Numbers that are not in
     the ``other`` press, built in the same way, were drawn at random."""
-    parts = [policy.origin, *(f"{name} {code}" for name, code in libraries.replaced_methods(press).items())]
+    parts = [
+        policy.origin,
+        *(f"{name} {code}" for name, code in libraries.replaced_methods(press).items()),
+    ]
     if policy.weights:
         for one in (press, other):
             one.post_init_from_model(model.network)
@@ -190,7 +211,9 @@ def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> 
     if state and state == libraries.hash_of_state(other):
         parts.append(state)
     parts = [part for part in parts if part]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts[1:] else "".join(parts)
+    return (
+        hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts[1:] else "".join(parts)
+    )
 
 
 def device_name(device: "torch.device") -> str:
@@ -219,7 +242,10 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
-    *(f"kvbench/store/{name}.py" for name in ("groups", "interventions", "numerics", "observed", "scoring", "tables")),
+    *(
+        f"kvbench/store/{name}.py"
+        for name in ("groups", "interventions", "numerics", "observed", "scoring", "tables")
+    ),
 )
 
 

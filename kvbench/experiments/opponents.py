@@ -31,7 +31,9 @@ class Opponents:
     def of(cls, against: str) -> Self:
         words = dict.fromkeys(split_outside_brackets(against))
         if not words:
-            raise KVBenchError("--against names nothing: give policies, file.py:Press, or folders of runs")
+            raise KVBenchError(
+                "--against names nothing: give policies, file.py:Press, or folders of runs"
+            )
         folders = tuple(Path(word) for word in words if is_run(word))
         return cls(tuple(word for word in words if not is_run(word)), folders)
 
@@ -41,15 +43,28 @@ def job_like(run: RunFile, press: str, name: str, given: Mapping[str, Any]) -> J
     stand on the command line, which count before those of the run."""
     job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
     stored = run.identity.policy(name)
-    levels = {} if stored is None else {kind: ",".join(map(str, values)) for kind, values in stored.levels.items()}
+    levels = (
+        {}
+        if stored is None
+        else {kind: ",".join(map(str, values)) for kind, values in stored.levels.items()}
+    )
     # The options of studies, which change no answer, are none of a comparison's.
-    plain = {**job.model_dump(), "levels": levels, "suite": None, "observe": None, "dtypes": None, "sampling": None}
+    plain = {
+        **job.model_dump(),
+        "levels": levels,
+        "suite": None,
+        "observe": None,
+        "dtypes": None,
+        "sampling": None,
+    }
     if job.suite is not None and job.tasks is None:
         plain["tasks"] = ",".join(task.name for task in run.identity.tasks)
     return Job.of({**plain, "press": press, "policies": FULL, "controls": False, **given})
 
 
-def check_common_level(name: str, mine: Sequence[Level], theirs: Sequence[Level], folder: Path) -> None:
+def check_common_level(
+    name: str, mine: Sequence[Level], theirs: Sequence[Level], folder: Path
+) -> None:
     """Raises :class:`KVBenchError` where a policy of a stored run has no level of the policy that is compared with."""
     if shared_levels(mine, theirs):
         return
@@ -57,4 +72,6 @@ def check_common_level(name: str, mine: Sequence[Level], theirs: Sequence[Level]
     option = KINDS[levels[0].kind].option
     values = ",".join(str(level) for level in levels if level.kind == levels[0].kind)
     here = ", ".join(level.where for level in mine)
-    raise KVBenchError(f"{folder} has {name} at no level that it has here ({here}): give {option} {values}")
+    raise KVBenchError(
+        f"{folder} has {name} at no level that it has here ({here}): give {option} {values}"
+    )

@@ -51,10 +51,16 @@ class Suite:
     defence: Placement = "none"  # where a defence stands in prompts from elsewhere
     tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
-    own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # of the policies that run at these alone
+    own_levels: Mapping[str, LevelTexts] = field(
+        default_factory=dict
+    )  # of the policies that run at these alone
     repeats: int = 1
-    dtype: str | None = None  # as ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers
-    limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
+    dtype: str | None = (
+        None  # as ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers
+    )
+    limit: int | None = (
+        None  # contexts per task, where no other profile than the quick one is asked for
+    )
     paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
@@ -62,8 +68,13 @@ class Suite:
     @property
     def all_levels(self) -> dict[str, str]:
         """Joins the texts of its levels, by kind."""
-        texts = [pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()]
-        return {kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind)) for kind, _ in texts}
+        texts = [
+            pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()
+        ]
+        return {
+            kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind))
+            for kind, _ in texts
+        }
 
     def size_at(self, profile: str) -> PaperSize | None:
         """Returns how the paper asked, where the profile is that of the paper."""
@@ -123,15 +134,28 @@ WRITTEN = "phase=write"
 # The text's own types are llama.cpp's, q8_0 and q4_0.
 BITS = ("q8_0", "q4_0", "int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
 _PARTS = ("", "tensor=K,", "tensor=V,")  # keys against values
-_UNIFORM = tuple(f"multiplicative_uniform({WRITTEN}{bounds})" for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5"))
-_NORMAL = tuple(f"multiplicative_normal({WRITTEN}{spread})" for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87"))
+_UNIFORM = tuple(
+    f"multiplicative_uniform({WRITTEN}{bounds})"
+    for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5")
+)
+_NORMAL = tuple(
+    f"multiplicative_normal({WRITTEN}{spread})"
+    for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87")
+)
 _ERRORS_OF_PARTS = tuple(
-    f"{kind}({part}{WRITTEN})" for kind in ("multiplicative_uniform", "multiplicative_normal") for part in _PARTS[1:]
+    f"{kind}({part}{WRITTEN})"
+    for kind in ("multiplicative_uniform", "multiplicative_normal")
+    for part in _PARTS[1:]
 )
 _SIGNS = tuple(f"{kind}({part}{WRITTEN})" for kind in ("sign_flip", "same_sign") for part in _PARTS)
 # The same errors once behind an exact prefill, on the context alone, to show what the place of the text costs. A bias
 # is no error of the text, and is counted in the spread of a layer, which is known when the context has been read.
-_RESIDENT = ("multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)")
+_RESIDENT = (
+    "multiplicative_uniform",
+    "multiplicative_normal",
+    "bias(shift=0.25)",
+    "bias(shift=0.5)",
+)
 _OF_EVERY_VALUE = at((*_UNIFORM[1:], *_NORMAL, *_ERRORS_OF_PARTS, *_RESIDENT), rate="1")
 # Of the uniform error rate 0 too, which is the full cache.
 _OF_ERRORS = at(_UNIFORM[:1], rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
@@ -145,7 +169,9 @@ ERRORS = Suite(
     repeats=2,
     limit=24,
     # 5.5: IFEval without directives that count words, as answers end after 100 tokens; every benchmark ran five times.
-    paper_size=PaperSize({IFEVAL.name: 128}, tokens=100, repeats=5, without=("length_constraints:number_words",)),
+    paper_size=PaperSize(
+        {IFEVAL.name: 128}, tokens=100, repeats=5, without=("length_constraints:number_words",)
+    ),
     needs_right_answers=False,
 )
 
@@ -164,7 +190,11 @@ _BOTH = (
 # Of higher ratios one page is left of a short context, and it is the same whatever chooses it.
 # Ends are kept whatever is in them: whoever keeps them is measured against chance that does so too.
 _DEPLOYED = at(
-    (*(f"{plain}+{way}" for plain in EVICTED for way in ("pages16", "shared", "ends")), "random+ends"), ratio="0.5,0.75"
+    (
+        *(f"{plain}+{way}" for plain in EVICTED for way in ("pages16", "shared", "ends")),
+        "random+ends",
+    ),
+    ratio="0.5,0.75",
 )
 
 BYTES = Suite(
@@ -180,7 +210,16 @@ BYTES = Suite(
 
 # The presses of the board that run without a question and without weights of their own.
 PUBLISHED = (
-    *("kvzip", "adakv_expected_attention", "adakv_compactor", "keydiff", "lagkv", "cur", "tova", "snapkv"),
+    *(
+        "kvzip",
+        "adakv_expected_attention",
+        "adakv_compactor",
+        "keydiff",
+        "lagkv",
+        "cur",
+        "tova",
+        "snapkv",
+    ),
     *("pyramidkv", "streaming_llm", "h2o", "knorm", "random"),
 )
 
@@ -191,7 +230,9 @@ SUITES: Mapping[str, Suite] = {
             name="instructions",
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
-            policies=",".join(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
+            policies=",".join(
+                plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED
+            ),
             scope="system",
             defence="both",
             needs_right_answers=False,
@@ -235,19 +276,29 @@ SUITES: Mapping[str, Suite] = {
 
 
 def coverage_of(
-    suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None, mode: Mode = "agnostic"
+    suite: str | None,
+    tasks: str | None,
+    policies: str | None,
+    compress: Scope | None,
+    mode: Mode = "agnostic",
 ) -> Suite:
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
-        by_default = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
+        by_default = {
+            name: task
+            for name, task in TASKS.items()
+            if scope == "context" or task.role == "system"
+        }
         return Suite("", "", _choose_tasks(tasks, by_default), policies=policies, scope=scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
     chosen = _choose_tasks(tasks, by_name(named.tasks))
     by_mode = named.if_aware if mode == "aware" else None
-    named = replace(named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies)
+    named = replace(
+        named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies
+    )
     return named if policies is None else replace(named, policies=policies, own_levels={})
 
 
@@ -268,5 +319,9 @@ def dtype_of(dtype: str, suite: str | None) -> str:
 
 def task_of_version(name: str, version: str) -> Task | None:
     """Finds the task, also of a suite, that makes the examples of this very version; None if there is none."""
-    tasks = (*TASKS.values(), *RULER.values(), *(task for suite in SUITES.values() for task in suite.tasks))
+    tasks = (
+        *TASKS.values(),
+        *RULER.values(),
+        *(task for suite in SUITES.values() for task in suite.tasks),
+    )
     return next((task for task in tasks if (task.name, task.full_version) == (name, version)), None)

@@ -20,7 +20,14 @@ peft = LazyModule("peft")  # which takes seconds to import
 lora = LazyModule("peft.tuners.lora")
 
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json", "spiece.model")
+VOCABULARIES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "tekken.json",
+    "spiece.model",
+)
 ABOUT_TOKENS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 TEMPLATE, GENERATION = "chat_template.jinja", "generation_config.json"
 # Fields of an adapter with which it is more than weights that are added.
@@ -29,7 +36,9 @@ EMBEDDINGS = re.compile(r".*\b(embed_tokens|lm_head)(\.base_layer|\.original_mod
 NAMED = 2  # weights in a message
 
 
-def add_adapter(name: str, network: PreTrainedModel, folder: Path, vocabulary: int | None) -> PreTrainedModel:
+def add_adapter(
+    name: str, network: PreTrainedModel, folder: Path, vocabulary: int | None
+) -> PreTrainedModel:
     """Returns the network with the weights of an adapter added, which then runs as fast as without. Raises
     :class:`KVBenchError` for anything of it that would not be used. ``vocabulary``: tokens of the tokenizer beside it,
     if one is there."""
@@ -43,11 +52,15 @@ def add_adapter(name: str, network: PreTrainedModel, folder: Path, vocabulary: i
         _resize_embeddings(name, network, weights, vocabulary)
         try:
             adapted = peft.PeftModel.from_pretrained(network, folder)
-            report = adapted.load_adapter(str(folder), "default")  # once more, as only this tells what had no place
+            report = adapted.load_adapter(
+                str(folder), "default"
+            )  # once more, as only this tells what had no place
         except RuntimeError as error:
             lines = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
             misfit = lines[0] if lines else first_line(error)
-            raise KVBenchError(f"the adapter '{name}' does not fit its base '{base_of(folder)}': {misfit}") from error
+            raise KVBenchError(
+                f"the adapter '{name}' does not fit its base '{base_of(folder)}': {misfit}"
+            ) from error
         _check_report(name, folder, report)
         _check_patterns(name, adapted, config)
         merged: PreTrainedModel = adapted.merge_and_unload()
@@ -62,7 +75,9 @@ def has_own_tokenizer(folder: Path) -> bool:
         return True
     if parts := [file for file in ABOUT_TOKENS if (folder / file).is_file()]:
         lack = f"{parts[0]} lies beside the adapter in '{folder}' and its vocabulary does not"
-        raise KVBenchError(f"{lack}: add {VOCABULARIES[0]}, or take {parts[0]} away to use the base's tokenizer")
+        raise KVBenchError(
+            f"{lack}: add {VOCABULARIES[0]}, or take {parts[0]} away to use the base's tokenizer"
+        )
     return False
 
 
@@ -73,7 +88,9 @@ def use_own_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 def _refuse(
-    name: str, fault: str, advice: str = "merge it into its base with peft, and name the folder of that"
+    name: str,
+    fault: str,
+    advice: str = "merge it into its base with peft, and name the folder of that",
 ) -> None:
     raise KVBenchError(f"the adapter '{name}' {fault}: {advice}")
 
@@ -81,22 +98,41 @@ def _refuse(
 def _check_files(name: str, folder: Path) -> None:
     if not any((folder / file).is_file() for file in WEIGHTS):
         _refuse(name, f"has no weights ({' or '.join(WEIGHTS)})", "add them to its folder")
-    others = [*folder.glob("*.safetensors"), *folder.glob("non_lora*.bin"), *folder.glob("pytorch_model*.bin")]
+    others = [
+        *folder.glob("*.safetensors"),
+        *folder.glob("non_lora*.bin"),
+        *folder.glob("pytorch_model*.bin"),
+    ]
     if more := sorted(file.name for file in others if file.name not in WEIGHTS):
         _refuse(name, f"has weights in {more[0]}, which peft does not read")
     if adapter_of(base_of(folder)) is not None:
-        _refuse(name, f"has a base that is an adapter itself, '{base_of(folder)}', and only one is added")
+        _refuse(
+            name,
+            f"has a base that is an adapter itself, '{base_of(folder)}', and only one is added",
+        )
 
 
 def _check_config(name: str, network: PreTrainedModel, config: Any, folder: Path) -> None:
     """Refuses an adapter that is of another kind of model or task, or acts otherwise than by added weights."""
     if config.is_prompt_learning or config.is_adaption_prompt:
-        _refuse(name, f"is of the kind {config.peft_type.value}, which cannot be merged into weights", "use a LoRA")
+        _refuse(
+            name,
+            f"is of the kind {config.peft_type.value}, which cannot be merged into weights",
+            "use a LoRA",
+        )
     if config.task_type not in (None, "CAUSAL_LM"):
-        _refuse(name, f"was made for the task {config.task_type}, not for CAUSAL_LM", "use one that writes text")
+        _refuse(
+            name,
+            f"was made for the task {config.task_type}, not for CAUSAL_LM",
+            "use one that writes text",
+        )
     of_class = (config.auto_mapping or {}).get("base_model_class")
     if of_class and of_class != type(network).__name__:
-        _refuse(name, f"was made for a {of_class}, and its base is a {type(network).__name__}", "check its base")
+        _refuse(
+            name,
+            f"was made for a {of_class}, and its base is a {type(network).__name__}",
+            "check its base",
+        )
     if used := [field for field in NOT_ADDED if getattr(config, field, None)]:
         _refuse(name, f"has {used[0]}, with which it is more than added weights", "use one without")
     if config.revision not in (None, "main") and not Path(base_of(folder)).exists():
@@ -107,7 +143,11 @@ def _check_config(name: str, network: PreTrainedModel, config: Any, folder: Path
 def _check_saved_modules(name: str, config: Any, weights: Mapping[str, torch.Tensor]) -> None:
     for module in getattr(config, "modules_to_save", None) or ():
         if not any(f".{module}." in key for key in weights):
-            _refuse(name, f"names {module} in modules_to_save and has no weights of it", "save it again with them")
+            _refuse(
+                name,
+                f"names {module} in modules_to_save and has no weights of it",
+                "save it again with them",
+            )
 
 
 def _resize_embeddings(
@@ -116,11 +156,20 @@ def _resize_embeddings(
     """Makes room for the tokens that were added with an adapter, whose embeddings it brings."""
     whole = {key: weight for key, weight in weights.items() if EMBEDDINGS.fullmatch(key)}
     embedding: Any = network.get_input_embeddings()
-    rows, sizes = int(embedding.weight.shape[0]), {int(weight.shape[0]) for weight in whole.values()}
+    rows, sizes = (
+        int(embedding.weight.shape[0]),
+        {int(weight.shape[0]) for weight in whole.values()},
+    )
     if len(sizes) > 1:
-        _refuse(name, f"has embeddings of {' and '.join(map(str, sorted(sizes)))} tokens", "save it again")
+        _refuse(
+            name,
+            f"has embeddings of {' and '.join(map(str, sorted(sizes)))} tokens",
+            "save it again",
+        )
     tensors = list(whole.values())
-    if network.config.tie_word_embeddings and any(not torch.equal(tensors[0], one) for one in tensors[1:]):
+    if network.config.tie_word_embeddings and any(
+        not torch.equal(tensors[0], one) for one in tensors[1:]
+    ):
         _refuse(name, "has two tables of embeddings, and its base has one for both ends")
     if sizes and sizes != {rows}:
         if vocabulary is None:
@@ -134,20 +183,33 @@ def _resize_embeddings(
 
 def _check_report(name: str, folder: Path, report: Any) -> None:
     """Refuses weights that have no place in the base, and places that have no weights."""
-    for what, keys in (("has weights without a place in", report.unexpected_keys), ("lacks", report.missing_keys)):
+    for what, keys in (
+        ("has weights without a place in", report.unexpected_keys),
+        ("lacks", report.missing_keys),
+    ):
         if keys:
             names = f"{', '.join(sorted(keys)[:NAMED])} ({len(keys)} in all)"
             fault = f"{what} its base '{base_of(folder)}': {names}"
             if what == "lacks":
                 fault = f"lacks weights for {names}"
-            raise KVBenchError(f"the adapter '{name}' {fault}; it was made for another model, or saved in part")
+            raise KVBenchError(
+                f"the adapter '{name}' {fault}; it was made for another model, or saved in part"
+            )
 
 
 def _check_patterns(name: str, adapted: Any, config: Any) -> None:
     """Refuses a rank or scale that belongs to no module: peft would use the usual one."""
-    modules = [place for place, module in adapted.named_modules() if isinstance(module, lora.LoraLayer)]
+    modules = [
+        place for place, module in adapted.named_modules() if isinstance(module, lora.LoraLayer)
+    ]
     for field in ("rank_pattern", "alpha_pattern"):
         patterns: Sequence[str] = list(getattr(config, field, None) or ())
         for pattern in patterns:
-            if not any(re.match(rf"(.*\.)?({pattern.removeprefix('^')})$", place) for place in modules):
-                _refuse(name, f"has a {field} for '{pattern}', which names no module of it", "correct the name")
+            if not any(
+                re.match(rf"(.*\.)?({pattern.removeprefix('^')})$", place) for place in modules
+            ):
+                _refuse(
+                    name,
+                    f"has a {field} for '{pattern}', which names no module of it",
+                    "correct the name",
+                )

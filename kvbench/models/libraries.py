@@ -22,7 +22,9 @@ from policies.declaration.contents import contents_of, places_of
 from policies.declaration.faults import INSTALLED, OURS
 
 LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safetensors", "jinja2")
-PATCHABLE = re.compile(r"(kvpress|transformers|tokenizers)(\..*)?|torch|torch\.(nn|functional|_tensor|_refs)(\..*)?")
+PATCHABLE = re.compile(
+    r"(kvpress|transformers|tokenizers)(\..*)?|torch|torch\.(nn|functional|_tensor|_refs)(\..*)?"
+)
 # Variables that choose other kernels or types of numbers; those that count threads or write logs change no answer.
 OF_KERNELS = re.compile(
     r"ATEN_CPU_CAPABILITY|(ONEDNN|DNNL)_(MAX_CPU_ISA|DEFAULT_FPMATH_MODE|CPU_ISA_HINTS)|MKL_(CBWR|ENABLE_INSTRUCTIONS)"
@@ -65,18 +67,30 @@ def switches(device: torch.device) -> dict[str, str]:
     }
     if device.type == "cuda":
         settings["cudnn_tf32"] = (torch.backends.cudnn.allow_tf32, True)
-        settings["bf16_reduced_precision"] = (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction, True)
-        settings["fp16_reduced_precision"] = (torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction, True)
+        settings["bf16_reduced_precision"] = (
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+            True,
+        )
+        settings["fp16_reduced_precision"] = (
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+            True,
+        )
     else:
         # Vectors of other widths sum in another order. The variable that sets it says what is set, not what is used.
         settings["cpu_capability"] = (torch.backends.cpu.get_cpu_capability(), "")
         variables.pop("ATEN_CPU_CAPABILITY", None)
-    return variables | {name: str(value) for name, (value, usual) in settings.items() if value != usual}
+    return variables | {
+        name: str(value) for name, (value, usual) in settings.items() if value != usual
+    }
 
 
 def cuda_packages() -> dict[str, str]:
     """Returns the versions of the installed packages whose kernels a GPU computes with."""
-    names = {one.name: one.version for one in distributions() if re.match(r"(nvidia|triton)\b", one.name or "")}
+    names = {
+        one.name: one.version
+        for one in distributions()
+        if re.match(r"(nvidia|triton)\b", one.name or "")
+    }
     return dict(sorted(names.items()))
 
 
@@ -86,15 +100,25 @@ def replaced_functions() -> dict[str, str]:
     replaced: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and PATCHABLE.fullmatch(name):
-            replaced |= {f"{name}.{place}": hash_of_code(function) for place, function in _foreign_in(module)}
-    attentions = {f"attention {name}": one for name, one in ALL_ATTENTION_FUNCTIONS._global_mapping.items()}
+            replaced |= {
+                f"{name}.{place}": hash_of_code(function) for place, function in _foreign_in(module)
+            }
+    attentions = {
+        f"attention {name}": one for name, one in ALL_ATTENTION_FUNCTIONS._global_mapping.items()
+    }
     used = {name: one for name, one in attentions.items() if name.endswith((" sdpa", " eager"))}
-    return replaced | {name: hash_of_code(one) for name, one in used.items() if _is_foreign(one, "kvpress")}
+    return replaced | {
+        name: hash_of_code(one) for name, one in used.items() if _is_foreign(one, "kvpress")
+    }
 
 
 def _foreign_in(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     for name, value in list(vars(module).items()):
-        if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, BasePress):
+        if (
+            isinstance(value, type)
+            and value.__module__ == module.__name__
+            and not issubclass(value, BasePress)
+        ):
             for inner, function in _functions_of(value):
                 if _is_foreign(function, module.__name__):
                     yield f"{name}.{inner}", function
@@ -142,12 +166,20 @@ def _is_foreign(value: object, module: str) -> bool:
     if not isinstance(value, FunctionType):
         return False
     file = Path(value.__code__.co_filename)
-    if not file.is_absolute() or str(file).startswith(_libraries()):  # a decorator's code may stand in no file
+    if not file.is_absolute() or str(file).startswith(
+        _libraries()
+    ):  # a decorator's code may stand in no file
         return False
     if not (INSTALLED & set(file.parts) or file.is_relative_to(PYTHON)):
         return True
-    package = str(value.__module__ or file.stem).partition(".")[0]  # a decorator of a builtin names no module
-    trusted = value.__module__ == module or package in (*LIBRARIES, *AROUND) or package in sys.stdlib_module_names
+    package = str(value.__module__ or file.stem).partition(".")[
+        0
+    ]  # a decorator of a builtin names no module
+    trusted = (
+        value.__module__ == module
+        or package in (*LIBRARIES, *AROUND)
+        or package in sys.stdlib_module_names
+    )
     return not trusted and package not in _text_of(module)
 
 
@@ -155,7 +187,11 @@ def _is_foreign(value: object, module: str) -> bool:
 def _text_of(module: str) -> frozenset[str]:
     """Returns the words in the source of a module."""
     file = Path(str(getattr(sys.modules.get(module), "__file__", "")))
-    text = file.read_text(encoding="utf-8", errors="replace") if file.suffix == ".py" and file.is_file() else ""
+    text = (
+        file.read_text(encoding="utf-8", errors="replace")
+        if file.suffix == ".py" and file.is_file()
+        else ""
+    )
     return frozenset(re.findall(r"\w+", text))
 
 
@@ -188,7 +224,11 @@ def _add_code(digest: Any, code: CodeType) -> None:
         if isinstance(constant, CodeType):
             _add_code(digest, constant)
         else:
-            digest.update(repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant).encode())
+            digest.update(
+                repr(
+                    sorted(constant, key=repr) if isinstance(constant, frozenset) else constant
+                ).encode()
+            )
 
 
 def hash_of_state(value: Any) -> str:

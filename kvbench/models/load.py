@@ -18,7 +18,12 @@ import torch
 from huggingface_hub import logging as hub_logging
 from huggingface_hub import try_to_load_from_cache
 from kvpress import SUPPORTED_MODELS
-from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.adapters import add_adapter, has_own_tokenizer, use_own_template
@@ -27,7 +32,14 @@ from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, local_source, model_source, parameters_text
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
-from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
+from kvbench.models.pretrained import (
+    NO_CODE,
+    Ends,
+    check_fields,
+    end_of_turn,
+    read_config,
+    read_tokenizer,
+)
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.clock import today
 from kvbench.system.errors import KVBenchError, first_line
@@ -55,7 +67,9 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str  # hash of configuration and weights
     snapshot: Snapshot  # what no press may change
-    packages: tuple[str, ...] = ()  # libraries that its weights were read with, beside those of every model
+    packages: tuple[
+        str, ...
+    ] = ()  # libraries that its weights were read with, beside those of every model
     date: str = ""  # the day that its chat template tells, if it tells one
 
     @cached_property
@@ -66,7 +80,11 @@ class LoadedModel:
     @property
     def in_words(self) -> str:
         """Describes the model for readers to whom its name says nothing."""
-        template = "without a chat template" if self.tokenizer.chat_template is None else "with a chat template"
+        template = (
+            "without a chat template"
+            if self.tokenizer.chat_template is None
+            else "with a chat template"
+        )
         return f"a model of {parameters_text(self.network.num_parameters())} {template}"
 
     @cached_property
@@ -176,19 +194,29 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
 
 
 def load_model(
-    name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None, date: str | None = None
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    device_map: str | None = None,
+    date: str | None = None,
 ) -> LoadedModel:
     """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process.
     ``date``: the day that its chat template tells, as 2026-11-28; today if none is given."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
-        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
+        raise KVBenchError(
+            "--device-map auto spreads weights over GPUs, and there is none: leave it out"
+        )
     if device_map is not None and find_spec("accelerate") is None:
-        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
+        raise KVBenchError(
+            "--device-map auto needs accelerate, which is not installed: pip install accelerate"
+        )
     precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
-    logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
+    logging.getLogger("kvpress").setLevel(
+        logging.ERROR
+    )  # some presses say for each context how slow they are
     transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     if not Path(source).exists():
@@ -202,7 +230,9 @@ def load_model(
         if is_gguf(Path(source)):
             loaded: Any = load_gguf(Path(source), config, **options)
         else:
-            loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
+            loaded = AutoModelForCausalLM.from_pretrained(
+                source, output_loading_info=True, **NO_CODE, **options
+            )
         network, report = loaded
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
@@ -220,11 +250,20 @@ def load_model(
     if device_map is None:
         network = network.to(where)
     else:
-        check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
+        check_spread(
+            name,
+            {parameter: weight.device.type for parameter, weight in network.named_parameters()},
+        )
     for parameter, weight in network.named_parameters():
         if not weight.isfinite().all():
-            raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
-    packages = {"peft": adapter is not None, "gguf": is_gguf(Path(source)), "accelerate": device_map is not None}
+            raise KVBenchError(
+                f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN"
+            )
+    packages = {
+        "peft": adapter is not None,
+        "gguf": is_gguf(Path(source)),
+        "accelerate": device_map is not None,
+    }
     used = tuple(package for package, is_used in packages.items() if is_used)
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter), used, date)
 
@@ -270,12 +309,16 @@ def check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any weight is read."""
     known = sorted(model.__name__ for model in RUNNABLE_MODELS)
     if architectures and not set(architectures) & set(known):
-        raise KVBenchError(f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}")
+        raise KVBenchError(
+            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}"
+        )
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     """Refuses weights that do not match the configuration, which transformers ignores or draws at random."""
-    surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
+    surplus = [
+        key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key
+    ]
     for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
             strange = f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all)"
@@ -322,7 +365,9 @@ def fingerprint_of(source: str, config: Any = None, adapter: Path | None = None)
 
 def _cached_folder(source: str, config: Any) -> Path | None:
     """Returns the folder in the cache of the hub that a model was read from."""
-    file = try_to_load_from_cache(source, "config.json", revision=getattr(config, "_commit_hash", None))
+    file = try_to_load_from_cache(
+        source, "config.json", revision=getattr(config, "_commit_hash", None)
+    )
     return Path(file).parent if isinstance(file, str) else None
 
 
@@ -347,7 +392,9 @@ def _shards_of(folder: Path) -> set[Path]:
     for name in names:
         # By their names: in a snapshot of the hub every file is a link to one outside.
         if not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder)):
-            raise KVBenchError(f"the weights of '{folder}' lie outside of it, in {name}: put them into the folder")
+            raise KVBenchError(
+                f"the weights of '{folder}' lie outside of it, in {name}: put them into the folder"
+            )
     return {folder / name for name in names}
 
 
@@ -361,6 +408,8 @@ def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str,
         try:
             policy.build(policy.typical_situation(1024)).post_init_from_model(model.network)
         except Exception as error:  # the hub's, a press's
-            needed = f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded"
+            needed = (
+                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded"
+            )
             missing[policy.name] = f"{needed} ({type(error).__name__}: {first_line(error)[:100]})"
     return missing

@@ -42,9 +42,13 @@ class ModelTitle:
 # Of the models that kvbench knows by name.
 TITLES: Mapping[str, ModelTitle] = {
     "reference": ModelTitle("reference", "5 million parameters, trained on these tasks alone"),
-    "reference-narrow": ModelTitle("reference-narrow", "2 million parameters, trained on these tasks alone"),
+    "reference-narrow": ModelTitle(
+        "reference-narrow", "2 million parameters, trained on these tasks alone"
+    ),
     "smollm2": ModelTitle("SmolLM2", "a chat model of 135 million parameters"),
-    "smollm2-routing": ModelTitle("SmolLM2", "135 million parameters, with adapters that were taught these tasks"),
+    "smollm2-routing": ModelTitle(
+        "SmolLM2", "135 million parameters, with adapters that were taught these tasks"
+    ),
     "gemma3": ModelTitle("Gemma 3", "a base model of 270 million parameters"),
 }
 
@@ -62,7 +66,11 @@ def parameters_text(count: int) -> str:
     """
     for size, name in ((10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
         if count >= size:
-            number = f"{count / size:.3g}" if count >= 10 * size else f"{count / size:.1f}".removesuffix(".0")
+            number = (
+                f"{count / size:.3g}"
+                if count >= 10 * size
+                else f"{count / size:.1f}".removesuffix(".0")
+            )
             return f"{number} {name} parameters"
     return f"{count} parameters"
 
@@ -80,7 +88,9 @@ def base_of(folder: Path) -> str:
     except (ValueError, KeyError, TypeError):
         base = None
     if not isinstance(base, str) or not base:
-        raise KVBenchError(f"{folder / ADAPTER} names no base model: write it as base_model_name_or_path")
+        raise KVBenchError(
+            f"{folder / ADAPTER} names no base model: write it as base_model_name_or_path"
+        )
     beside = folder / base
     is_meant = beside.exists() or (base.startswith(".") and not user_path(base).exists())
     return str(beside.resolve()) if base not in MODEL_NAMES and is_meant else base

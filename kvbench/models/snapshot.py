@@ -42,7 +42,9 @@ class TensorState:
 
     @classmethod
     def of(cls, place: dict[str, Any], name: str, tensor: torch.Tensor) -> Self:
-        return cls(place, name, tensor, tensor.dtype, tensor.shape, tensor._version, _sum(tensor.detach()))
+        return cls(
+            place, name, tensor, tensor.dtype, tensor.shape, tensor._version, _sum(tensor.detach())
+        )
 
     def is_same(self, by_content: bool) -> bool:
         """Compares the tensor with its state by its bits, or else by the number of times that it was written to."""
@@ -85,7 +87,9 @@ class Snapshot:
             for attribute in (*was, "forward"):
                 if now.get(attribute) != was.get(attribute):
                     return f"{name}.{attribute}"
-        return next((name for name, tensor in self.tensors.items() if not tensor.is_same(by_content)), "")
+        return next(
+            (name for name, tensor in self.tensors.items() if not tensor.is_same(by_content)), ""
+        )
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
@@ -113,7 +117,14 @@ def _strange_hook(part: Any) -> str:
     """Names the kind of the first hook that is neither kvbench's nor that of transformers for hidden states."""
     hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
     expected = ("kvbench.", "transformers.")
-    return next((kind for kind, hook in hooks if not str(getattr(hook, "__module__", "")).startswith(expected)), "")
+    return next(
+        (
+            kind
+            for kind, hook in hooks
+            if not str(getattr(hook, "__module__", "")).startswith(expected)
+        ),
+        "",
+    )
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -9,7 +9,16 @@ from typing import Literal
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Length, Task, is_file_of_questions, unknown_name
+from datasets_gen import (
+    FROM_DATA,
+    NATIVE,
+    RULER,
+    USUAL,
+    Length,
+    Task,
+    is_file_of_questions,
+    unknown_name,
+)
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from datasets_gen.writing.prose import in_prose
@@ -22,7 +31,9 @@ from kvbench.system.files import user_path
 Count = Callable[[str], int]
 ROOM = 256  # tokens beside a usual context and its answer: the chat template, a question, and an answer prefix
 STEP = 128  # tokens by which a usual context is shortened
-Tokens = int | Literal["usual"] | None  # of a context; usual: what each task has in a run; None: its own length
+Tokens = (
+    int | Literal["usual"] | None
+)  # of a context; usual: what each task has in a run; None: its own length
 
 
 def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
@@ -82,7 +93,9 @@ def tokens_of(task: Task, tokens: Tokens, places: int | None = None) -> int | No
     return max(STEP, (places - room) // STEP * STEP)
 
 
-def notes_on_length(tasks: Sequence[Task], tokens: Tokens, places: int | None, model: str) -> list[str]:
+def notes_on_length(
+    tasks: Sequence[Task], tokens: Tokens, places: int | None, model: str
+) -> list[str]:
     """Says in a line which tasks have shorter contexts than usual, because the model has too few places."""
     shorter: dict[int, list[str]] = {}
     for task in tasks:
@@ -104,7 +117,9 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
             raise KVBenchError(f"--context-tokens and --depth are for generated contexts: {longer}")
 
 
-def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
+def lengthen_by_tokenizer(
+    tokenizer: str | None, task: Task, tokens: int | None, depth: float | None
+) -> Task:
     """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")

@@ -75,7 +75,8 @@ def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, st
     plan: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     controls = sorted(control_tokens(tokenizer), key=len, reverse=True)
     stand_ins = {
-        content: chr(_FIRST_STAND_IN + number) + _FILLER * (len(content) - 1) for number, content in enumerate(controls)
+        content: chr(_FIRST_STAND_IN + number) + _FILLER * (len(content) - 1)
+        for number, content in enumerate(controls)
     }
     numbers = {}
     for token in plan["added_tokens"]:
@@ -97,8 +98,12 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
             pieces[number][0] = content
         model["vocab"] = pieces
         return
-    model["vocab"] = {stand_ins.get(piece, piece): number for piece, number in vocabulary.items()} | numbers
+    model["vocab"] = {
+        stand_ins.get(piece, piece): number for piece, number in vocabulary.items()
+    } | numbers
     if "merges" in model:
-        parts = [merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"]]
+        parts = [
+            merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"]
+        ]
         kept = [merge for merge in parts if stand_ins.keys().isdisjoint({*merge, "".join(merge)})]
         model["merges"] = kept

@@ -14,9 +14,15 @@ from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
 from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 
-Mode = Literal["agnostic", "aware"]  # the cache is compressed before the question is seen, or with it
+Mode = Literal[
+    "agnostic", "aware"
+]  # the cache is compressed before the question is seen, or with it
 Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
-PREFIX_WAYS = ("auto", "on", "off")  # of ``--answer-prefix``; any other text begins the answers itself
+PREFIX_WAYS = (
+    "auto",
+    "on",
+    "off",
+)  # of ``--answer-prefix``; any other text begins the answers itself
 SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
 
 
@@ -39,7 +45,9 @@ def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
     """Begins the answers to questions from files with a text; other tasks are asked as by default."""
     if not prefix.strip() or not any(task.with_prefix for task in tasks):
         ways = f"--answer-prefix is {', '.join(PREFIX_WAYS)}, or the text that begins each answer to your own questions"
-        raise KVBenchError(f"{ways}: '{prefix}' is none of these where --tasks names no file of questions")
+        raise KVBenchError(
+            f"{ways}: '{prefix}' is none of these where --tasks names no file of questions"
+        )
     asked = []
     for task in tasks:
         if task.with_prefix:
@@ -50,7 +58,9 @@ def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
 
 
 def _asked(task: Task, begins: bool) -> Task:
-    asked = replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
+    asked = replace(
+        task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS)
+    )
     if begins and task.answer_marker and task.instruction:
         # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
         make = partial(_without_steps, task.make)
@@ -58,7 +68,11 @@ def _asked(task: Task, begins: bool) -> Task:
     return asked
 
 
-def _without_steps(make: Callable[[random.Random, Request], Draft], rng: random.Random, request: Request) -> Draft:
+def _without_steps(
+    make: Callable[[random.Random, Request], Draft], rng: random.Random, request: Request
+) -> Draft:
     """Makes the number itself the perfect output of each question."""
     draft = make(rng, request)
-    return replace(draft, questions=tuple(replace(question, target=None) for question in draft.questions))
+    return replace(
+        draft, questions=tuple(replace(question, target=None) for question in draft.questions)
+    )

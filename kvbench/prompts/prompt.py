@@ -27,15 +27,15 @@ from kvbench.system.errors import KVBenchError
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
-WITHOUT_TEMPLATE = (
-    'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
-)
+WITHOUT_TEMPLATE = 'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 _SENTENCE = regex.compile(rf"[{STOPS}]+[{CLOSERS}]*", FLAGS)
 _INITIAL = regex.compile(r"\p{Lu}\p{M}*", FLAGS)
 Role = Literal["user", "system", "text"]
 Texts = Sequence[tuple[Question, str]]  # what is decoded for each question
-Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
+Offsets = (
+    Sequence[tuple[int, int]] | npt.NDArray[np.int64]
+)  # by token, where it starts and ends in the text
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
 
 @lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
 def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
-    texts: Sequence[str] = tokenizer.decode_batch([[token] for token in range(tokenizer.get_vocab_size())])
+    texts: Sequence[str] = tokenizer.decode_batch(
+        [[token] for token in range(tokenizer.get_vocab_size())]
+    )
     return AnswerEnds(
         tuple(token for token, text in enumerate(texts) if "\n" in text),
         tuple(token for token, text in enumerate(texts) if _SENTENCE.fullmatch(text.strip())),
@@ -104,9 +106,13 @@ class TokenizedQuestion:
 
     question: Question
     token_ids: tuple[int, ...]
-    answer_tokens: tuple[int, ...]  # positions in the compressed region; empty for an unanswerable question
+    answer_tokens: tuple[
+        int, ...
+    ]  # positions in the compressed region; empty for an unanswerable question
     evidence_tokens: tuple[int, ...]  # likewise
-    gold_ids: tuple[int, ...] = ()  # the tokens of a perfect output without an end token; empty if unknown
+    gold_ids: tuple[
+        int, ...
+    ] = ()  # the tokens of a perfect output without an end token; empty if unknown
     # Positions by kind: answer, subject, bridge and fact, which are the evidence, and distractor: where the context
     # states other values, outside the evidence and none of them a right answer.
     spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
@@ -126,11 +132,15 @@ class Prompt:
 
     example: Example
     token_ids: tuple[int, ...]
-    context_tokens: tuple[int, ...]  # positions without the chat template and, in aware mode, without the question
+    context_tokens: tuple[
+        int, ...
+    ]  # positions without the chat template and, in aware mode, without the question
     questions: tuple[TokenizedQuestion, ...]
     stretches: tuple[Stretch, ...] = ()  # of instructions, in order
     token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
-    stated: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)  # positions, by stated value
+    stated: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict, hash=False
+    )  # positions, by stated value
     ends: AnswerEnds = NO_ENDS  # of answers, beside the model's own end tokens
 
     @property
@@ -140,7 +150,9 @@ class Prompt:
 
     def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
         same_kind = (stretch for stretch in self.stretches if stretch.kind == kind)
-        return tuple(position for stretch in same_kind for position in range(stretch.start, stretch.end))
+        return tuple(
+            position for stretch in same_kind for position in range(stretch.start, stretch.end)
+        )
 
     @property
     def question_tokens(self) -> int:
@@ -155,7 +167,9 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
         raise KVBenchError(f"{lack}: use a checkpoint with a fast tokenizer")
     if role == "text":
         return Template(tokenizer.bos_token or "", " ", "")
-    if tokenizer.chat_template is None:  # a base model, which answers where a cue stands and else goes on asking
+    if (
+        tokenizer.chat_template is None
+    ):  # a base model, which answers where a cue stands and else goes on asking
         return Template(tokenizer.bos_token or "", "\n", "\nAnswer:", cue="\nQuestion: ")
     context, question = "#" * 16, "@" * 16
     turns = [{"role": "user", "content": f"{context}\n{question}"}]
@@ -165,15 +179,21 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     broken = "the chat template of the tokenizer"
     for mark, whose in ((context, role), (question, "user")):
         if text.count(mark) != 1:
-            raise KVBenchError(f"{broken} holds the {whose}'s turn {text.count(mark)} times, where once is needed")
+            raise KVBenchError(
+                f"{broken} holds the {whose}'s turn {text.count(mark)} times, where once is needed"
+            )
     if text.index(question) < text.index(context):
-        raise KVBenchError(f"{broken} puts the question before the context: what is compressed is read first")
+        raise KVBenchError(
+            f"{broken} puts the question before the context: what is compressed is read first"
+        )
     head, _, rest = text.partition(context)
     between, _, tail = rest.partition(question)
     return Template(head, between, tail)
 
 
-def without_system_turn(tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task]) -> dict[str, str]:
+def without_system_turn(
+    tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task]
+) -> dict[str, str]:
     """Lists the tasks whose contexts are system prompts, each with one line, where the chat template has no turn of a
     system. A template that is broken altogether raises :class:`KVBenchError`."""
     of_system = [task.name for task in tasks if task.role == "system"]
@@ -188,14 +208,19 @@ def without_system_turn(tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task
     return {}
 
 
-def split_question(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
+def split_question(
+    template: Template, task: Task, question: Question, mode: Mode
+) -> tuple[str, str]:
     """Splits a question into the text to compress with its context and the text to decode after it, without the ending.
     A context that contains its question comes with an empty one, and nothing follows it."""
     if not question.text:
         return "", ""
     cue = template.cue.lstrip() if not task.instruction or mode == "aware" else template.cue
     if mode == "aware":
-        return template.between + cue + question.text, f" {task.instruction}" if task.instruction else ""
+        return (
+            template.between + cue + question.text,
+            f" {task.instruction}" if task.instruction else "",
+        )
     return "", template.between + task.instruction + cue + question.text
 
 
@@ -207,7 +232,9 @@ def ending(template: Template, task: Task, question: Question) -> str:
     return f"{template.tail}{joint}{question.answer_prefix}"
 
 
-def prompt_as_sent(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> str:
+def prompt_as_sent(
+    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode
+) -> str:
     """Writes the whole prompt of the first question of an example, with its context shortened."""
     template, question = chat_template(tokenizer, task.role), example.questions[0]
     compressed, decoded = split_question(template, task, question, mode)
@@ -218,7 +245,9 @@ def prompt_as_sent(tokenizer: PreTrainedTokenizerBase, task: Task, example: Exam
     return template.head + context + compressed + decoded + ending(template, task, question)
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, text: str, of_template: Stretches = ()) -> tuple[int, ...]:
+def encode(
+    tokenizer: PreTrainedTokenizerBase, text: str, of_template: Stretches = ()
+) -> tuple[int, ...]:
     """Encodes a text; ``of_template``: where control tokens are such, and not spelled by somebody."""
     return encode_with_offsets(tokenizer, text, of_template)[0]
 
@@ -231,7 +260,10 @@ def gold_ids(
     if question.target is None and not question.golds:
         return ()
     answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
-    before, whole = encode(tokenizer, text, of_template), encode(tokenizer, text + answer, of_template)
+    before, whole = (
+        encode(tokenizer, text, of_template),
+        encode(tokenizer, text + answer, of_template),
+    )
     return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
 
 
@@ -251,17 +283,24 @@ def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int)
     return tuple(overlapping.nonzero()[0].tolist())
 
 
-def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
+def build_prompts(
+    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode
+) -> list[Prompt]:
     """Builds one prompt for the context and all its questions (``agnostic``), or one for each question with the
     question inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
-    texts: list[tuple[str, Texts]] = []  # what is compressed behind the context, and what is decoded then
+    texts: list[
+        tuple[str, Texts]
+    ] = []  # what is compressed behind the context, and what is decoded then
     for question in example.questions:
         compressed, decoded = split_question(template, task, question, mode)
         texts.append((compressed, [(question, decoded + ending(template, task, question))]))
     if mode == "agnostic":  # all behind one context
         texts = [("", [one for _, questions in texts for one in questions])]
-    return [_build_prompt(tokenizer, task, example, template, behind, questions) for behind, questions in texts]
+    return [
+        _build_prompt(tokenizer, task, example, template, behind, questions)
+        for behind, questions in texts
+    ]
 
 
 def _of_template(template: Template, task: Task, question: Question, text: str) -> Stretches:
@@ -272,7 +311,12 @@ def _of_template(template: Template, task: Task, question: Question, text: str) 
 
 
 def _build_prompt(
-    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, template: Template, behind: str, texts: Texts
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    example: Example,
+    template: Template,
+    behind: str,
+    texts: Texts,
 ) -> Prompt:
     """Builds a prompt; ``behind``: what is compressed with the context, behind it."""
     head, end = template.head, len(template.head) + len(example.context)
@@ -287,25 +331,46 @@ def _build_prompt(
     questions = []
     for question, text in texts:
         spans: dict[str, tuple[int, ...]] = {
-            kind: tokens_of([span for span in question.spans if span.kind == kind], offsets, len(head))
+            kind: tokens_of(
+                [span for span in question.spans if span.kind == kind], offsets, len(head)
+            )
             for kind in EVIDENCE
         }
         evidence = tokens_of(question.spans, offsets, len(head))
-        others = {token for value, tokens in stated.items() if value not in question.golds for token in tokens}
+        others = {
+            token
+            for value, tokens in stated.items()
+            if value not in question.golds
+            for token in tokens
+        }
         spans["distractor"] = tuple(sorted(others - set(evidence)))
         written = _of_template(template, task, question, text)
         ids, golds = encode(tokenizer, text, written), gold_ids(tokenizer, question, text, written)
         questions.append(TokenizedQuestion(question, ids, spans["answer"], evidence, golds, spans))
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
-    ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
+    ends = tuple(
+        min(int(offsets[position][1]) - len(head), len(example.context)) for position in context
+    )
     stretches = _stretches(example, offsets, len(head))
-    return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated, answer_ends(tokenizer, task))
+    return Prompt(
+        example,
+        token_ids,
+        context,
+        tuple(questions),
+        stretches,
+        ends,
+        stated,
+        answer_ends(tokenizer, task),
+    )
 
 
 def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch, ...]:
     """Returns the stretches of defence and directives; neighbours of one kind become one."""
-    instructions = sorted((span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start)
+    instructions = sorted(
+        (span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start
+    )
     stretches = [
-        (kind, tokens_of(list(spans), offsets, shift)) for kind, spans in groupby(instructions, lambda span: span.kind)
+        (kind, tokens_of(list(spans), offsets, shift))
+        for kind, spans in groupby(instructions, lambda span: span.kind)
     ]
     return tuple(Stretch(kind, tokens[0], tokens[-1] + 1) for kind, tokens in stretches)

@@ -23,7 +23,13 @@ from kvbench.system.console import replaced
 from kvbench.system.errors import KVBenchError
 
 # What kvpress supports, by its name in the format: the type of model in transformers.
-MODEL_TYPES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "gemma3": "gemma3_text"}
+MODEL_TYPES = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "phi3": "phi3",
+    "gemma3": "gemma3_text",
+}
 # Fields that transformers does not take of every architecture: it leaves the heads of Qwen 3 at 128 numbers.
 MORE_FIELDS = {
     "context_length": "max_position_embeddings",
@@ -33,7 +39,9 @@ MORE_FIELDS = {
 }
 LONG_CONTEXT = "rope_factors_"  # tensors of Phi 3
 LAYERS_OF_GEMMA_27B = 62
-FREQUENCIES = "rope_freqs.weight"  # what the frequencies of positions are divided by: Llama 3.1 and later
+FREQUENCIES = (
+    "rope_freqs.weight"  # what the frequencies of positions are divided by: Llama 3.1 and later
+)
 LLAMA_3 = {  # how these models stretch their positions, but for the factor
     "rope_type": "llama3",
     "low_freq_factor": 1.0,
@@ -52,7 +60,9 @@ def read_gguf_config(path: Path) -> Any:
         raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {known}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.of_architecture(old) for old, new in names.items() if new}
-    fields |= {f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")}
+    fields |= {
+        f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")
+    }
     fields["pad_token_id"] = header.of_tokenizer("padding_token_id")
     fields["vocab_size"] = fields["vocab_size"] or len(header.of_tokenizer("tokens") or ())
     config = AutoConfig.for_model(
@@ -61,16 +71,23 @@ def read_gguf_config(path: Path) -> Any:
         tie_word_embeddings="output.weight" not in header.tensors,
         architectures=[MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]],
     )
-    if kind == "gemma3_text":  # the format has no field for it, and llama.cpp decides in the same way
+    if (
+        kind == "gemma3_text"
+    ):  # the format has no field for it, and llama.cpp decides in the same way
         is_27b = config.num_hidden_layers == LAYERS_OF_GEMMA_27B
-        config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads if is_27b else config.head_dim
+        config.query_pre_attn_scalar = (
+            config.hidden_size // config.num_attention_heads if is_27b else config.head_dim
+        )
     _scale_positions(header, config)
     return config
 
 
 def _scale_positions(header: Header, config: Any) -> None:
     """Sets a linear scaling, of Gemma 3 in its global layers alone, and refuses others."""
-    kind, factor = header.of_architecture("rope.scaling.type"), header.of_architecture("rope.scaling.factor")
+    kind, factor = (
+        header.of_architecture("rope.scaling.type"),
+        header.of_architecture("rope.scaling.factor"),
+    )
     is_long = any(name.startswith(LONG_CONTEXT) for name in header.tensors)
     if kind not in (None, "none", "linear") or is_long:
         raise KVBenchError(
@@ -110,8 +127,12 @@ def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel,
             path.parent, gguf_file=path.name, config=config, output_loading_info=True, **options
         )
     network, report = loaded
-    if len(tensors) > (needed := len(list(network.parameters()))):  # transformers passes over those that it cannot name
-        raise KVBenchError(f"{path} holds {len(tensors)} tensors where its architecture has {needed}")
+    if len(tensors) > (
+        needed := len(list(network.parameters()))
+    ):  # transformers passes over those that it cannot name
+        raise KVBenchError(
+            f"{path} holds {len(tensors)} tensors where its architecture has {needed}"
+        )
     network.generation_config.eos_token_id = list(read_header(path).end_tokens()) or None
     network.config._name_or_path = _folder_of_tokenizer(path)  # KVzip loads the tokenizer by it
     return network, report
@@ -139,7 +160,9 @@ def _in_seconds(gguf: Any) -> Iterator[None]:
             return size_of_array(reader.data, start), [], [], [gguf.GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    no_bar = replaced(conversion, "tqdm", lambda tensors, **_: tensors)  # it takes seconds, and fills logs
+    no_bar = replaced(
+        conversion, "tqdm", lambda tensors, **_: tensors
+    )  # it takes seconds, and fills logs
     names = replaced(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map))
     with replaced(gguf.GGUFReader, "_get_field_parts", passing), names, no_bar:
         yield
@@ -154,4 +177,6 @@ def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
     stretched, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     if not torch.allclose(stretched, frequencies, rtol=CLOSE):
         advice = "use the folder of the checkpoint"
-        raise KVBenchError(f"{path} stretches its positions in a way that is not known here: {advice}")
+        raise KVBenchError(
+            f"{path} stretches its positions in a way that is not known here: {advice}"
+        )

@@ -17,7 +17,19 @@ SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)  # version 1 had shorter lengths, and no such file is left
 # The types of values in the format, and how struct names them.
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 TEXT, ARRAY = 8, 9
 LENGTH = struct.Struct("<Q")  # of a text
 
@@ -44,7 +56,9 @@ class Header:
     def end_tokens(self) -> tuple[int, ...]:
         """Returns the tokens that end a text, a turn or a message."""
         names = ("eos_token_id", "eot_token_id", "eom_token_id")
-        return tuple(dict.fromkeys(token for name in names if (token := self.of_tokenizer(name)) is not None))
+        return tuple(
+            dict.fromkeys(token for name in names if (token := self.of_tokenizer(name)) is not None)
+        )
 
 
 def is_gguf(path: Path) -> bool:
@@ -67,12 +81,16 @@ def read_header(path: Path) -> Header:
         except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
             raise damaged(path, error) from error
     if (parts := header.fields.get("split.count", 0)) > 1:
-        raise KVBenchError(f"{path} is one of {parts} parts: join them first, with llama-gguf-split --merge")
+        raise KVBenchError(
+            f"{path} is one of {parts} parts: join them first, with llama-gguf-split --merge"
+        )
     return header
 
 
 def damaged(path: Path, error: Exception) -> KVBenchError:
-    return KVBenchError(f"{path} is cut off or damaged ({first_line(error)}): fetch or copy it again")
+    return KVBenchError(
+        f"{path} is cut off or damaged ({first_line(error)}): fetch or copy it again"
+    )
 
 
 def size_of_array(content: Any, start: int) -> int:
@@ -109,7 +127,9 @@ class _Cursor:
             start, place = place + LENGTH.size, place + LENGTH.size + length
             if place > end:
                 raise ValueError(f"a text of {length:,} bytes")
-            texts.append(str(self.content[start:place], "utf-8", "replace"))  # a token may be no whole letter
+            texts.append(
+                str(self.content[start:place], "utf-8", "replace")
+            )  # a token may be no whole letter
         self.place = place
         return texts
 

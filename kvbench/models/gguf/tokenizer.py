@@ -6,7 +6,15 @@ the file names, and gives a vocabulary of Gemma no merges.
 
 from collections.abc import Iterator, Sequence
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from tokenizers.models import BPE
 
 from kvbench.models.gguf.header import Header
@@ -33,7 +41,9 @@ def build_tokenizer(header: Header) -> Tokenizer:
     elif kind == "llama":
         tokenizer = _sentence_piece(header, tokens)
     else:
-        raise KVBenchError(f"{header.path} has a vocabulary of the kind '{kind}': only gpt2 and llama can be read")
+        raise KVBenchError(
+            f"{header.path} has a vocabulary of the kind '{kind}': only gpt2 and llama can be read"
+        )
     _add_special_tokens(tokenizer, header, tokens)
     _add_ends(tokenizer, header, tokens)
     return tokenizer
@@ -48,7 +58,9 @@ def special_token(header: Header, name: str) -> str | None:
 def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
     name = header.of_tokenizer("pre")
     if name not in NAMES:
-        raise KVBenchError(f"{header.path} splits words by '{name}', which is not known here: only {', '.join(NAMES)}")
+        raise KVBenchError(
+            f"{header.path} splits words by '{name}', which is not known here: only {', '.join(NAMES)}"
+        )
     merges = [tuple(merge.split(" ", 1)) for merge in header.of_tokenizer("merges") or ()]
     tokenizer = Tokenizer(BPE(_numbered(tokens), merges, ignore_merges=name in LLAMA_3))
     prefix = bool(header.of_tokenizer("add_space_prefix"))
@@ -61,7 +73,9 @@ def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
         split = pre_tokenizers.Split(Regex(WORDS % (1 if name == "qwen2" else 3)), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, alone])
     if name == "qwen2":
-        tokenizer.normalizer = normalizers.NFC()  # no field says so, and every tokenizer.json of Qwen does
+        tokenizer.normalizer = (
+            normalizers.NFC()
+        )  # no field says so, and every tokenizer.json of Qwen does
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -69,11 +83,19 @@ def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
 def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
     unknown = special_token(header, "unknown")
     tokenizer = Tokenizer(
-        BPE(_numbered(tokens), list(_merges(header, tokens)), unk_token=unknown, fuse_unk=True, byte_fallback=True)
+        BPE(
+            _numbered(tokens),
+            list(_merges(header, tokens)),
+            unk_token=unknown,
+            fuse_unk=True,
+            byte_fallback=True,
+        )
     )
     prefix = header.of_tokenizer("add_space_prefix") in (True, None)
     spaces = [normalizers.Replace(" ", SPACE)]
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), *spaces] if prefix else spaces)
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend(SPACE), *spaces] if prefix else spaces
+    )
     strip = [decoders.Strip(" ", 1, 0)] if prefix else []
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
@@ -100,9 +122,13 @@ def _numbered(tokens: Sequence[str]) -> dict[str, int]:
 def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
     """Marks the tokens that stand for themselves in a text, whatever is around them."""
     kinds = header.of_tokenizer("token_type") or ()
-    special = [token for token, kind in zip(tokens, kinds, strict=False) if kind in (UNKNOWN, CONTROL)]
+    special = [
+        token for token, kind in zip(tokens, kinds, strict=False) if kind in (UNKNOWN, CONTROL)
+    ]
     plain = [token for token, kind in zip(tokens, kinds, strict=False) if kind == USER_DEFINED]
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
     tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in plain])
 
 
