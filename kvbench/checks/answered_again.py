@@ -190,7 +190,7 @@ def _answered_again(
     sound = f"{count_cells(again):,} of {count_cells(contexts):,} cells answered again as they are stored"
     for name in submission.trusted:
         of_this = {
-            context: [one for one in records if one.policy == name]
+            context: [record for record in records if record.policy == name]
             for context, records in again.items()
         }
         sound += f", {count_cells(of_this):,} of them by {name}"
@@ -204,7 +204,7 @@ def _answered_again(
 
 def cells_of(records: Sequence[Record]) -> int:
     """Counts what was answered of one context: each policy at each of its levels and draws."""
-    return len({(one.policy, one.point) for one in records})
+    return len({(record.policy, record.point) for record in records})
 
 
 def count_cells(contexts: Mapping[Context, Sequence[Record]]) -> int:
@@ -222,7 +222,7 @@ def contexts_drawn(
     for context in sorted(
         draw, key=lambda context: (context not in first, context[0] not in tasks_first)
     ):
-        is_enough = sum(cells[one] for one in chosen) >= least and context not in first
+        is_enough = sum(cells[before] for before in chosen) >= least and context not in first
         if is_enough or len(chosen) >= least:
             break
         chosen.append(context)

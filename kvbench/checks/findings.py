@@ -55,7 +55,10 @@ def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     outcome = Column("outcome", "", style=lambda outcome: STYLES[outcome])
     columns = (Column("check"), outcome, Column("finding", text=printable, of_sentences=True))
     return ResultTable(
-        "findings", columns, [(one.check, one.outcome, one.text) for one in findings], title
+        "findings",
+        columns,
+        [(finding.check, finding.outcome, finding.text) for finding in findings],
+        title,
     )
 
 

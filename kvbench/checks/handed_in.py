@@ -48,10 +48,10 @@ class Submission:
         """Generates the contexts of each of these tasks."""
         run = self.store.identity
         return {
-            one.name: [
-                self.tasks[one.name].example(run.seed, at, held_out=run.held_out)
-                for at in range(one.contexts)
+            planned.name: [
+                self.tasks[planned.name].example(run.seed, at, held_out=run.held_out)
+                for at in range(planned.contexts)
             ]
-            for one in run.tasks
-            if one.name in self.tasks
+            for planned in run.tasks
+            if planned.name in self.tasks
         }

@@ -118,8 +118,8 @@ class Mastery:
 
 def enough(task: Task, contexts: int) -> int:
     """Returns how many contexts are asked: more than are given where a context has one question."""
-    most = max(contexts, math.ceil(NO_DOUBT / task.questions_per_context))
-    return most if task.most is None else min(most, task.most)
+    wanted = max(contexts, math.ceil(NO_DOUBT / task.questions_per_context))
+    return wanted if task.most is None else min(wanted, task.most)
 
 
 def highest_mastered(
@@ -127,16 +127,16 @@ def highest_mastered(
 ) -> Mastery:
     """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last.
     The lowest comes second: what is beyond a model there is beyond it at all levels between."""
-    found = mastery_at(model, task, task.top_level, contexts, seed, begin)
-    if not found.reason or not task.top_level:
-        return found
+    mastery = mastery_at(model, task, task.top_level, contexts, seed, begin)
+    if not mastery.reason or not task.top_level:
+        return mastery
     easiest = mastery_at(model, task, 0, contexts, seed, begin)
     if easiest.reason:
         return easiest
     for level in range(task.top_level - 1, 0, -1):
-        found = mastery_at(model, task, level, contexts, seed, begin)
-        if not found.reason:
-            return found
+        mastery = mastery_at(model, task, level, contexts, seed, begin)
+        if not mastery.reason:
+            return mastery
     return easiest
 
 
@@ -145,7 +145,7 @@ def mastery_at(
 ) -> Mastery:
     """Asks a task at a level with the full cache until there is no doubt; what cannot be asked is not mastered."""
     at = at_level(task, level) if task.top_level else task
-    found = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
+    mastery = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
     rows: list[pd.DataFrame] = []
     contexts = enough(task, contexts)
     step = min(STEP, math.ceil(NO_DOUBT / task.questions_per_context))
@@ -160,27 +160,29 @@ def mastery_at(
         except OverflowingModelError:
             raise
         except KVBenchError as error:
-            return replace(found, reason=f"it cannot be asked: {error}")
-        found = _judged(found, at.chance, pd.concat(rows, ignore_index=True))
-        if found.is_without_doubt:
+            return replace(mastery, reason=f"it cannot be asked: {error}")
+        mastery = _judged(mastery, at.chance, pd.concat(rows, ignore_index=True))
+        if mastery.is_without_doubt:
             break
-    return found
+    return mastery
 
 
-def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
-    planned = PlannedCells(MODE, {}, {}, {found.task: chance} if chance > 0 else {})
+def _judged(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
+    planned = PlannedCells(MODE, {}, {}, {mastery.task: chance} if chance > 0 else {})
     row: SummaryRow = summarise(answers, planned)[0]
     lead = lead_of(row)
     measure = lead.measures[0]
     value, guessed = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
-    found = replace(found, measure=measure.title, reached=reached, chance=guessed, questions=row.n)
+    mastery = replace(
+        mastery, measure=measure.title, reached=reached, chance=guessed, questions=row.n
+    )
     reason = None if reached is not None else row.reason or "nothing is judged"
-    if reached is not None and reached < found.needed:
+    if reached is not None and reached < mastery.needed:
         reason = (
-            f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
+            f"{measure.title.lower()} {reached:.0f} with the full cache, below {mastery.needed:.0f}"
         )
-    return replace(found, reason=reason)
+    return replace(mastery, reason=reason)
 
 
 def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
@@ -197,29 +199,33 @@ def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
         f", to find the levels of {names} that it masters, the highest first, by up to {LEVEL_CONTEXTS} contexts each: "
         "it may take as long as the run; doctor tells them once",
     )
-    found: list[Mastery] = []
+    masteries: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
         if not task.top_level:
             continue
         one = highest_mastered(model, task, LEVEL_CONTEXTS, job.seed)
-        found.append(one)
+        masteries.append(one)
         reached = "" if one.reached is None else f", {one.measure.lower()} {one.reached:.0f}"
         mastered = f"not mastered ({one.reason})" if one.reason else f"level {one.place}{reached}"
         console.print(f"{task.name}: {mastered}", soft_wrap=True)
-    if beyond := [one.task for one in found if one.reason]:
+    if beyond := [mastery.task for mastery in masteries if mastery.reason]:
         raise KVBenchError(
             f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
             "give --difficulty 0 to see what it answers"
         )
-    levels = ",".join(f"{one.task}={one.level}" for one in found)
+    levels = ",".join(f"{mastery.task}={mastery.level}" for mastery in masteries)
     return job.model_copy(update={"difficulty": levels}), model
 
 
 def command_of(model: str, masteries: Sequence[Mastery]) -> str:
     """Writes the command that runs what is mastered at its levels."""
-    mastered = [one for one in masteries if not one.reason]
-    names = ",".join(one.task for one in mastered)
-    levels = ",".join(f"{one.task}={one.level}" for one in mastered if one.level < one.top_level)
+    mastered = [mastery for mastery in masteries if not mastery.reason]
+    names = ",".join(mastery.task for mastery in mastered)
+    levels = ",".join(
+        f"{mastery.task}={mastery.level}"
+        for mastery in mastered
+        if mastery.level < mastery.top_level
+    )
     difficulty = f" --difficulty {levels}" if levels else ""
     return f"python -m kvbench run --model {model} --tasks {names}{difficulty}"
 
@@ -320,9 +326,11 @@ def reads_of(
         f"unit=row,rate={SLOT_SHARE}",
     ]
     policies = [POLICIES[FULL], *(find_policy(f"gaussian_matched({where})") for where in destroyed)]
-    rows = answers_of(
-        model, task, policies, contexts, seed, lambda one: hops in (None, one.hops), begin=begin
-    )
+
+    def is_asked(question: Question) -> bool:
+        return hops in (None, question.hops)
+
+    rows = answers_of(model, task, policies, contexts, seed, is_asked, begin=begin)
     right = rows["em"].astype(float).groupby(rows["policy"]).mean()
     before, *without, upper_half, slots = (float(right[policy.name]) for policy in policies)
     part = task.name if hops is None else f"{task.name}, {hops} facts"
@@ -344,8 +352,10 @@ class Examination:
     def steps(self) -> int:
         """Counts the contexts that are asked about, at most."""
         parts = {name for name, _ in PARTS} & {task.name for task in self.tasks}
-        asked = sum((task.top_level + 1) * enough(task, self.contexts) for task in self.tasks)
-        return asked + len(parts) * self.contexts
+        contexts_of_tasks = sum(
+            (task.top_level + 1) * enough(task, self.contexts) for task in self.tasks
+        )
+        return contexts_of_tasks + len(parts) * self.contexts
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
@@ -359,29 +369,29 @@ class Examination:
             self.masteries.append(
                 highest_mastered(self.model, task, self.contexts, self.seed, begin)
             )
-        beyond = [one.task for one in self.masteries if one.reason]
-        lower = [
-            f"{one.task} at level {one.place}"
-            for one in self.masteries
-            if not (one.reason or one.at_top)
-        ]
+        beyond, lower = list[str](), list[str]()
+        for mastery in self.masteries:
+            if mastery.reason:
+                beyond.append(mastery.task)
+            elif not mastery.at_top:
+                lower.append(f"{mastery.task} at level {mastery.place}")
         count = len(self.masteries)
         masters = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
         masters += f": a board leaves {', '.join(beyond)} out of its means" if beyond else ""
-        yield Finding(
-            "masters", "wrong" if not self.is_fit else "note" if beyond else "ok", masters
-        )
-        at_top = {one.task for one in self.masteries if one.at_top}
+        outcome: Outcome = "note" if beyond else "ok"
+        if not self.is_fit:
+            outcome = "wrong"
+        yield Finding("masters", outcome, masters)
+        at_top = {mastery.task for mastery in self.masteries if mastery.at_top}
         by_name = {task.name: task for task in self.tasks}
         for name, hops in PARTS:
             if name in at_top:
                 profile = reads_of(self.model, by_name[name], hops, self.contexts, self.seed, begin)
                 self.profiles.append(profile)
-                yield Finding(
-                    "reads",
-                    "note" if profile.limit else "ok",
-                    profile.limit or f"{profile.part} everywhere",
-                )
+                if profile.limit:
+                    yield Finding("reads", "note", profile.limit)
+                else:
+                    yield Finding("reads", "ok", f"{profile.part} everywhere")
             elif name in by_name:
                 yield Finding(
                     "reads", "note", f"{name} is not mastered at its highest level: not measured"
@@ -422,7 +432,7 @@ class Examination:
     @property
     def is_fit(self) -> bool:
         """Tells whether it masters a task; where it masters none, a board shows nothing."""
-        return not all(one.reason for one in self.masteries)
+        return not all(mastery.reason for mastery in self.masteries)
 
     @property
     def is_doubtful(self) -> bool:
@@ -431,7 +441,7 @@ class Examination:
     @property
     def verdict(self) -> str:
         """Says in a sentence what a board on the model can show."""
-        mastered = [one.task for one in self.masteries if not one.reason]
+        mastered = [mastery.task for mastery in self.masteries if not mastery.reason]
         if not mastered:
             return f"not fit: with the full cache it masters none of {len(self.masteries)} tasks"
         if not self.profiles:
@@ -455,8 +465,14 @@ def reads_table(profiles: Sequence[ReadProfile]) -> ResultTable:
     halves = (_percent("upper_half", "upper half"), _percent("slots", f"{SLOT_SHARE:.0%} of slots"))
     columns = (Column("part", "questions"), _percent("undisturbed"), layers, *halves)
     rows = [
-        (one.part, one.undisturbed, one.without_layer, one.without_upper_half, one.without_slots)
-        for one in profiles
+        (
+            profile.part,
+            profile.undisturbed,
+            profile.without_layer,
+            profile.without_upper_half,
+            profile.without_slots,
+        )
+        for profile in profiles
     ]
     return ResultTable(
         "reads", columns, rows, "Right answers in percent where the context's rows are destroyed in"

@@ -87,13 +87,14 @@ class Patient:
     @cached_property
     def others(self) -> list[Policy]:
         """Lists the other policies that share a prefill and need no question or weights."""
-        return [
-            other
-            for other in POLICIES.values()
-            if other.prefill == "shared" and other.kinds and other.name != self.policy.name
-            if not (other.weights or other.per_question or other.needs_question)
-            if self.prompts[0].protected or not other.needs_spans
-        ]
+        others = []
+        for other in POLICIES.values():
+            is_alike = other.prefill == "shared" and other.kinds and other.name != self.policy.name
+            needs_more = other.weights or other.per_question or other.needs_question
+            has_spans = self.prompts[0].protected or not other.needs_spans
+            if is_alike and not needs_more and has_spans:
+                others.append(other)
+        return others
 
     @cached_property
     def nearest(self) -> tuple[str, float]:
@@ -105,15 +106,15 @@ class Patient:
         mine, *rest = (branch for branch in trace.branches if branch.layers)
         shares = {}
         for other in rest:
-            pairs = [
-                (mine.layers[layer].keep, other.layers[layer].keep) for layer in trace.compressed
-            ]
-            masks = [(one, two) for one, two in pairs if one is not None and two is not None]
-            if masks and not all(bool(one.all()) for one, _ in masks):
-                rows = sum(int(one.sum()) for one, _ in masks)
-                shares[other.treatment.policy.name] = (
-                    sum(int((one & two).sum()) for one, two in masks) / rows
-                )
+            rows = places = shared = 0  # rows that this one keeps, all rows, and those both keep
+            for layer in trace.compressed:
+                kept, kept_by_other = mine.layers[layer].keep, other.layers[layer].keep
+                if kept is not None and kept_by_other is not None:
+                    rows += int(kept.sum())
+                    places += kept.numel()
+                    shared += int((kept & kept_by_other).sum())
+            if rows < places:
+                shares[other.treatment.policy.name] = shared / rows
         return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
 
     def treat(
@@ -142,9 +143,11 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[Trial]:
     """Tries the lengths that the model takes, until one is too slow."""
     trials: list[Trial] = []
-    most = longest_sequence(patient.model) - STEPS - len(patient.prompts[0].questions[0].token_ids)
+    longest = (
+        longest_sequence(patient.model) - STEPS - len(patient.prompts[0].questions[0].token_ids)
+    )
     for length in lengths:
-        if length > most or (
+        if length > longest or (
             trials and patient.policy.prefill == "private" and trials[-1].seconds > SLOW
         ):
             break
@@ -166,14 +169,15 @@ def _try_at(patient: Patient, length: int, seed: int) -> Trial:
     written = {}
     if policy.while_decoding:
         written = {
-            id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)
+            id(answer.branch): answer.token_ids
+            for answer in decode(patient.model, trace, STEPS, None)
         }
     left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
     zero = next(branch for branch in branches if branch.treatment.ratio == 0)
     same = zero.digest == full.digest and not policy.while_decoding
     if not same:
         answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
-        same = len({one.token_ids for one in answers}) == 1
+        same = len({answer.token_ids for answer in answers}) == 1
     kept = {
         branch.treatment.ratio: _kept(trace, branch) for branch in branches if branch is not zero
     }
@@ -205,7 +209,8 @@ def _prompt_of(patient: Patient, length: int) -> Prompt:
         token_ids=ids,
         context_tokens=tuple(range(max(1, length - prompt.question_tokens))),
         questions=tuple(
-            replace(one, answer_tokens=(), evidence_tokens=()) for one in prompt.questions[:1]
+            replace(question, answer_tokens=(), evidence_tokens=())
+            for question in prompt.questions[:1]
         ),
         stretches=tuple(stretch for stretch in stretches if stretch.start >= 0),
     )
@@ -294,20 +299,21 @@ def _budget(patient: Patient) -> Result:
     if patient.policy.while_decoding:
         return "note", "it is spent while decoding: see realised_ratio of a run"
     tried = [trial for trial in patient.trials if not trial.error]
+    is_counted = patient.policy.counted != "nowhere"
     if whole := [trial for trial in tried if trial.keeps_all]:
-        strict = patient.policy.counted != "nowhere"
-        return (
-            "wrong" if strict else "note",
-            f"nothing is compressed: every token is kept of {_at(whole)}",
-        )
+        text = f"nothing is compressed: every token is kept of {_at(whole)}"
+        return "wrong" if is_counted else "note", text
     worst = max(tried, key=lambda trial: trial.off[0] / trial.length)
-    text = f"at most {worst.off[0]:.1f} tokens of a head off (of {worst.length:,}, at ratio {worst.off[1]:g})"
+    tokens_off, ratio = worst.off
+    of_length = f"of {worst.length:,}, at ratio {ratio:g}"
+    text = f"at most {tokens_off:.1f} tokens of a head off ({of_length})"
     wide = [trial for trial in tried if trial.off[0] > max(1, MOST_OFF * trial.length)]
-    if wide and patient.policy.counted != "nowhere":
+    if wide and is_counted:
         return "wrong", f"{text}; more than {MOST_OFF:.0%} at {_at(wide)}"
-    return "ok" if all(
-        trial.off[0] <= 1 for trial in tried
-    ) else "note", f"{text}; tried on {_at(tried)}"
+    text = f"{text}; tried on {_at(tried)}"
+    if all(trial.off[0] <= 1 for trial in tried):
+        return "ok", text
+    return "note", text
 
 
 def _nothing_at_zero(patient: Patient) -> Result:
@@ -325,11 +331,10 @@ def _deterministic(patient: Patient) -> Result:
         return "wrong", f"a second run leaves another cache of {_at(broken[::-1])}: {STATE}"
     if patient.policy.random:
         traces = [patient.treat(patient.prompts[0], (MIDDLE,), repeat=repeat) for repeat in (0, 1)]
-        if len({trace.branches[0].digest for trace in traces}) == 1:
-            return (
-                "wrong",
-                "it is declared random, and its second draw leaves the cache of the first",
-            )
+        first_draw, second_draw = (trace.branches[0].digest for trace in traces)
+        if first_draw == second_draw:
+            text = "it is declared random, and its second draw leaves the cache of the first"
+            return "wrong", text
     return "ok", f"twice the same at {_at(again[::-1])}"
 
 
@@ -373,7 +378,9 @@ def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -
         branches = patient.treat(prompt, [patient.middle], *others).branches if others else []
         # A policy that does not reach the ratio has no branch.
         others = [
-            one.treatment.policy for one in branches if not one.error and one.digest == digest
+            branch.treatment.policy
+            for branch in branches
+            if not branch.error and branch.digest == digest
         ]
     return list(others)
 

@@ -73,10 +73,10 @@ def is_close(name: str, stored: Any, made: Any, tolerance: Tolerance) -> bool:
 def _agree(stored: Any, made: Any, least: float, share: float, nan_agrees: bool = False) -> bool:
     """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all else is equal."""
     if isinstance(made, list) and isinstance(stored, list):
-        pairs = zip(stored, made, strict=False)
-        return len(made) == len(stored) and all(
-            _agree(*pair, least, share, nan_agrees) for pair in pairs
-        )
+        if len(made) != len(stored):
+            return False
+        pairs = zip(stored, made, strict=True)
+        return all(_agree(*pair, least, share, nan_agrees) for pair in pairs)
     if not isinstance(made, float) or not isinstance(stored, int | float):
         return bool(stored == made)
     if nan_agrees and math.isnan(stored) and math.isnan(made):
@@ -123,8 +123,12 @@ class Replay:
             Grid([(task, example.index + 1)], setting, self.identity.held_out).donor, task
         )
         rows = collect(self.model, task, [example], setting, donor)
-        made = {_key(one): one for one in rows.records}
-        full = {one.question_id: one.output_token_ids for one in records if one.policy == FULL}
+        made = {_key(record): record for record in rows.records}
+        full = {
+            record.question_id: record.output_token_ids
+            for record in records
+            if record.policy == FULL
+        }
         alike = set[Key]()
         for record in records:
             if (again := made.get(_key(record))) is None:
@@ -136,33 +140,30 @@ class Replay:
             yield from self._table_faults(table, name, alike, rows.tables.get(table.name, []))
 
     def _table_faults(
-        self, table: StoredTable, name: str, alike: Collection[Key], made: Sequence[BaseModel]
+        self, table: StoredTable, name: str, alike: Collection[Key], rows: Sequence[BaseModel]
     ) -> Iterator[str]:
         """Names each row of a study's table that is not as it is made again, of the answers that are alike."""
-        stored = {
-            _row_key(table, row): row
-            for path in self.store.files(table)
-            if path.is_relative_to(self.store.folder / table.name / name)
-            for row in self.store.read(table, path).to_pylist()
-            if _answer_key(row) in alike
-        }
-        again = {
-            _row_key(table, row): row
-            for one in made
-            if _answer_key(row := one.model_dump()) in alike
-        }
+        stored: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for path in self.store.files(table):
+            if not path.is_relative_to(self.store.folder / table.name / name):
+                continue
+            for row in self.store.read(table, path).to_pylist():
+                if _answer_key(row) in alike:
+                    stored[_row_key(table, row)] = row
+        again: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for model_of_row in rows:
+            row = model_of_row.model_dump()
+            if _answer_key(row) in alike:
+                again[_row_key(table, row)] = row
         for key in sorted({*stored} ^ {*again}, key=str):
             state = "is missing" if key in again else "is not made again"
             yield f"{table.name}: the row {_row_text(key)} {state}"
         for key in stored.keys() & again.keys():
             for column, value in again[key].items():
                 # A study notes what overflows as NaN.
-                if not _agree(
-                    stored[key][column], value, CLOSE, self.tolerance.share, nan_agrees=True
-                ):
-                    values = (
-                        f"{column} is {stored[key][column]!r:.60}, made again it is {value!r:.60}"
-                    )
+                before = stored[key][column]
+                if not _agree(before, value, CLOSE, self.tolerance.share, nan_agrees=True):
+                    values = f"{column} is {before!r:.60}, made again it is {value!r:.60}"
                     yield f"{table.name}: in the row {_row_text(key)} {values}"
                     break
 
@@ -174,12 +175,14 @@ class Replay:
         for planned in self.identity.policies:
             if name not in planned.tasks or planned.name not in self.policies:
                 continue
-            own = [
-                Level(kind, value) for kind, values in planned.levels.items() for value in values
-            ]
             policy = self.policies[planned.name]
-            policies.append(replace(policy, only=tuple(own)) if policy.kinds else policy)
-            levels |= dict.fromkeys(own if policy.kinds else ())
+            if policy.kinds:
+                of_policy = list[Level]()
+                for kind, values in planned.levels.items():
+                    of_policy += [Level(kind, value) for value in values]
+                policy = replace(policy, only=tuple(of_policy))
+                levels |= dict.fromkeys(of_policy)
+            policies.append(policy)
             repeats = max(repeats, planned.repeats)
         return policies, points_of(levels, repeats)
 
@@ -251,7 +254,9 @@ class Replay:
         scorings = plan(
             [self.policies[stored.policy]], (stored.point,), prompt, self.identity.seed, None, donor
         )
-        trace = prefill(self.model, prompt, [one for one in scorings if number in one[0].questions])
+        trace = prefill(
+            self.model, prompt, [scoring for scoring in scorings if number in scoring[0].questions]
+        )
         decode(self.model, trace, task.max_new_tokens, None, as_stored)
         return max(leads) if len(leads) == len(tokens) > 0 else math.inf
 

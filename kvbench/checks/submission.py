@@ -38,23 +38,23 @@ def _place(record: Record) -> str:
     return f"{record.policy} at {record.point.where}, {record.question_id}"
 
 
-def _differences(place: str, stored: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+def _differences(place: str, stored: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:
     """Names the first value that is not as it is made again."""
-    wrong = [name for name, value in made.items() if not _is_same(stored.get(name), value)]
+    wrong = [name for name, value in again.items() if not _is_same(stored.get(name), value)]
     return [
-        f"{place}: {name} is {stored.get(name)!r:.60}, made again it is {made[name]!r:.60}"
+        f"{place}: {name} is {stored.get(name)!r:.60}, made again it is {again[name]!r:.60}"
         for name in wrong[:1]
     ]
 
 
-def _is_same(stored: Any, made: Any) -> bool:
-    if isinstance(made, list) and isinstance(stored, list):
-        return len(made) == len(stored) and all(map(_is_same, stored, made))
-    numbers = isinstance(made, float) and isinstance(stored, int | float)
+def _is_same(stored: Any, again: Any) -> bool:
+    if isinstance(again, list) and isinstance(stored, list):
+        return len(again) == len(stored) and all(map(_is_same, stored, again))
+    numbers = isinstance(again, float) and isinstance(stored, int | float)
     return (
-        math.isclose(stored, made, rel_tol=CLOSE, abs_tol=CLOSE)
+        math.isclose(stored, again, rel_tol=CLOSE, abs_tol=CLOSE)
         if numbers
-        else bool(stored == made)
+        else bool(stored == again)
     )
 
 
@@ -82,26 +82,26 @@ def _check_hashes(submission: Submission) -> Iterator[Finding]:
 
 def _check_questions(submission: Submission) -> Iterator[Finding]:
     """Compares contexts, questions and golds with those that are generated."""
-    made = dict[str, Mapping[str, Any]]()
+    generated = dict[str, Mapping[str, Any]]()
     for name, examples in submission.examples.items():
         task = submission.tasks[name]
         for example in examples:
-            made[example.id] = {
-                **described_context(task, example),
-                "mode": submission.store.identity.mode,
-            }
-            made |= {one.id: described_question(task, example, one) for one in example.questions}
+            context = {**described_context(task, example), "mode": submission.store.identity.mode}
+            generated[example.id] = context
+            for question in example.questions:
+                generated[question.id] = described_question(task, example, question)
     stored = {answer.context.example_id: vars(answer.context) for answer in submission.answers}
     stored |= {answer.question.question_id: vars(answer.question) for answer in submission.answers}
-    faults = [
-        fault for key, row in stored.items() for fault in _differences(key, row, made.get(key, {}))
-    ]
-    yield finding_of("questions", f"{len(made):,} contexts and questions are as generated", faults)
-    foreign = [one for one in submission.store.identity.tasks if one.name not in submission.tasks]
-    yield from (
-        unchecked("questions", f"{one.name} {one.version} cannot be generated here")
-        for one in foreign
+    faults = list[str]()
+    for key, row in stored.items():
+        faults += _differences(key, row, generated.get(key, {}))
+    yield finding_of(
+        "questions", f"{len(generated):,} contexts and questions are as generated", faults
     )
+    for planned in submission.store.identity.tasks:
+        if planned.name not in submission.tasks:
+            text = f"{planned.name} {planned.version} cannot be generated here"
+            yield unchecked("questions", text)
 
 
 def _check_completeness(submission: Submission) -> Iterator[Finding]:
@@ -121,7 +121,9 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
         for task, point in product(policy.tasks, policy.points)
         for question in questions[task]
     }
-    stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
+    stored = Counter(
+        (record.task, record.policy, record.point, record.question_id) for record in records
+    )
     run = submission.store.run
     faults = (
         [] if run.status == "complete" else [f"the run is {run.status}, not complete: {run.reason}"]
@@ -162,13 +164,13 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
         else [f"it has {len(stored)} rows, the records make {len(rows)}"]
     )
     others = False
-    for made, row in zip(rows, stored, strict=False):
-        place = f"{made['policy']} on {made['task']} in {SUMMARY_FILE}"
-        inferred = {name for name in made if _is_inferred(name) and not submission.is_of_this_code}
+    for again, row in zip(rows, stored, strict=False):
+        place = f"{again['policy']} on {again['task']} in {SUMMARY_FILE}"
+        inferred = {name for name in again if _is_inferred(name) and not submission.is_of_this_code}
         faults += _differences(
-            place, row, {name: value for name, value in made.items() if name not in inferred}
+            place, row, {name: value for name, value in again.items() if name not in inferred}
         )
-        others |= any(not _is_same(row.get(name), made[name]) for name in inferred)
+        others |= any(not _is_same(row.get(name), again[name]) for name in inferred)
     if others:
         yield unchecked(
             "scores",

@@ -68,13 +68,16 @@ class StudyLoad:
 
     @classmethod
     def of(cls, prompts: "Sequence[Prompt]", longest: int) -> Self:
-        firsts = [one.questions[0] for one in prompts]
+        firsts = [prompt.questions[0] for prompt in prompts]
         return cls(
             mean(len(question.token_ids) for question in firsts),
             mean(len(question.gold_ids) for question in firsts),
             not firsts[0].question.golds,
             longest,
-            *(mean(_changed(one, action) for one in prompts) for action in ("remove", "restore")),
+            *(
+                mean(_changed(prompt, action) for prompt in prompts)
+                for action in ("remove", "restore")
+            ),
         )
 
 
@@ -134,9 +137,9 @@ def load_of(
         for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))
     ]
     prompts = [
-        one
+        prompt
         for example in examples
-        for one in prompt_texts.build_prompts(tokenizer, task, example, mode)
+        for prompt in prompt_texts.build_prompts(tokenizer, task, example, mode)
     ]
     tokenized = [question for one in prompts for question in one.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
@@ -144,7 +147,7 @@ def load_of(
     ends_early = (
         task.begins_answers and task.answer_end == "sentence"
     ) or tokenizer.chat_template is None
-    tokens = tokens or round(mean(len(one.token_ids) for one in prompts))
+    tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
     branches = [  # a press that masks frees nothing
         (
             policy,

@@ -155,15 +155,14 @@ class RunCost:
     def _seconds_of(self, passes: Passes) -> float:
         """Returns the time of passes of a study, which are those of transformers' own code."""
         shape = self.shape.in_dtype(passes.dtype or self.shape.dtype)
-        in_float32 = passes.dtype in self.machine.emulated  # then these weights are read
-        weights = 4 * shape.parameters if in_float32 else shape.weight_bytes
+        weights = shape.weight_bytes
+        if passes.dtype in self.machine.emulated:  # then weights in float32 are read
+            weights = 4 * shape.parameters
         read = passes.count * weights + passes.cached * shape.token_bytes + passes.read
-        layers = (
-            (passes.count + passes.layers / shape.layers) * shape.layers * self.machine.plain_calls
-        )
-        return self.machine.seconds(
-            shape.operations(passes.tokens, passes.pairs), read, layers, shape.dtype
-        )
+        passed = passes.count + passes.layers / shape.layers
+        layers = passed * shape.layers * self.machine.plain_calls
+        operations = shape.operations(passes.tokens, passes.pairs)
+        return self.machine.seconds(operations, read, layers, shape.dtype)
 
     def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
         """Returns the time of tokens that attend to others in pairs, where each pass reads all weights; ``cached``:
@@ -176,7 +175,7 @@ class RunCost:
     def _parts_of(self, load: Load) -> Iterator[tuple[str, str, float]]:
         """Yields the parts of the work on one context of a task."""
         size, together = load.tokens, list[float]()
-        asked = load.questions / load.prompts  # from one prefill
+        questions_of_prompt = load.questions / load.prompts  # from one prefill
         prefill = self._seconds(size, size**2 / 2, 1)
         yield "prefill", "", prefill
         for policy, shares in load.branches:
@@ -188,8 +187,13 @@ class RunCost:
                 together += shares
                 continue
             # Every token of an answer reads weights and cache, and so does the right answer behind the question again.
-            tokens = asked * (2 * load.question_tokens + load.answer_tokens + load.gold_tokens)
-            passes, kept = asked * (2 + load.answer_tokens + load.gold_tokens), sum(shares) * size
+            tokens = questions_of_prompt * (
+                2 * load.question_tokens + load.answer_tokens + load.gold_tokens
+            )
+            passes, kept = (
+                questions_of_prompt * (2 + load.answer_tokens + load.gold_tokens),
+                sum(shares) * size,
+            )
             seconds = self._seconds(
                 len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept
             )
@@ -203,11 +207,11 @@ class RunCost:
             / (self.machine.memory * USABLE * self.devices - self.held)
         )
         portions = [
-            ceil(asked * part / columns.PLACES_AT_ONCE)
+            ceil(questions_of_prompt * part / columns.PLACES_AT_ONCE)
             for part in (load.question_tokens, load.gold_tokens)
         ]
         tokens, passes = (
-            asked * (load.question_tokens + load.answer_tokens + load.gold_tokens),
+            questions_of_prompt * (load.question_tokens + load.answer_tokens + load.gold_tokens),
             1 + load.answer_tokens,
         )
         passes += sum(portions)
@@ -342,22 +346,19 @@ def rows_of(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[str,
     slowest = max(policies, key=lambda name: policies[name])
     shown = []
     for contexts in sorted({load.contexts for load in cost.loads}):
-        of_tasks = {
-            one.task: usual_spread(one.questions) for one in cost.loads if one.contexts == contexts
-        }
-        smallest = {
-            task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()
-        }
-        seen = _range(
-            {task: points for task, points in smallest.items() if points is not None}, "points"
-        )
-        shown.append(
-            (f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference")
-        )
-    needed = {
-        load.task: float(clusters_to_detect(tolerance, usual_spread(load.questions)))
-        for load in cost.loads
-    }
+        smallest: dict[str, float] = {}
+        for load in cost.loads:
+            if load.contexts == contexts:
+                points = smallest_detectable(usual_spread(load.questions), contexts)
+                if points is not None:
+                    smallest[load.task] = points
+        differences = "no difference"
+        if smallest:
+            differences = f"differences from {_range(smallest, 'points')}"
+        shown.append((f"{contexts:,} contexts show", differences))
+    needed: dict[str, float] = {}
+    for load in cost.loads:
+        needed[load.task] = float(clusters_to_detect(tolerance, usual_spread(load.questions)))
     fewest = min(load.contexts for load in cost.loads)
     agreeing = f"{contexts_that_agree(tolerance / 100)} if all answers agree"
     excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
@@ -399,7 +400,7 @@ def _study_rows(cost: RunCost) -> list[tuple[str, str]]:
     """Writes the time of each part of the studies, with the passes that it takes."""
     ends: dict[str, list[float]] = {}
     for part, least, most in cost.study_parts:
-        passes = (sum(one.count for one in passes) for passes in (part.least, part.most))
+        passes = (sum(group.count for group in passes) for passes in (part.least, part.most))
         times = (cost.devices * seconds for seconds in (least, most))
         sums = ends.setdefault(part.name, [0.0] * 4)
         ends[part.name] = [old + new for old, new in zip(sums, (*times, *passes), strict=True)]
@@ -416,9 +417,13 @@ def _range(by_task: Mapping[str, float], unit: str) -> str:
     """Writes the lowest and the highest number of some tasks, each with its task; one alone where all are alike."""
     if not by_task:
         return ""
-    lowest, highest = (choose(by_task, key=by_task.__getitem__) for choose in (min, max))
-    low, high = (f"{by_task[task]:,.0f}" for task in (lowest, highest))
-    return f"{low} {unit}" if low == high else f"{low} ({lowest}) to {high} ({highest}) {unit}"
+    lowest = min(by_task, key=by_task.__getitem__)
+    highest = max(by_task, key=by_task.__getitem__)
+    low = f"{by_task[lowest]:,.0f}"
+    high = f"{by_task[highest]:,.0f}"
+    if low == high:
+        return f"{low} {unit}"
+    return f"{low} ({lowest}) to {high} ({highest}) {unit}"
 
 
 def assumptions(cost: RunCost) -> list[str]:

@@ -261,10 +261,17 @@ def _is_masked(policy: Policy) -> bool:
 
 def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> StudyPart:
     """Counts the turns that are passed once more, the contexts that are, and the routes through both."""
-    seen = [one for one in load.branches if _is_masked(one[0]) and one[0].prefill == "shared"]
+    seen = [
+        branch
+        for branch in load.branches
+        if _is_masked(branch[0]) and branch[0].prefill == "shared"
+    ]
     shares = [share for _, of_policy in seen for share in of_policy]
-    asked = load.questions / load.prompts
-    answers, rows = asked * len(shares), asked * sum(shares) * load.tokens
+    questions_of_prompt = load.questions / load.prompts
+    answers, rows = (
+        questions_of_prompt * len(shares),
+        questions_of_prompt * sum(shares) * load.tokens,
+    )
     groups = STEPS_SEEN * ceil(answers / max(1, observer.ROWS_AT_ONCE // load.tokens))
     turn = load.question_tokens + 1
     blocks = ceil(load.tokens**2 / observer.WEIGHTS_AT_ONCE)
@@ -283,7 +290,7 @@ def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> Stu
         layers=STEPS_SEEN * answers * layers * OF_A_TURN,
     )
     prompts = min(load.contexts, SAMPLE) * load.prompts
-    passes = [one.times(prompts) for one in (context, turns)]
+    passes = [each.times(prompts) for each in (context, turns)]
     noted = STEPS_SEEN * answers * layers * ROW_SECONDS
     followed = STEPS_SEEN * answers * layers * load.tokens * EDGE_SECONDS
     is_followed = ROUTES.name in tables
@@ -293,7 +300,7 @@ def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> Stu
 
 def _interventions(load: Load, study: StudyLoad, is_most: bool) -> Passes:
     """Counts the answers of branches with other rows: those of the full cache, and at most all others."""
-    masked = [one for one in load.branches if _is_masked(one[0])]
+    masked = [branch for branch in load.branches if _is_masked(branch[0])]
     others = sum(len(shares) for policy, shares in masked if policy.name != FULL)
     has_full = any(policy.name == FULL for policy, _ in masked)
     branches = has_full * study.removed + is_most * others * study.restored

@@ -155,8 +155,8 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
         if not of_press or not levels or shared_levels(of_press, levels):
             continue  # what reaches no level at all has an error of its own
         takes = [
-            f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}"
-            for one in (mine, other)
+            f"{policy.name} takes {' or '.join(KINDS[kind].plural for kind in policy.kinds)}"
+            for policy in (mine, other)
         ]
         fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
         if set(mine.kinds) & set(other.kinds):
@@ -231,11 +231,10 @@ def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Pol
     """Adds before the policies what they are measured against and is not among them: the controls, without which there
     is no board, or of these the full cache alone; and the plain policy inside each that protects instructions."""
     names = {policy.name for policy in chosen}
-    plain = {
-        p.around.name: p.around
-        for p in chosen
-        if p.around is not None and p.around.name not in names
-    }
+    plain: dict[str, Policy] = {}
+    for policy in chosen:
+        if policy.around is not None and policy.around.name not in names:
+            plain[policy.around.name] = policy.around
     references = REFERENCES if controls else (FULL,)
     before = [POLICIES[name] for name in references if name not in {*names, *plain}]
     return [*before, *plain.values(), *chosen]
@@ -252,7 +251,9 @@ def at_some_level(
     for policy in taken:
         if policy not in reached and not everything:
             levels = ", ".join(
-                dict.fromkeys(str(one.level) for one in points if one.level.kind in policy.kinds)
+                dict.fromkeys(
+                    str(point.level) for point in points if point.level.kind in policy.kinds
+                )
             )
             most = f"it removes at most {policy.highest_ratio:g} of the cache"
             for kind, below in policy.levels_below.items():

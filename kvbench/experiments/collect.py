@@ -146,7 +146,7 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
         return
     model, setting = asked[0].model, asked[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
-    longest = max(len(one.prompt.token_ids) for one in asked) * token_bytes_of(model)
+    longest = max(len(item.prompt.token_ids) for item in asked) * token_bytes_of(model)
     count = min(
         BRANCHES_TOGETHER // max(1, branches),
         setting.kv_bound(model.device) // (HELD_SHARE * longest),
@@ -179,20 +179,30 @@ def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> Stored
     )
 
 
+def _observers(first: _Asked) -> dict[str, Observer]:
+    """Returns by table the observer that fills it; tables that are observed alike share one.
+
+    Where something watches, there is one prompt.
+    """
+    by_function: dict[Any, Observer | None] = {}
+    observers = {}
+    for name in first.setting.tables:
+        observe = TABLES[name].observe
+        if not observe:
+            continue
+        if observe not in by_function:
+            by_function[observe] = observe(first.model, first.prompt)
+        observer = by_function[observe]
+        if observer is not None:
+            observers[name] = observer
+    return observers
+
+
 def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
     """Treats and decodes prompts together and yields the answers of each; raises :class:`ModelChangedError` if a press
     wrote to the model meanwhile."""
     model, task, setting = together[0].model, together[0].task, together[0].setting
-    by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
-    # Where something watches, there is one prompt.
-    made = {
-        observe: observe(model, together[0].prompt) for observe in dict.fromkeys(by_table.values())
-    }
-    observers = {
-        name: observer
-        for name, observe in by_table.items()
-        if (observer := made[observe]) is not None
-    }
+    observers = _observers(together[0])
     traces = []
     for asked in together:
         scorings = plan(
@@ -225,8 +235,13 @@ def _finished(
     answers = {
         (id(generation.branch), generation.question): generation for generation in generations
     }
-    of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
-    for branch in (one for one in trace.branches if not one.treatment.reference):
+    of_full = {}
+    for finished in generations:
+        if finished.branch.treatment.policy.name == FULL:
+            of_full[finished.question] = finished
+    for branch in trace.branches:
+        if branch.treatment.reference:
+            continue
         layers = _compressed(trace, branch)
         masks = [cache.keep for cache in layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(layers) else [])

@@ -107,7 +107,7 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
         )
     for task in tasks if mode == "aware" else ():
         if task.most and not all(
-            one.text for example in _examples_of(task) for one in example.questions
+            question.text for example in _examples_of(task) for question in example.questions
         ):
             raise KVBenchError(
                 f"--mode aware: contexts of {task.name} hold what is asked already: use --mode agnostic"
@@ -119,7 +119,11 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
                 question for example in _examples_of(task) for question in example.questions
             )
             check_directives(
-                [(one.id, directive) for one in questions for directive in one.directives]
+                [
+                    (question.id, directive)
+                    for question in questions
+                    for directive in question.directives
+                ]
             )
         except MetricError as error:
             raise KVBenchError(str(error)) from error

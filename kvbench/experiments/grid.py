@@ -94,7 +94,7 @@ class Grid:
             dtype=model.dtype_name,
             held_out=self.held_out,
             options=setting.numerics.as_texts()
-            if any(one.startswith("numerics") for one in setting.tables)
+            if any(table.startswith("numerics") for table in setting.tables)
             else {},
             **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),

@@ -38,28 +38,24 @@ class Opponents:
         return cls(tuple(word for word in words if not is_run(word)), folders)
 
 
-def job_like(run: RunFile, press: str, name: str, given: Mapping[str, Any]) -> Job:
+def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any]) -> Job:
     """Returns the job that asks a press what a stored run asked the policy of that name. ``given``: the options that
     stand on the command line, which count before those of the run."""
     job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
     stored = run.identity.policy(name)
-    levels = (
-        {}
-        if stored is None
-        else {kind: ",".join(map(str, values)) for kind, values in stored.levels.items()}
-    )
+    levels: dict[str, str] = {}
+    if stored is not None:
+        for kind, values in stored.levels.items():
+            levels[kind] = ",".join(map(str, values))
+    options = job.model_dump()
+    options["levels"] = levels
     # The options of studies, which change no answer, are none of a comparison's.
-    plain = {
-        **job.model_dump(),
-        "levels": levels,
-        "suite": None,
-        "observe": None,
-        "dtypes": None,
-        "sampling": None,
-    }
+    for option in ("suite", "observe", "dtypes", "sampling"):
+        options[option] = None
     if job.suite is not None and job.tasks is None:
-        plain["tasks"] = ",".join(task.name for task in run.identity.tasks)
-    return Job.of({**plain, "press": press, "policies": FULL, "controls": False, **given})
+        options["tasks"] = ",".join(task.name for task in run.identity.tasks)
+    options |= {"press": press, "policies": FULL, "controls": False}
+    return Job.of({**options, **from_command})
 
 
 def check_common_level(

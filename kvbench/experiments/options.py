@@ -59,8 +59,8 @@ def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> s
 
 
 def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
-    given = {kind: KINDS[kind].option for kind in kinds}
-    taken = [option for kind, option in given.items() if kind in policy.kinds]
+    options_by_kind = {kind: KINDS[kind].option for kind in kinds}
+    taken = [option for kind, option in options_by_kind.items() if kind in policy.kinds]
     if len(taken) > 1:
         raise KVBenchError(
             f"{' and '.join(taken)} are two ways to ask {policy.name} for the same: give one of them"
@@ -68,7 +68,7 @@ def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
     if policy.kinds and not taken and policy.name not in CONTROLS:
         options = " or ".join(KINDS[kind].option for kind in policy.kinds)
         raise KVBenchError(
-            f"{policy.name} takes none of {', '.join(given.values())}: give {options}"
+            f"{policy.name} takes none of {', '.join(options_by_kind.values())}: give {options}"
         )
 
 
@@ -84,9 +84,9 @@ def choose(
     if names is None:
         return list(known.values())
     known, families = {**known, **(if_named or {})}, families or {}
-    given = (name.strip() for name in names.split(",") if name.strip())
+    words = (name.strip() for name in names.split(",") if name.strip())
     chosen: Sequence[str] = list(
-        dict.fromkeys(name for one in given for name in families.get(one, (one,)))
+        dict.fromkeys(name for word in words for name in families.get(word, (word,)))
     )
     if not chosen:
         raise KVBenchError(f"no {kind} given: name one of {', '.join(sorted(known))}")

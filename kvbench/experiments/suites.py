@@ -68,13 +68,11 @@ class Suite:
     @property
     def all_levels(self) -> dict[str, str]:
         """Joins the texts of its levels, by kind."""
-        texts = [
-            pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()
-        ]
-        return {
-            kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind))
-            for kind, _ in texts
-        }
+        by_kind: dict[str, dict[str, None]] = {}  # a dict and no set, since the order counts
+        for levels in (self.levels, *self.own_levels.values()):
+            for kind, text in levels.items():
+                by_kind.setdefault(kind, {})[text] = None
+        return {kind: ",".join(texts) for kind, texts in by_kind.items()}
 
     def size_at(self, profile: str) -> PaperSize | None:
         """Returns how the paper asked, where the profile is that of the paper."""
@@ -313,8 +311,8 @@ def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Tas
 
 def dtype_of(dtype: str, suite: str | None) -> str:
     """Returns the type of numbers that is asked for, or that of the suite where none is."""
-    own = SUITES[suite].dtype if suite is not None and suite in SUITES else None
-    return own if own and dtype == "auto" else dtype
+    of_suite = SUITES[suite].dtype if suite is not None and suite in SUITES else None
+    return of_suite if of_suite and dtype == "auto" else dtype
 
 
 def task_of_version(name: str, version: str) -> Task | None:

@@ -168,7 +168,7 @@ def _resize_embeddings(
         )
     tensors = list(whole.values())
     if network.config.tie_word_embeddings and any(
-        not torch.equal(tensors[0], one) for one in tensors[1:]
+        not torch.equal(tensors[0], tensor) for tensor in tensors[1:]
     ):
         _refuse(name, "has two tables of embeddings, and its base has one for both ends")
     if sizes and sizes != {rows}:

@@ -27,12 +27,12 @@ def set_date(tokenizer: PreTrainedTokenizerBase, day: str) -> None:
 def date_told(tokenizer: PreTrainedTokenizerBase, day: str) -> str:
     """Sets the day, and returns it if the chat template tells it, or else an empty text: a template that tells no day
     makes no other run tomorrow."""
-    told = False
+    tells_date = False
     if tokenizer.chat_template is not None:
         for turns in TURNS:
-            told = told or _differs(tokenizer, turns)
+            tells_date = tells_date or _differs(tokenizer, turns)
     set_date(tokenizer, day)
-    return day if told else ""
+    return day if tells_date else ""
 
 
 def _differs(tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]]) -> bool:

@@ -100,16 +100,12 @@ def replaced_functions() -> dict[str, str]:
     replaced: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and PATCHABLE.fullmatch(name):
-            replaced |= {
-                f"{name}.{place}": hash_of_code(function) for place, function in _foreign_in(module)
-            }
-    attentions = {
-        f"attention {name}": one for name, one in ALL_ATTENTION_FUNCTIONS._global_mapping.items()
-    }
-    used = {name: one for name, one in attentions.items() if name.endswith((" sdpa", " eager"))}
-    return replaced | {
-        name: hash_of_code(one) for name, one in used.items() if _is_foreign(one, "kvpress")
-    }
+            for place, function in _foreign_in(module):
+                replaced[f"{name}.{place}"] = hash_of_code(function)
+    for name, attention in ALL_ATTENTION_FUNCTIONS._global_mapping.items():
+        if name in ("sdpa", "eager") and _is_foreign(attention, "kvpress"):
+            replaced[f"attention {name}"] = hash_of_code(attention)
+    return replaced
 
 
 def _foreign_in(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:

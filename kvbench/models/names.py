@@ -66,11 +66,9 @@ def parameters_text(count: int) -> str:
     """
     for size, name in ((10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
         if count >= size:
-            number = (
-                f"{count / size:.3g}"
-                if count >= 10 * size
-                else f"{count / size:.1f}".removesuffix(".0")
-            )
+            number = f"{count / size:.1f}".removesuffix(".0")
+            if count >= 10 * size:
+                number = f"{count / size:.3g}"
             return f"{number} {name} parameters"
     return f"{count} parameters"
 

@@ -112,8 +112,8 @@ class NetworkCopies:
         return self._copy
 
 
-def _rounded(weight: torch.Tensor, bias: torch.Tensor | None, given: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.linear(given.float(), weight, bias).to(given.dtype)
+def _rounded(weight: torch.Tensor, bias: torch.Tensor | None, inputs: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.linear(inputs.float(), weight, bias).to(inputs.dtype)
 
 
 @cache

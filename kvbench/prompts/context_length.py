@@ -39,8 +39,8 @@ Tokens = (
 def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
     """Returns the tokens of a context where none are given: None in a suite, and for texts that are not generated."""
     names = [name.strip() for name in (tasks or "").split(",")]
-    given = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
-    return None if suite or given else USUAL
+    is_given_text = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
+    return None if suite or is_given_text else USUAL
 
 
 def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> Tokens:

@@ -57,15 +57,15 @@ def encode_with_offsets(
 
 def _is_spelled(contents: Sequence[str], text: str, of_template: Stretches) -> bool:
     """Tells whether a control token stands in what the template did not write."""
-    end, own = 0, []
+    end, unwritten = 0, []
     for start, stop in of_template:
-        own.append(text[end:start])
+        unwritten.append(text[end:start])
         end = stop
-    own.append(text[end:])
+    unwritten.append(text[end:])
     first = {
         content[0] for content in contents
     }  # in most texts there is none of these, and vocabularies have thousands
-    return any(content in part for part in own if first & set(part) for content in contents)
+    return any(content in part for part in unwritten if first & set(part) for content in contents)
 
 
 @lru_cache(maxsize=4)
@@ -93,7 +93,7 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):  # of Unigram: pieces with their log probabilities, by number
         pieces = [[stand_ins.get(piece, piece), score] for piece, score in vocabulary]
-        for content, number in sorted(numbers.items(), key=lambda one: one[1]):
+        for content, number in sorted(numbers.items(), key=lambda item: item[1]):
             pieces += [[f"{_FILLER}{place}", _LEAST] for place in range(len(pieces), number + 1)]
             pieces[number][0] = content
         model["vocab"] = pieces

@@ -33,39 +33,42 @@ def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> 
     none."""
     if answer_prefix not in PREFIX_WAYS:
         return _begun_with(answer_prefix, tasks, model)
-    asked = []
+    as_asked = []
     for task in tasks:
         is_taught = model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
         as_it_is = task.role == "text" or (answer_prefix != "on" and is_taught)
-        asked.append(task if as_it_is else _asked(task, answer_prefix != "off"))
-    return asked
+        as_asked.append(task if as_it_is else _asked(task, answer_prefix != "off"))
+    return as_asked
 
 
 def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
-    """Begins the answers to questions from files with a text; other tasks are asked as by default."""
+    """Begins the answers to questions from files with a text; other tasks are asked as by default.
+
+    Raises :class:`KVBenchError` for an empty text, and where no task has questions from a file.
+    """
     if not prefix.strip() or not any(task.with_prefix for task in tasks):
         ways = f"--answer-prefix is {', '.join(PREFIX_WAYS)}, or the text that begins each answer to your own questions"
         raise KVBenchError(
             f"{ways}: '{prefix}' is none of these where --tasks names no file of questions"
         )
-    asked = []
+    as_asked = []
     for task in tasks:
         if task.with_prefix:
-            asked.append(_asked(task.with_prefix(prefix.strip()), begins=True))
+            as_asked.append(_asked(task.with_prefix(prefix.strip()), begins=True))
         else:
-            asked += asked_of([task], model)
-    return asked
+            as_asked += asked_of([task], model)
+    return as_asked
 
 
 def _asked(task: Task, begins: bool) -> Task:
-    asked = replace(
+    changed = replace(
         task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS)
     )
     if begins and task.answer_marker and task.instruction:
         # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
         make = partial(_without_steps, task.make)
-        return replace(asked, instruction=INSTRUCTION, answer_marker="", make=make)
-    return asked
+        return replace(changed, instruction=INSTRUCTION, answer_marker="", make=make)
+    return changed
 
 
 def _without_steps(

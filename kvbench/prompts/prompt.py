@@ -27,7 +27,10 @@ from kvbench.system.errors import KVBenchError
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
-WITHOUT_TEMPLATE = 'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
+WITHOUT_TEMPLATE = (
+    'it reads "Question: …" and "Answer:" as text, as a base model does, '
+    "and an answer ends with its line"
+)
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 _SENTENCE = regex.compile(rf"[{STOPS}]+[{CLOSERS}]*", FLAGS)
 _INITIAL = regex.compile(r"\p{Lu}\p{M}*", FLAGS)
@@ -296,7 +299,7 @@ def build_prompts(
         compressed, decoded = split_question(template, task, question, mode)
         texts.append((compressed, [(question, decoded + ending(template, task, question))]))
     if mode == "agnostic":  # all behind one context
-        texts = [("", [one for _, questions in texts for one in questions])]
+        texts = [("", [pair for _, questions in texts for pair in questions])]
     return [
         _build_prompt(tokenizer, task, example, template, behind, questions)
         for behind, questions in texts

@@ -106,12 +106,12 @@ def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
 def _merges(header: Header, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yields every pair of tokens that makes a third, the best third first: such a file holds no merges. The best has
     the highest score, and stands first among those of one score."""
-    known = set(tokens)
+    vocabulary = set(tokens)
     scores = header.of_tokenizer("scores") or [0.0] * len(tokens)
     for number in sorted(range(len(tokens)), key=lambda number: -scores[number]):
         whole = tokens[number]
         for cut in range(1, len(whole)):
-            if whole[:cut] in known and whole[cut:] in known:
+            if whole[:cut] in vocabulary and whole[cut:] in vocabulary:
                 yield whole[:cut], whole[cut:]
 
 
@@ -122,23 +122,28 @@ def _numbered(tokens: Sequence[str]) -> dict[str, int]:
 def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
     """Marks the tokens that stand for themselves in a text, whatever is around them."""
     kinds = header.of_tokenizer("token_type") or ()
-    special = [
-        token for token, kind in zip(tokens, kinds, strict=False) if kind in (UNKNOWN, CONTROL)
-    ]
-    plain = [token for token, kind in zip(tokens, kinds, strict=False) if kind == USER_DEFINED]
-    tokenizer.add_special_tokens(
-        [AddedToken(token, normalized=False, special=True) for token in special]
-    )
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in plain])
+    special, plain = list[AddedToken](), list[AddedToken]()
+    for token, kind in zip(tokens, kinds, strict=False):
+        if kind in (UNKNOWN, CONTROL):
+            special.append(AddedToken(token, normalized=False, special=True))
+        elif kind == USER_DEFINED:
+            plain.append(AddedToken(token, normalized=False, special=False))
+    tokenizer.add_special_tokens(special)
+    tokenizer.add_tokens(plain)
 
 
 def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
     """Puts first and last token around a text as the file says, or as llama.cpp does where it says nothing."""
     always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
     first, last = special_token(header, "bos"), special_token(header, "eos")
-    at_first, at_last = (header.of_tokenizer(f"add_{name}_token") for name in ("bos", "eos"))
-    before = [first] if first and (always if at_first is None else at_first) else []
-    after = [last] if last and at_last else []
+    at_first = header.of_tokenizer("add_bos_token")
+    if at_first is None:
+        at_first = always
+    before, after = list[str](), list[str]()
+    if first and at_first:
+        before.append(first)
+    if last and header.of_tokenizer("add_eos_token"):
+        after.append(last)
     if before or after:
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[*before, "$A", *after],
