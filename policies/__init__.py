@@ -2,7 +2,16 @@
 
 from policies.declaration.faults import description_of, where_defined
 from policies.declaration.lazy import LazyModule
-from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
+from policies.declaration.levels import (
+    KINDS,
+    UNTREATED,
+    Level,
+    LevelKind,
+    Point,
+    at_ratios,
+    by_kind,
+    points_of,
+)
 from policies.declaration.names import (
     CONTROLS,
     FULL,
@@ -15,7 +24,14 @@ from policies.declaration.names import (
     plain_and_way,
 )
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
-from policies.declaration.policy import Baseline, HeadRows, Policy, Situation, arguments_of, replaced_hooks
+from policies.declaration.policy import (
+    Baseline,
+    HeadRows,
+    Policy,
+    Situation,
+    arguments_of,
+    replaced_hooks,
+)
 from policies.declaration.shape import attention_window, is_left_whole
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, PrefillTreatment, StepTreatment
 from policies.registry import POLICIES

@@ -9,7 +9,13 @@ from policies.declaration.levels import KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import CacheRows, NewRows, PrefillTreatment, StepTreatment, WriteTreatment
+from policies.declaration.steps import (
+    CacheRows,
+    NewRows,
+    PrefillTreatment,
+    StepTreatment,
+    WriteTreatment,
+)
 from policies.faults.fault import FaultTreatment
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
@@ -18,7 +24,10 @@ from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
 from policies.treatments.options import is_one_of
 
-TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}  # of what an eviction leaves, and of the full cache
+TREATMENTS: Mapping[str, Policy] = {
+    **QUANTISATIONS,
+    **FAULTS,
+}  # of what an eviction leaves, and of the full cache
 
 
 @dataclass
@@ -33,7 +42,9 @@ class Chain:
             treatment.after_prefill(cache)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
-        for treatment in reversed(self.at_steps):  # before any other reads rows that were damaged for one step
+        for treatment in reversed(
+            self.at_steps
+        ):  # before any other reads rows that were damaged for one step
             if isinstance(treatment, FaultTreatment):
                 treatment.restore(cache)
         for treatment in self.at_steps:
@@ -67,7 +78,9 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
         raise PolicyError(f"{name}: say at which {kind.name}, as in {example}")
     if plain.while_decoding and (way.step_treatment or way.wrap):
-        raise PolicyError(f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out")
+        raise PolicyError(
+            f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out"
+        )
 
     _check_codewords(plain, way, name)
 
@@ -96,7 +109,9 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         needs_donor=plain.needs_donor or way.needs_donor,
         check_model=check_model,
         arguments=_side_by_side(plain.arguments, way.arguments, way.name),
-        fitted=lambda situation: _side_by_side(plain.fitted(situation), way.fitted(situation), way.name),
+        fitted=lambda situation: _side_by_side(
+            plain.fitted(situation), way.fitted(situation), way.name
+        ),
         paper_arguments={**way.paper_arguments, **plain.paper_arguments},
         codeword_bits=way.codeword_bits,  # a fault writes rows without them
         check_codewords=way.check_codewords,
@@ -111,7 +126,9 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     )
 
 
-def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> Chain:
+def _chain(
+    plain: Policy, way: Policy, situations: Sequence[Situation], question_ids: Sequence[str] = ()
+) -> Chain:
     once: list[PrefillTreatment | StepTreatment] = []
     at_steps: list[StepTreatment] = []
     for policy in (plain, way):
@@ -128,7 +145,9 @@ def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question
     return Chain(once, at_steps)
 
 
-def _write_treatment(plain: Policy, way: Policy) -> Callable[[Sequence[Situation]], WriteTreatment] | None:
+def _write_treatment(
+    plain: Policy, way: Policy
+) -> Callable[[Sequence[Situation]], WriteTreatment] | None:
     builders = [policy.write_treatment for policy in (plain, way) if policy.write_treatment]
     if len(builders) < 2:
         return builders[0] if builders else None
@@ -143,7 +162,9 @@ def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
         return
     if not plain.codeword_bits:
         before = plain.name.rpartition("+")[2]
-        raise PolicyError(f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as int4")
+        raise PolicyError(
+            f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as int4"
+        )
     try:
         way.check_codewords(plain.codeword_bits)
     except PolicyError as error:
@@ -155,10 +176,15 @@ def _last_of(treatment: StepTreatment) -> StepTreatment:
     return _last_of(treatment.at_steps[-1]) if isinstance(treatment, Chain) else treatment
 
 
-def _side_by_side(first: Mapping[str, Argument], second: Mapping[str, Argument], name: str) -> Mapping[str, Argument]:
+def _side_by_side(
+    first: Mapping[str, Argument], second: Mapping[str, Argument], name: str
+) -> Mapping[str, Argument]:
     """Joins the arguments of two treatments; one of the second that the first has too stands behind its name."""
     kind = name.partition("(")[0]
-    return {**first, **{f"{kind}.{key}" if key in first else key: value for key, value in second.items()}}
+    return {
+        **first,
+        **{f"{kind}.{key}" if key in first else key: value for key, value in second.items()},
+    }
 
 
 def is_treatment(name: str) -> bool:
@@ -177,7 +203,9 @@ def treatment_of(name: str) -> Policy:
 def check_alone(policy: Policy) -> Policy:
     """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation before it stores."""
     if policy.check_codewords:
-        raise PolicyError(f"{policy.name} stores no codewords: put a quantisation before it, as int4+{policy.name}")
+        raise PolicyError(
+            f"{policy.name} stores no codewords: put a quantisation before it, as int4+{policy.name}"
+        )
     return policy
 
 

@@ -34,9 +34,15 @@ def places_of(package: str) -> list[Path]:
     """Returns the folders of a package, or the one file that a module is."""
     try:
         specification = importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):  # a module that was put into sys.modules by hand
+    except (
+        ImportError,
+        ValueError,
+        AttributeError,
+    ):  # a module that was put into sys.modules by hand
         file = getattr(sys.modules.get(package), "__file__", None)
-        return [Path(file).parent if Path(file).name == "__init__.py" else Path(file)] if file else []
+        return (
+            [Path(file).parent if Path(file).name == "__init__.py" else Path(file)] if file else []
+        )
     if specification is None:
         return []
     if specification.submodule_search_locations:
@@ -44,7 +50,9 @@ def places_of(package: str) -> list[Path]:
         # Wheels keep the libraries that they bring, such as numpy's OpenBLAS, in a folder beside the package.
         beside = [folder.with_name(f"{folder.name}.libs") for folder in folders]
         return [*folders, *(folder for folder in beside if folder.is_dir())]
-    return [Path(specification.origin)] if specification.has_location and specification.origin else []
+    return (
+        [Path(specification.origin)] if specification.has_location and specification.origin else []
+    )
 
 
 def _code_files(place: Path) -> Iterator[tuple[str, Path]]:

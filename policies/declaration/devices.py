@@ -24,12 +24,18 @@ class DeviceKind:
     # operation on few costs it no less. What is allocated meanwhile is about 64 bytes a word.
     words_at_once: int
     kv_share: float  # of the free memory, for live keys and values where nobody says: others use the machine too
-    raises_out_of_memory: bool  # an allocation that does not fit raises; on the host the kernel kills the process
+    raises_out_of_memory: (
+        bool  # an allocation that does not fit raises; on the host the kernel kills the process
+    )
     synchronize: "Callable[[torch.device], None]"  # waits until all work is done
-    free_bytes: "Callable[[torch.device], int] | None"  # of the device; None: what the host has free
+    free_bytes: (
+        "Callable[[torch.device], int] | None"  # of the device; None: what the host has free
+    )
     empty_cache: Callable[[], None]  # gives memory back that was freed
     mark: "Callable[[torch.device], Any]"  # notes a time in the device's own order of work, without waiting for it
-    seconds_between: Callable[[Any, Any], float]  # of two marks; waits until the later one is reached
+    seconds_between: Callable[
+        [Any, Any], float
+    ]  # of two marks; waits until the later one is reached
 
 
 def _nothing(*_: object) -> None:

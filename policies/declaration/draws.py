@@ -36,8 +36,12 @@ class SeededScore:
     seed: int = 0
     example_id: str = ""
 
-    def score(self, module: Any, hidden_states: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+    def score(
+        self, module: Any, hidden_states: torch.Tensor, *others: Any, **named: Any
+    ) -> torch.Tensor:
         """Returns the press's own scores, shape (batch_size, num_kv_heads, seq_len)."""
-        with drawing_from(seed_of(self.seed, self.example_id, module.layer_idx), hidden_states.device):
+        with drawing_from(
+            seed_of(self.seed, self.example_id, module.layer_idx), hidden_states.device
+        ):
             scores: torch.Tensor = super().score(module, hidden_states, *others, **named)  # type: ignore[misc]
             return scores

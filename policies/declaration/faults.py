@@ -32,7 +32,9 @@ def time_bound(seconds: float, reason: str) -> Iterator[None]:
     It works in the main thread of a process only, where signals arrive, and interrupts Python, but no operation of
     torch.
     """
-    if threading.current_thread() is not threading.main_thread() or any(signal.getitimer(signal.ITIMER_REAL)):
+    if threading.current_thread() is not threading.main_thread() or any(
+        signal.getitimer(signal.ITIMER_REAL)
+    ):
         yield
         return
 
@@ -55,7 +57,9 @@ def description_of(error: BaseException, press: object = None) -> str:
     text = error.msg if isinstance(error, SyntaxError) else text_of(error)
     said = [line.strip() for line in (text or "").splitlines() if line.strip()][:1]
     short = [line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in said]
-    return ": ".join([type(error).__name__, *short]) + (where_in_user_code(error) or where_defined(press))
+    return ": ".join([type(error).__name__, *short]) + (
+        where_in_user_code(error) or where_defined(press)
+    )
 
 
 def text_of(error: BaseException) -> str:
@@ -75,7 +79,11 @@ def where_defined(press: object) -> str:
         file, line = Path(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(acting)[1]
     except (OSError, TypeError):  # it was written in no file
         return ""
-    return f" ({kind.__name__}, {file.name}:{line})" if _is_of_user_module(kind.__module__, file) else ""
+    return (
+        f" ({kind.__name__}, {file.name}:{line})"
+        if _is_of_user_module(kind.__module__, file)
+        else ""
+    )
 
 
 def where_in_user_code(error: BaseException) -> str:
@@ -83,13 +91,16 @@ def where_in_user_code(error: BaseException) -> str:
     if a press misses its attention weights; nothing if no code of a user is in the traceback."""
     frames = list(traceback.walk_tb(error.__traceback__))
     places = (
-        (str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename), line) for frame, line in frames
+        (str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename), line)
+        for frame, line in frames
     )
     of_user = [(file, line) for name, file, line in places if _is_of_user_module(name, file)]
     if isinstance(error, SyntaxError) and error.filename:
         of_user.append((Path(error.filename), error.lineno or 1))
     place = f" ({of_user[-1][0].name}:{of_user[-1][1]})" if of_user else ""
-    return place + (NO_ATTENTIONS if _misses_attentions(error, (frame for frame, _ in frames)) else "")
+    return place + (
+        NO_ATTENTIONS if _misses_attentions(error, (frame for frame, _ in frames)) else ""
+    )
 
 
 def _is_of_user_module(name: str, file: Path) -> bool:

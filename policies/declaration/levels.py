@@ -35,12 +35,16 @@ class LevelKind:
     axis: str  # the same below a curve
     default: str = ""  # the option's text where none is given, or empty
     few: str = ""  # the same in a comparison
-    usual: tuple[float, ...] = ()  # at which hallucination and GER stand on the board, where they were run
+    usual: tuple[
+        float, ...
+    ] = ()  # at which hallucination and GER stand on the board, where they were run
     note: str = ""  # follows the title of the table that a run prints
     doubling: bool = False  # an axis doubles from one tick to the next
     # The share of the tokens to remove, of a value and the length of the context; None if it removes no tokens.
     share: Callable[[float, int], float | None] = lambda value, length: None
-    not_comparable: str = ""  # why there is no safe value and no cliff by this kind, if there is none
+    not_comparable: str = (
+        ""  # why there is no safe value and no cliff by this kind, if there is none
+    )
 
     @property
     def option(self) -> str:
@@ -134,12 +138,18 @@ def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
         elif len(numbers) == 3:
             first, last, step = numbers
             if step <= 0 or last < first:
-                raise LevelError(f"{given}: a range is first:last:step with a step above 0 and last >= first")
+                raise LevelError(
+                    f"{given}: a range is first:last:step with a step above 0 and last >= first"
+                )
             if last - first > step * MOST_VALUES:
-                raise LevelError(f"{given}: that is more than {MOST_VALUES} {plural}: take a larger step")
+                raise LevelError(
+                    f"{given}: that is more than {MOST_VALUES} {plural}: take a larger step"
+                )
             values.update(first + step * count for count in range(int((last - first) / step) + 1))
         else:
-            raise LevelError(f"{given}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1")
+            raise LevelError(
+                f"{given}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1"
+            )
     return tuple(sorted(values))
 
 
@@ -149,7 +159,9 @@ def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> t
     for share, number in shares:
         if not 0 <= share <= 1 or (share == 1 and not whole):
             end = "]" if whole else ")"
-            raise LevelError(f"--{plural} {text}: {number} is outside [0, 1{end}: a {plural[:-1]} is {meaning}")
+            raise LevelError(
+                f"--{plural} {text}: {number} is outside [0, 1{end}: a {plural[:-1]} is {meaning}"
+            )
     return tuple(share for share, _ in shares)
 
 
@@ -158,8 +170,14 @@ def parse_budgets(text: str) -> tuple[float, ...]:
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         # Python reads no number of more than some thousand digits.
-        if not part.isdecimal() or len(part) > len(str(MOST_TOKENS)) or not 0 < int(part) < MOST_TOKENS:
-            raise LevelError(f"--budgets {text}: '{part}' is no count of tokens: give such as 64,128,256")
+        if (
+            not part.isdecimal()
+            or len(part) > len(str(MOST_TOKENS))
+            or not 0 < int(part) < MOST_TOKENS
+        ):
+            raise LevelError(
+                f"--budgets {text}: '{part}' is no count of tokens: give such as 64,128,256"
+            )
     return tuple(sorted({float(int(part)) for part in parts}))
 
 
@@ -196,14 +214,18 @@ BUDGET = LevelKind(
     axis="asked budget, in tokens of a head",
     note="by the tokens kept in a head",
     doubling=True,
-    share=lambda budget, length: max(0.0, 1 - (budget + A_LITTLE) / length),  # nothing of a context within it
+    share=lambda budget, length: max(
+        0.0, 1 - (budget + A_LITTLE) / length
+    ),  # nothing of a context within it
     not_comparable="asked by budget, which is another ratio for every length",
 )
 RATE = LevelKind(
     name="rate",
     plural="rates",
     help="Of faults: shares of the cache to damage, such as 0.01,0.1, in [0, 1].",
-    parse=partial(parse_shares, plural="rates", meaning="the share of the cache that is hit", whole=True),
+    parse=partial(
+        parse_shares, plural="rates", meaning="the share of the cache that is hit", whole=True
+    ),
     nothing=0.0,
     typical=0.05,
     title="asked rate: the share of rows, values or tokens that a fault hits",

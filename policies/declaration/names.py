@@ -6,7 +6,10 @@ from typing import Protocol, TypeVar
 
 FULL, ORACLE, RANDOM, RECENCY = "full", "oracle", "random", "recency"
 REFERENCES = (FULL, ORACLE, RANDOM, RECENCY)  # of every run
-CONTROLS = (*REFERENCES, "random+ends")  # have no rank; the last one is in a run that names no policies
+CONTROLS = (
+    *REFERENCES,
+    "random+ends",
+)  # have no rank; the last one is in a run that names no policies
 TO_BEAT = (RANDOM, RECENCY)  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.

@@ -19,10 +19,21 @@ from policies.declaration.contents import COMPILED, SOURCE, contents_of
 from policies.declaration.faults import INSTALLED, OURS
 
 # Packages whose code the identity of every run sees.
-EVERYWHERE = (*OURS, "kvpress", "torch", "transformers", "numpy", "tokenizers", "safetensors", "jinja2")
+EVERYWHERE = (
+    *OURS,
+    "kvpress",
+    "torch",
+    "transformers",
+    "numpy",
+    "tokenizers",
+    "safetensors",
+    "jinja2",
+)
 LONGEST_PATH = 255
 OF_FILES = "kvbench_plug_in_"  # begins the names of modules that were loaded from a file
-_read_by: dict[str, set[Path]] = {}  # by plug-in: a module that was imported before reads nothing again
+_read_by: dict[
+    str, set[Path]
+] = {}  # by plug-in: a module that was imported before reads nothing again
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,9 @@ class Sources:
         return digest.hexdigest()[:16]
 
 
-def sources_of(module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()) -> Sources:
+def sources_of(
+    module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()
+) -> Sources:
     """Finds the file that a plug-in stands in, all that this imports, and the data files that their texts or the
     arguments name, or that were ``read`` while it was loaded."""
     code, packages = _code_of(module)
@@ -66,7 +79,10 @@ def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
     """Names a data file from the folder of the plug-in, or from where the command was started: in a copy of that folder
     it is then found beside the plug-in. One that lies elsewhere has its own name, unlike all others."""
     for folder in (root, Path().resolve()):
-        if file.is_relative_to(folder) and (name := file.relative_to(folder).as_posix()) not in others:
+        if (
+            file.is_relative_to(folder)
+            and (name := file.relative_to(folder).as_posix()) not in others
+        ):
             return name
     names = (f"elsewhere/{number}/{file.name}" for number in count())
     return next(name for name in names if name not in others)
@@ -80,7 +96,11 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
 
     def noting(file: Any, *arguments: Any, **options: Any) -> Any:
         handle = opened(file, *arguments, **options)
-        if isinstance(file, str | Path) and handle.readable() and _is_of_user(Path(file).absolute()):
+        if (
+            isinstance(file, str | Path)
+            and handle.readable()
+            and _is_of_user(Path(file).absolute())
+        ):
             read.add(Path(file).absolute())
         return handle
 
@@ -141,7 +161,11 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Call):
             texts = (one.value for one in node.args[:1] if isinstance(one, ast.Constant))
-            names = [text for text in texts if isinstance(text, str) and text.replace(".", "").isidentifier()]
+            names = [
+                text
+                for text in texts
+                if isinstance(text, str) and text.replace(".", "").isidentifier()
+            ]
         for one in names:
             parts = one.split(".")
             yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -166,10 +190,20 @@ def _named_files(file: Path) -> Iterator[Path]:
     """Yields the files that the texts of a source file name: beside it, in a folder beside it that another text names,
     or from where the command was started."""
     nodes = ast.walk(ast.parse(file.read_bytes()))
-    values = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    texts = sorted(text for text in values if 0 < len(text) <= LONGEST_PATH and "\n" not in text and "\0" not in text)
+    values = {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    texts = sorted(
+        text
+        for text in values
+        if 0 < len(text) <= LONGEST_PATH and "\n" not in text and "\0" not in text
+    )
     folders = [file.parent, Path()]
-    folders += [file.parent / text for text in texts if text.strip("./") and (file.parent / text).is_dir()]
+    folders += [
+        file.parent / text for text in texts if text.strip("./") and (file.parent / text).is_dir()
+    ]
     for text in texts:
         yield from (folder / text for folder in folders if _is_file(folder / text))
 

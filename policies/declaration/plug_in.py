@@ -23,7 +23,9 @@ from policies.declaration.origin import OF_FILES, Sources, files_read, sources_o
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
-SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
+SPECIFICATION = re.compile(
+    r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL
+)
 SOME_RATIO = 0.5
 RATIO = "compression_ratio"
 
@@ -63,7 +65,10 @@ def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, A
         order = list(inspect.signature(target).parameters) if callable(target) else []
     except (TypeError, ValueError):
         order = []
-    return sorted(arguments.items(), key=lambda one: (order.index(one[0]) if one[0] in order else len(order), one[0]))
+    return sorted(
+        arguments.items(),
+        key=lambda one: (order.index(one[0]) if one[0] in order else len(order), one[0]),
+    )
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -79,9 +84,13 @@ def _split(text: str) -> tuple[str, str, str]:
     if not matched and text.endswith(".py"):
         names = _presses_in(_module(text))
         examples = ", ".join(f"{text}:{name}" for name in names or ["PressName"])
-        raise PolicyError(f"'{text}' is a file{'' if names else ' without a press'}: name a press in it, as {examples}")
+        raise PolicyError(
+            f"'{text}' is a file{'' if names else ' without a press'}: name a press in it, as {examples}"
+        )
     if not matched:
-        raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
+        raise PolicyError(
+            f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)"
+        )
     return matched["where"], matched["name"], matched["arguments"] or ""
 
 
@@ -95,22 +104,30 @@ def _presses_in(module: ModuleType) -> list[str]:
             return issubclass(value, kvpress.BasePress)
         return inspect.isfunction(value) and RATIO in inspect.signature(value).parameters
 
-    return [name for name, value in vars(module).items() if not name.startswith("_") and is_press(value)]
+    return [
+        name for name, value in vars(module).items() if not name.startswith("_") and is_press(value)
+    ]
 
 
 def _no_such(where: str, name: str, module: ModuleType) -> PolicyError:
     """Says that a module has no such name, with the nearest of its names and all of its presses."""
     presses = _presses_in(module)
-    close = difflib.get_close_matches(name, [*presses, *(one for one in vars(module) if not one.startswith("_"))], n=1)
+    close = difflib.get_close_matches(
+        name, [*presses, *(one for one in vars(module) if not one.startswith("_"))], n=1
+    )
     meant = f"did you mean '{close[0]}'? It" if close else "it"
-    return PolicyError(f"{where} has no '{name}': {meant} has {', '.join(presses) or 'no press of its own'}")
+    return PolicyError(
+        f"{where} has no '{name}': {meant} has {', '.join(presses) or 'no press of its own'}"
+    )
 
 
 def _broken_policy(name: str, reason: str) -> Policy:
     def build(_: Situation) -> Press:
         raise PolicyError(reason)
 
-    return Policy(name=name, family="plug-in", paper="-", description=f"broken: {reason}", build=build)
+    return Policy(
+        name=name, family="plug-in", paper="-", description=f"broken: {reason}", build=build
+    )
 
 
 def plug_ins() -> Mapping[str, Policy]:
@@ -141,7 +158,9 @@ def _arguments(text: str, argument_text: str) -> dict[str, Any]:
             raise ValueError("arguments have names")
         return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, AssertionError) as error:
-        raise PolicyError(f"'{text}': write arguments as (window_size=16, kind='mean'), with plain values") from error
+        raise PolicyError(
+            f"'{text}': write arguments as (window_size=16, kind='mean'), with plain values"
+        ) from error
 
 
 @contextmanager
@@ -160,7 +179,9 @@ def _module(where: str) -> ModuleType:
     path = Path(where).absolute()
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
-    importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
+    importlib.import_module(
+        "kvpress"
+    )  # it takes a minute on a busy machine, which is no fault of the plug-in
     with _foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)
@@ -171,7 +192,9 @@ def _module(where: str) -> ModuleType:
                 raise PolicyError(f"{where} cannot be imported: {description_of(error)}") from error
             raise
         if not getattr(module, "__file__", None):
-            raise PolicyError(f"{where} is no module of Python code: name the file or package of a press")
+            raise PolicyError(
+                f"{where} is no module of Python code: name the file or package of a press"
+            )
         return module
 
 
@@ -192,9 +215,13 @@ def _with_sources(policy: Policy, sources: Sources) -> Policy:
 
 def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:
     if isinstance(target, type) and not issubclass(target, kvpress.BasePress):
-        raise BrokenPlugInError(f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress")
+        raise BrokenPlugInError(
+            f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress"
+        )
     if not isinstance(target, Policy) and not callable(target):
-        raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
+        raise BrokenPlugInError(
+            f"{text}: it is neither a press class, nor a function, nor a Policy"
+        )
     if isinstance(target, Policy):
         if arguments:
             raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
@@ -216,7 +243,9 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
-        raise BrokenPlugInError(f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress")
+        raise BrokenPlugInError(
+            f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress"
+        )
     return Policy(
         name=name,
         family="plug-in",
@@ -252,7 +281,9 @@ def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text:
         if name not in own:
             close = difflib.get_close_matches(name, own, n=1)
             meant = f"did you mean {close[0]}? " if close else ""
-            raise PolicyError(f"{text}: there is no argument {name}: {meant}it takes {', '.join(own) or 'none'}")
+            raise PolicyError(
+                f"{text}: there is no argument {name}: {meant}it takes {', '.join(own) or 'none'}"
+            )
 
 
 def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:

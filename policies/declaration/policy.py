@@ -14,7 +14,16 @@ from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment, WriteTreatment
 
 Family = Literal[
-    "control", "scorer", "wrapper", "prefill", "decoding", "protection", "deployed", "quantisation", "fault", "plug-in"
+    "control",
+    "scorer",
+    "wrapper",
+    "prefill",
+    "decoding",
+    "protection",
+    "deployed",
+    "quantisation",
+    "fault",
+    "plug-in",
 ]
 Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]
@@ -41,13 +50,21 @@ class Situation:
     context_length: int  # tokens in the compressed region
     seed: int  # of this draw
     example_id: str
-    question_tokens: int = 0  # at its end, of the question; 0 where the cache is compressed before it is seen
+    question_tokens: int = (
+        0  # at its end, of the question; 0 where the cache is compressed before it is seen
+    )
     spans: tuple[tuple[int, int], ...] = ()  # half-open ranges of positions that are instructions
-    answer_tokens: tuple[int, ...] = ()  # positions, for the oracle alone: empty unless the policy is ``per_question``
+    answer_tokens: tuple[
+        int, ...
+    ] = ()  # positions, for the oracle alone: empty unless the policy is ``per_question``
     evidence_tokens: tuple[int, ...] = ()  # likewise
-    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)  # prose to calibrate heads on
+    texts: Callable[[], Sequence[str]] = field(
+        default=tuple, repr=False, compare=False
+    )  # prose to calibrate heads on
     level: Level = UNTREATED  # what was asked for
-    donor: Callable[[], "Donor"] | None = field(default=None, repr=False, compare=False)  # reads another context
+    donor: Callable[[], "Donor"] | None = field(
+        default=None, repr=False, compare=False
+    )  # reads another context
 
 
 @dataclass(frozen=True)
@@ -95,7 +112,9 @@ class CacheTreatment:
     own_rows: bool = False
     needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
-    fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}  # of these, what depends on the situation
+    fitted: Callable[[Situation], Mapping[str, Argument]] = (
+        lambda _: {}
+    )  # of these, what depends on the situation
 
 
 @dataclass(frozen=True)
@@ -107,15 +126,21 @@ class Policy(CacheTreatment):
     paper: str
     description: str
     build: Callable[[Situation], Press]
-    kinds: tuple[str, ...] = EVICTION  # of levels that it takes; one without does the same in every run, at no level
+    kinds: tuple[str, ...] = (
+        EVICTION  # of levels that it takes; one without does the same in every run, at no level
+    )
     random: bool = False  # it draws at random: a run may repeat it, and each draw is another
     budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
     counted: Counted = "head"  # where the asked number of tokens is kept exactly; a layer's is summed over its heads
-    frees: bool = True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
+    frees: bool = (
+        True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
+    )
     rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
     # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
     prefill: Prefill = "shared"
-    while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
+    while_decoding: bool = (
+        False  # it acts on the cache also while an answer is written, which is then written alone
+    )
     # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     ratio_free_score: bool = False
     per_question: bool = False  # one press for each question, as it is told where the answer lies
@@ -123,7 +148,9 @@ class Policy(CacheTreatment):
     highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
     # By kind of level, the value from which on it means nothing: no cell is planned there.
     levels_below: Mapping[str, float] = field(default_factory=dict)
-    only: tuple[Level, ...] | None = None  # it runs at these levels and at no other, whatever a run asks for
+    only: tuple[Level, ...] | None = (
+        None  # it runs at these levels and at no other, whatever a run asks for
+    )
     # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None
     # The text of levels, by kind, at which it runs where none are asked for; else those of the kind.
@@ -133,12 +160,16 @@ class Policy(CacheTreatment):
     renumbers: bool = False
     needs_question: bool = False  # it reads the question with the context (``--mode aware``)
     needs_spans: bool = False  # it protects instructions and means nothing without
-    around: "Policy | None" = None  # the plain policy that this one protects: what it gains is measured against that
+    around: "Policy | None" = (
+        None  # the plain policy that this one protects: what it gains is measured against that
+    )
     # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
     # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
     weights: str = ""  # what has to be downloaded for a model, if anything
-    same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
+    same_as: tuple[
+        str, ...
+    ] = ()  # keep the same by design: the identity audit does not report them
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
     origin: str = ""  # hash of the code of a plug-in; it is part of a run's identity
@@ -174,7 +205,8 @@ class Policy(CacheTreatment):
             point
             for point in points
             if point.level.kind in self.kinds
-            and (point.level.share(1) or 0.0) <= self.highest_ratio  # of a longer context it is as much or more
+            and (point.level.share(1) or 0.0)
+            <= self.highest_ratio  # of a longer context it is as much or more
             and point.level.value < self.levels_below.get(point.level.kind, math.inf)
             and (self.random or point.repeat == 0)
             and (self.only is None or point.level in self.only)
@@ -211,7 +243,9 @@ class Policy(CacheTreatment):
 def replaced_hooks(press: Press) -> list[str]:
     """Names the parts of kvpress that call ``compress`` after each layer, where the press replaces them."""
     return [
-        name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(kvpress.BasePress, name)
+        name
+        for name in ("__call__", "forward_hook")
+        if getattr(type(press), name) != getattr(kvpress.BasePress, name)
     ]
 
 
@@ -228,8 +262,17 @@ def arguments_of(press: Press) -> dict[str, int | float | str]:
         if isinstance(value, bool | int | float | str):
             arguments[name] = value
         elif isinstance(value, kvpress.BasePress):
-            arguments |= {f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()}
-        elif isinstance(value, list) and value and all(isinstance(item, kvpress.BasePress) for item in value):
+            arguments |= {
+                f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()
+            }
+        elif (
+            isinstance(value, list)
+            and value
+            and all(isinstance(item, kvpress.BasePress) for item in value)
+        ):
             for number, item in enumerate(value):
-                arguments |= {f"{name}.{number}.{inner}": argument for inner, argument in arguments_of(item).items()}
+                arguments |= {
+                    f"{name}.{number}.{inner}": argument
+                    for inner, argument in arguments_of(item).items()
+                }
     return arguments

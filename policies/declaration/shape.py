@@ -17,7 +17,9 @@ class ModelShape:
     kv_heads: int
     head_size: int  # numbers in a key, and in a value
     dtype: str  # as torch names it, such as bfloat16
-    windows: tuple[int, ...] = ()  # tokens that each sliding layer sees, of those that presses leave whole
+    windows: tuple[
+        int, ...
+    ] = ()  # tokens that each sliding layer sees, of those that presses leave whole
 
     @property
     def slots(self) -> int:
@@ -33,7 +35,9 @@ def without_sliding(reason: str) -> Callable[[ModelShape], None]:
 
     def check(shape: ModelShape) -> None:
         if shape.windows:
-            raise PolicyError(f"{len(shape.windows)} of {shape.layers} layers of this model slide, and {reason}")
+            raise PolicyError(
+                f"{len(shape.windows)} of {shape.layers} layers of this model slide, and {reason}"
+            )
 
     return check
 
@@ -42,7 +46,9 @@ def without_sliding(reason: str) -> Callable[[ModelShape], None]:
 ONE_ROTATION = without_sliding("its press takes the rotation of keys to be the same in all of them")
 EVERY_LAYER = without_sliding("its press compresses these too, which are to stay whole")
 NOT_GEMMA = without_sliding("kvpress says that its press does not support such a model")
-LEVEL_QUESTION = without_sliding("it reads a question with one mask for all layers, which are then of different length")
+LEVEL_QUESTION = without_sliding(
+    "it reads a question with one mask for all layers, which are then of different length"
+)
 
 
 def attention_window(module: Any) -> int | None:

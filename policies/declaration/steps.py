@@ -6,10 +6,18 @@ from typing import Literal, Protocol, runtime_checkable
 
 from policies.declaration.lazy import torch
 
-ABSENT = -1  # instead of a token's position: a head that keeps fewer tokens than another has no row there
-UNKNOWN = -2  # a row that is no single token of the context as it was: it is merged, turned or rewritten
+ABSENT = (
+    -1
+)  # instead of a token's position: a head that keeps fewer tokens than another has no row there
+UNKNOWN = (
+    -2
+)  # a row that is no single token of the context as it was: it is merged, turned or rewritten
 States = Literal["keys", "values"]
-TENSORS: Mapping[str, tuple[States, ...]] = {"K": ("keys",), "V": ("values",), "both": ("keys", "values")}  # in options
+TENSORS: Mapping[str, tuple[States, ...]] = {
+    "K": ("keys",),
+    "V": ("values",),
+    "both": ("keys", "values"),
+}  # in options
 
 
 class CacheRows(Protocol):

@@ -27,7 +27,9 @@ FULL = of_full_cache(
 RANDOM = control(
     name=names.RANDOM,
     description="Independent random tokens for every layer, head and example",
-    build=lambda situation: presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id),
+    build=lambda situation: presses.RandomControlPress(
+        situation.ratio, situation.seed, situation.example_id
+    ),
     random=True,
     ratio_free_score=True,
 )
@@ -40,7 +42,9 @@ RECENCY = control(
 ORACLE = control(
     name=names.ORACLE,
     description="Knows the question and keeps its evidence",
-    build=lambda situation: presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens),
+    build=lambda situation: presses.OraclePress(
+        situation.ratio, situation.answer_tokens, situation.evidence_tokens
+    ),
     ratio_free_score=True,
     per_question=True,
 )

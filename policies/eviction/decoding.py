@@ -11,19 +11,32 @@ from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
 
 OUT_OF_REACH = 2**30  # a size that no cache here has
-A_SIZE = "as many tokens of context, question and answer together as the ratio leaves of the context"
+A_SIZE = (
+    "as many tokens of context, question and answer together as the ratio leaves of the context"
+)
 
 
 def target_size(situation: Situation) -> int:
     """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing is ever cut."""
-    return kvpress.utils.compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
+    return (
+        kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
+        if situation.ratio
+        else OUT_OF_REACH
+    )
 
 
 def _decoding_press(situation: Situation, scorer: Press) -> Press:
     return kvpress.DecodingPress(scorer, compression_interval=1, target_size=target_size(situation))
 
 
-decoding = partial(Policy, family="decoding", budget=A_SIZE, counted="nowhere", while_decoding=True, prefill="private")
+decoding = partial(
+    Policy,
+    family="decoding",
+    budget=A_SIZE,
+    counted="nowhere",
+    while_decoding=True,
+    prefill="private",
+)
 DECODING = (
     decoding(
         name="decoding_knorm",

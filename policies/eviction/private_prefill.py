@@ -59,7 +59,9 @@ PRIVATE_PREFILL = (
         name="kvzip_plus",
         paper="arXiv 2505.23416",
         description="KVzip, weighed by norms of values and hidden states",
-        build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK, kvzip_plus_normalization=True),
+        build=lambda situation: kvpress.KVzipPress(
+            situation.ratio, n_sink=SINK, kvzip_plus_normalization=True
+        ),
     ),
     kvzip(
         name="kvgrad",
@@ -75,7 +77,9 @@ PRIVATE_PREFILL = (
     kvcompose(
         name="kvcompose_unstructured",
         description="The same, heads of any size",
-        build=lambda situation: presses.TrimmedKVComposePress(structured=False, compression_ratio=situation.ratio),
+        build=lambda situation: presses.TrimmedKVComposePress(
+            structured=False, compression_ratio=situation.ratio
+        ),
         frees=False,
     ),
     Policy(

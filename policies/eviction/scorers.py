@@ -15,7 +15,9 @@ presses = LazyModule("policies.presses.of_kvpress")
 
 SINK = 4
 LONGEST_WINDOW = 64
-LONG_ENOUGH = 11 * LONGEST_WINDOW  # at a ratio of 0.9 more than the window is kept of so many tokens
+LONG_ENOUGH = (
+    11 * LONGEST_WINDOW
+)  # at a ratio of 0.9 more than the window is kept of so many tokens
 LONGEST_LAG = 128
 WINDOW = {"window_size": LONGEST_WINDOW}  # the paper argument of SnapKV, and of what is around it
 STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
@@ -33,7 +35,9 @@ def observation_window(context_length: int) -> int:
 
 
 def snapkv_press(situation: Situation) -> Press:
-    return kvpress.SnapKVPress(situation.ratio, window_size=observation_window(situation.context_length))
+    return kvpress.SnapKVPress(
+        situation.ratio, window_size=observation_window(situation.context_length)
+    )
 
 
 def expected_attention_press(situation: Situation) -> Press:
@@ -41,7 +45,9 @@ def expected_attention_press(situation: Situation) -> Press:
 
 
 def compactor_press(situation: Situation) -> Press:
-    return presses.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return presses.SeededCompactorPress(
+        situation.ratio, seed=situation.seed, example_id=situation.example_id
+    )
 
 
 def _lagkv(situation: Situation) -> Press:
@@ -54,7 +60,9 @@ def _pyramidkv(situation: Situation) -> Press:
     """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it SnapKV."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
-    return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
+    return kvpress.PyramidKVPress(
+        situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window))
+    )
 
 
 STREAMING_LLM = scorer(
@@ -182,7 +190,9 @@ SCORERS = (
         name="finch",
         paper="doi 10.1162/tacl_a_00716",
         description="Attention from the question; positions renumbered",
-        build=lambda situation: presses.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
+        build=lambda situation: presses.KnownQuestionFinchPress(
+            situation.ratio, window_size=situation.question_tokens
+        ),
         check_model=ONE_ROTATION,
         needs_question=True,
         rewrites=True,

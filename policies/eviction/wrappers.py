@@ -27,7 +27,10 @@ WHOLE_CHUNKS = "whole chunks, at least one"
 
 wrapper = partial(Policy, family="wrapper")
 shared_out = partial(
-    wrapper, budget="as many tokens in every layer, shared out among its heads by score", counted="layer", frees=False
+    wrapper,
+    budget="as many tokens in every layer, shared out among its heads by score",
+    counted="layer",
+    frees=False,
 )
 
 
@@ -39,12 +42,16 @@ def _part_size(longest: int, context_length: int, parts: int) -> int:
 def _entropy_chunkkv(situation: Situation) -> Press:
     length = max(2, _part_size(LONGEST_GATED_CHUNK, situation.context_length, 16))
     return kvpress.EntropyGatedChunkKVPress(
-        snapkv_press(situation), chunk_length=length, low_entropy_chunk_length=max(1, length * 4 // 10)
+        snapkv_press(situation),
+        chunk_length=length,
+        low_entropy_chunk_length=max(1, length * 4 // 10),
     )
 
 
 def _think(ratio: float, context_length: int) -> Press:
-    return kvpress.ThinKPress(2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length)))
+    return kvpress.ThinKPress(
+        2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length))
+    )
 
 
 def _compose_with_think(situation: Situation) -> Press:
@@ -114,7 +121,8 @@ WRAPPERS = (
         paper="doi 10.1162/tacl_a_00716",
         description="Keys of small norm, as many in every chunk",
         build=lambda situation: kvpress.ChunkPress(
-            kvpress.KnormPress(situation.ratio), chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4)
+            kvpress.KnormPress(situation.ratio),
+            chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4),
         ),
         budget="as many tokens in every chunk of every head, rounded down",
         counted="nowhere",
@@ -125,7 +133,8 @@ WRAPPERS = (
         paper="arXiv 2502.00299",
         description="Whole chunks by the mean of SnapKV's scores",
         build=lambda situation: kvpress.ChunkKVPress(
-            snapkv_press(situation), chunk_length=_part_size(LONGEST_CHUNK_OF_CHUNKKV, situation.context_length, 16)
+            snapkv_press(situation),
+            chunk_length=_part_size(LONGEST_CHUNK_OF_CHUNKKV, situation.context_length, 16),
         ),
         budget=WHOLE_CHUNKS,
         counted="nowhere",
@@ -138,14 +147,19 @@ WRAPPERS = (
         description="ChunkKV; a chunk with one high score in part",
         build=_entropy_chunkkv,
         ratio_free_score=True,
-        paper_arguments={**WINDOW, "chunk_length": LONGEST_GATED_CHUNK, "low_entropy_chunk_length": 4},
+        paper_arguments={
+            **WINDOW,
+            "chunk_length": LONGEST_GATED_CHUNK,
+            "low_entropy_chunk_length": 4,
+        },
     ),
     wrapper(
         name="block_keydiff",
         paper="arXiv 2504.15364",
         description="KeyDiff, block after block, against what is kept",
         build=lambda situation: kvpress.BlockPress(
-            kvpress.KeyDiffPress(situation.ratio), block_size=_part_size(LONGEST_BLOCK, situation.context_length, 8)
+            kvpress.KeyDiffPress(situation.ratio),
+            block_size=_part_size(LONGEST_BLOCK, situation.context_length, 8),
         ),
         paper_arguments={"block_size": LONGEST_BLOCK},
     ),
@@ -153,7 +167,9 @@ WRAPPERS = (
         name="rerotated_streaming_llm",
         paper="arXiv 2309.17453",
         description="StreamingLLM of its paper: positions renumbered",
-        build=lambda situation: kvpress.KeyRerotationPress(kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)),
+        build=lambda situation: kvpress.KeyRerotationPress(
+            kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)
+        ),
         check_model=ONE_ROTATION,
         more_tokens_than=SINK,
         rewrites=True,
@@ -183,7 +199,9 @@ WRAPPERS = (
         name="per_layer_knorm",
         paper="-",
         description="Keys of small norm, fewer from layer to layer",
-        build=lambda situation: presses.RampPress(kvpress.KnormPress(situation.ratio), ratio=situation.ratio),
+        build=lambda situation: presses.RampPress(
+            kvpress.KnormPress(situation.ratio), ratio=situation.ratio
+        ),
         budget="a ratio for each layer, whose mean is the one asked for",
         counted="nowhere",
         prefill="private",
@@ -224,6 +242,9 @@ WRAPPERS = (
         rewrites=True,
         prefill="private",
         highest_ratio=0.74,
-        paper_arguments={"presses.0.window_size": LONGEST_WINDOW, "presses.1.window_size": LONGEST_THINK},
+        paper_arguments={
+            "presses.0.window_size": LONGEST_WINDOW,
+            "presses.1.window_size": LONGEST_THINK,
+        },
     ),
 )

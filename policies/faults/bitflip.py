@@ -24,8 +24,12 @@ FIELDS = ("any", "exponent", "mantissa", "sign")
 
 
 class BitflipOptions(FaultOptions):
-    unit: Literal["bit", "row", "value", "token"] = "bit"  # of any other unit, one bit of each value flips
-    bits: Parts = ("any",)  # any, exponent, mantissa, sign, or numbers and ranges such as 0-7; 0 is the least
+    unit: Literal["bit", "row", "value", "token"] = (
+        "bit"  # of any other unit, one bit of each value flips
+    )
+    bits: Parts = (
+        "any",
+    )  # any, exponent, mantissa, sign, or numbers and ranges such as 0-7; 0 is the least
     on: Literal["value", "codeword"] = "value"  # codeword: of the quantisation right before it
 
     @model_validator(mode="after")
@@ -33,7 +37,9 @@ class BitflipOptions(FaultOptions):
         if not self.on_codewords:
             return self
         if self.phase in WRITING:
-            raise ValueError(f"on=codeword: nothing is quantised when rows are written, so not phase={self.phase}")
+            raise ValueError(
+                f"on=codeword: nothing is quantised when rows are written, so not phase={self.phase}"
+            )
         for part in set(self.bits) & set(FIELDS[1:]):
             raise ValueError(f"bits={part}: codewords have no {part}: say any, or numbers")
         return self
@@ -70,7 +76,9 @@ class BitflipOptions(FaultOptions):
 
     def bits_of_codewords(self, count: int) -> tuple[int, ...]:
         """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has not."""
-        return chosen("bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword")
+        return chosen(
+            "bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword"
+        )
 
     @property
     def may_overflow(self) -> bool:
@@ -104,7 +112,9 @@ def _flipped(site: Site) -> "torch.Tensor":
             numbers = numbers ^ (hit.to(numbers.dtype) << bit)
     else:
         which = (site.draw("uniform", f"which bit of {site.tensor}", size) * len(bits)).long()
-        numbers = numbers ^ (torch.ones_like(numbers) << torch.tensor(bits, device=numbers.device)[which])
+        numbers = numbers ^ (
+            torch.ones_like(numbers) << torch.tensor(bits, device=numbers.device)[which]
+        )
     return numbers.to(torch.int32 if dtype.itemsize == 4 else torch.int16).view(dtype)
 
 

@@ -23,14 +23,18 @@ LAST_SHIFT = 31
 QUANTILES = 2**16
 
 
-def numbers_of(distribution: Distribution, key: str, counters: "torch.Tensor", size: int) -> "torch.Tensor":
+def numbers_of(
+    distribution: Distribution, key: str, counters: "torch.Tensor", size: int
+) -> "torch.Tensor":
     """Draws so many numbers for each counter, on its device: float32 on [0, 1), or normal of mean 0 and spread 1.
 
     ``counters``: int64 (counters,), not negative. Returns (counters, size). Fewer are the beginning of more.
     """
     device, words = counters.device, -(-size // 2)
     digest = hashlib.sha256(f"{distribution}/{key}".encode()).digest()
-    first, second = (int.from_bytes(part, "big", signed=True) for part in (digest[:8], digest[8:16]))
+    first, second = (
+        int.from_bytes(part, "big", signed=True) for part in (digest[:8], digest[8:16])
+    )
     seeds = _mixed(counters * _signed(GOLDEN) + first) ^ second
     steps = torch.arange(1, words + 1, device=device) * _signed(GOLDEN)
     numbers = torch.empty(len(counters), size, dtype=torch.float32, device=device)
@@ -86,6 +90,8 @@ def _normal(halves: "torch.Tensor") -> "torch.Tensor":
 def _quantiles(device: "torch.device") -> "torch.Tensor":
     """Returns quantiles of the normal distribution of variance 1/2, at the middles of as many equal shares."""
     # On the CPU and in float64 whatever the device: it holds a logarithm.
-    upper = torch.special.ndtri((torch.arange(QUANTILES // 2, dtype=torch.float64) + 0.5) / QUANTILES + 0.5)
+    upper = torch.special.ndtri(
+        (torch.arange(QUANTILES // 2, dtype=torch.float64) + 0.5) / QUANTILES + 0.5
+    )
     upper /= (2 * upper.square().mean()).sqrt()
     return torch.cat([-upper.flip(0), upper]).float().to(device)

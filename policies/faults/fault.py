@@ -22,7 +22,9 @@ EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
 HEADS = 2**16  # more than a layer has
 
 
-def draw(distribution: Distribution, key: str, positions: "torch.Tensor", end: int, *channels: int) -> "torch.Tensor":
+def draw(
+    distribution: Distribution, key: str, positions: "torch.Tensor", end: int, *channels: int
+) -> "torch.Tensor":
     """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1, on the device of the positions.
 
     The numbers of a place follow from the seed of the draw, example, layer, tensor, step, token, head and channel. So a
@@ -37,11 +39,15 @@ def draw(distribution: Distribution, key: str, positions: "torch.Tensor", end: i
     tokens, head = positions.clamp(min=0), torch.arange(heads, device=device)[:, None]
     if positions.numel() <= heads * end:
         places = tokens * HEADS + head
-        return numbers_of(distribution, key, places.flatten(), size).view(*positions.shape, *channels)
+        return numbers_of(distribution, key, places.flatten(), size).view(
+            *positions.shape, *channels
+        )
     # Several answers hold the same tokens: what is drawn once for each token costs less than a number for every row.
     every_place = torch.arange(end, device=device) * HEADS + head
     numbers = numbers_of(distribution, key, every_place.flatten(), size)
-    return numbers.index_select(0, (head * end + tokens).flatten()).view(*positions.shape, *channels)
+    return numbers.index_select(0, (head * end + tokens).flatten()).view(
+        *positions.shape, *channels
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,9 @@ class Site:
 
     def draw(self, distribution: Distribution, what: str, *channels: int) -> "torch.Tensor":
         """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads, rows, *channels)."""
-        return self.draw_at(self.rows.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels)
+        return self.draw_at(
+            self.rows.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels
+        )
 
     def draw_at(
         self, positions: "torch.Tensor", distribution: Distribution, what: str, *channels: int
@@ -98,7 +106,9 @@ class Site:
             alike[f"{situation.seed}/{situation.example_id}/{what}"].append(number)
         if len(alike) == 1:
             return draw(distribution, next(iter(alike)), positions, self.rows.end, *channels)
-        drawn = torch.empty(*positions.shape, *channels, dtype=torch.float32, device=positions.device)
+        drawn = torch.empty(
+            *positions.shape, *channels, dtype=torch.float32, device=positions.device
+        )
         for key, numbers in alike.items():
             drawn[numbers] = draw(distribution, key, positions[numbers], self.rows.end, *channels)
         return drawn
@@ -122,7 +132,9 @@ class Fault:
     rates_below: float | None = None  # it means nothing at these and higher ones
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     reads_other_rows: bool = False  # what it makes of a row depends on the others of its layer
-    hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
+    hits_all: bool = (
+        False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
+    )
 
 
 @dataclass
@@ -134,7 +146,9 @@ class FaultTreatment:
     situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
-    _codewords: QuantisedRows | None = None  # whose codewords it damages instead of the rows that are read
+    _codewords: QuantisedRows | None = (
+        None  # whose codewords it damages instead of the rows that are read
+    )
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
     # Which tokens of the context it is aimed at, bool (answers, tokens), by the device that it was moved to.
     _targets: "dict[torch.device, torch.Tensor]" = field(default_factory=dict)
@@ -155,7 +169,9 @@ class FaultTreatment:
 
     def on_write(self, new: NewRows) -> "torch.Tensor":
         """Damages rows as they are written: by the draws of one step, whichever pass writes them."""
-        is_aimed = new.tensor in TENSORS[self.options.tensor] and new.layer in self.options.layers_of(new.layers)
+        is_aimed = new.tensor in TENSORS[
+            self.options.tensor
+        ] and new.layer in self.options.layers_of(new.layers)
         if not is_aimed or not any(self._shares(new.answers)):
             return new.states
         tokens = new.positions[:, None].expand(-1, new.states.shape[1], -1)
@@ -182,7 +198,9 @@ class FaultTreatment:
                 site = self._site(cache.answers, layer, tensor, step, rows, states)
                 hit = self._hit(site, cache.answers)
                 if self.options.persistence == "transient":
-                    self._clean[layer, tensor] = Clean(tuple(cache.answers), cache.lengths(layer), states)
+                    self._clean[layer, tensor] = Clean(
+                        tuple(cache.answers), cache.lengths(layer), states
+                    )
                 # Not asked whether any is hit: that would wait for the device, in each layer and for each tensor.
                 cache.write(layer, rows=hit.any(-1), **{tensor: self._damaged(site, hit)})
 
@@ -212,7 +230,17 @@ class FaultTreatment:
         situations = [self.situations[answer] for answer in answers]
         rates = torch.tensor(self._shares(answers), dtype=torch.float64, device=states.device)
         bits = self._codeword_bits.get(tensor)
-        return Site(situations, self.options, layer, tensor, step, rows, states, rates.view(-1, 1, 1, 1), bits)
+        return Site(
+            situations,
+            self.options,
+            layer,
+            tensor,
+            step,
+            rows,
+            states,
+            rates.view(-1, 1, 1, 1),
+            bits,
+        )
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
@@ -256,7 +284,9 @@ class FaultTreatment:
         if first := FIRST.fullmatch(self.options.tokens):
             return positions < int(first[1])
         if (device := positions.device) not in self._targets:
-            masks = torch.stack([_tokens_of(self.options.tokens, situation) for situation in self.situations])
+            masks = torch.stack(
+                [_tokens_of(self.options.tokens, situation) for situation in self.situations]
+            )
             self._targets[device] = masks.to(device)
         targets = self._targets[device][list(answers)]
         index = positions.clamp(0, targets.shape[1] - 1).flatten(1)
@@ -273,16 +303,27 @@ class Clean:
     states: "torch.Tensor"
 
     def with_copies(self, copies: Mapping[int, int]) -> "Clean":
-        rows = [*range(len(self.answers)), *(self.answers.index(answer) for answer in copies.values())]
+        rows = [
+            *range(len(self.answers)),
+            *(self.answers.index(answer) for answer in copies.values()),
+        ]
         return Clean((*self.answers, *copies), self.lengths[rows], self.states[rows])
 
-    def over(self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor") -> "torch.Tensor":
+    def over(
+        self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor"
+    ) -> "torch.Tensor":
         """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean."""
-        left = torch.tensor([self.answers.index(answer) for answer in answers], device=states.device)
+        left = torch.tensor(
+            [self.answers.index(answer) for answer in answers], device=states.device
+        )
         before, (_, heads, rows, size) = self.lengths[left][:, None], states.shape
-        place = torch.arange(rows, device=states.device) - (rows - lengths[:, None])  # counted from the answer's first
+        place = torch.arange(rows, device=states.device) - (
+            rows - lengths[:, None]
+        )  # counted from the answer's first
         earlier = place + self.states.shape[2] - before
-        index = earlier.clamp(0, self.states.shape[2] - 1)[:, None, :, None].expand(-1, heads, -1, size)
+        index = earlier.clamp(0, self.states.shape[2] - 1)[:, None, :, None].expand(
+            -1, heads, -1, size
+        )
         known = (place >= 0) & (place < before)
         return torch.where(known[:, None, :, None], self.states[left].gather(2, index), states)
 
@@ -295,7 +336,12 @@ def _tokens_of(tokens: str, situation: Situation) -> "torch.Tensor":
     if tokens != "random":
         return {"evidence": evidence, "answer": answer, "other": ~evidence}[tokens]
     every = torch.arange(situation.context_length)[None]
-    order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every, situation.context_length)[0]
+    order = draw(
+        "uniform",
+        f"{situation.seed}/{situation.example_id}/as many",
+        every,
+        situation.context_length,
+    )[0]
     order[evidence] = 2.0
     drawn = torch.zeros_like(evidence)
     drawn[order.argsort(stable=True)[: len(situation.evidence_tokens)]] = True

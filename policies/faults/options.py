@@ -20,7 +20,9 @@ AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from qu
 
 def _parts(text: Any) -> Any:
     """Splits ``[0,2,5-7]``, or one part without brackets. Their order makes no other fault."""
-    parts = {part.strip() for part in text.strip("[]").split(",")} if isinstance(text, str) else text
+    parts = (
+        {part.strip() for part in text.strip("[]").split(",")} if isinstance(text, str) else text
+    )
     return tuple(sorted(parts, key=_first_number)) if isinstance(text, str) else parts
 
 
@@ -40,22 +42,34 @@ class FaultOptions(BaseModel):
     tensor: Tensor = "both"
     layers: Parts = ("all",)  # indices, ranges such as 0-3, halves H1 and H2, quarters Q1 to Q4
     heads: Parts = ("all",)  # of keys and values: indices and ranges
-    tokens: str = "all"  # all, evidence, answer, other than evidence, as many random ones as evidence, first4
+    tokens: str = (
+        "all"  # all, evidence, answer, other than evidence, as many random ones as evidence, first4
+    )
     # Of which the rate is a share; a row is one layer, head and token.
     unit: Literal["bit", "row", "value", "token"] = "row"
     # Once after the prefill; on every row when it is written, or on those of the context alone; before every pass that
     # reads, or before one.
     phase: Phase = "resident"
-    step: int = Field(0, ge=0)  # with phase=step: 0 is before the question is read, 1 before the first answer token is
-    persistence: Literal["persistent", "transient"] = "persistent"  # transient: clean again at the next step
+    step: int = Field(
+        0, ge=0
+    )  # with phase=step: 0 is before the question is read, 1 before the first answer token is
+    persistence: Literal["persistent", "transient"] = (
+        "persistent"  # transient: clean again at the next step
+    )
     rate: float | None = Field(None, ge=0, le=1)  # instead of a level
 
     @model_validator(mode="after")
     def _fit_together(self) -> "FaultOptions":
         if self.tokens not in ("all", *AIMED) and not FIRST.fullmatch(self.tokens):
-            raise ValueError(f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4")
+            raise ValueError(
+                f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4"
+            )
         for name in ("layers", "heads"):
-            of_layers, also = (r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1") if name == "layers" else ("", "")
+            of_layers, also = (
+                (r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1")
+                if name == "layers"
+                else ("", "")
+            )
             for part in getattr(self, name):
                 if not re.fullmatch(rf"all|\d{{1,4}}(-\d{{1,4}})?{of_layers}", part):
                     raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
@@ -64,7 +78,9 @@ class FaultOptions(BaseModel):
         if self.step and self.phase != "step":
             raise ValueError("step goes with phase=step")
         if self.persistence == "transient" and self.phase in ("resident", *WRITING):
-            raise ValueError(f"persistence=transient goes with phase=every_step or step, not {self.phase}")
+            raise ValueError(
+                f"persistence=transient goes with phase=every_step or step, not {self.phase}"
+            )
         return self
 
     @property
@@ -98,7 +114,9 @@ class FaultOptions(BaseModel):
         return chosen("head", self.heads, count)
 
 
-def chosen(what: str, parts: Sequence[str], count: int, whose: str = "the model") -> tuple[int, ...]:
+def chosen(
+    what: str, parts: Sequence[str], count: int, whose: str = "the model"
+) -> tuple[int, ...]:
     """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there."""
     numbers = set[int]()
     for part in parts:

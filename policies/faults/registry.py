@@ -73,8 +73,12 @@ def _of_another_context(site: Site) -> "torch.Tensor":
     rows = []
     for situation, positions in zip(site.situations, site.rows.positions, strict=True):
         if situation.donor is None:
-            raise PolicyError("distractor needs the rows of another context, and there is none here")
-        donor: torch.Tensor = getattr(situation.donor(), site.tensor)[site.layer].to(site.states.device)
+            raise PolicyError(
+                "distractor needs the rows of another context, and there is none here"
+            )
+        donor: torch.Tensor = getattr(situation.donor(), site.tensor)[site.layer].to(
+            site.states.device
+        )
         index = (positions % donor.shape[1])[..., None].expand_as(site.states[0])
         rows.append(donor.gather(1, index))
     return torch.stack(rows)
@@ -161,7 +165,9 @@ KINDS: Mapping[str, Fault] = by_name(
         effect(
             name="multiplicative_normal",
             description="Each value times 1 + an error of a normal distribution",
-            corrupt=lambda site: site.states * (1 + site.options.mean + site.options.std * site.draw_like("normal")),
+            corrupt=lambda site: (
+                site.states * (1 + site.options.mean + site.options.std * site.draw_like("normal"))
+            ),
             options=NormalOptions,
             default_rates=EVERYWHERE,
         ),
@@ -233,9 +239,15 @@ def fault_of(name: str) -> Policy:
         per_question=options.tokens in AIMED,
     )
     if options.phase in WRITING:
-        policy = replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))
-        return replace(policy, write_treatment=treat_writing) if options.phase == "write" else policy
-    return replace(policy, prefill_treatment=treat) if once else replace(policy, step_treatment=treat)
+        policy = replace(
+            policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one)
+        )
+        return (
+            replace(policy, write_treatment=treat_writing) if options.phase == "write" else policy
+        )
+    return (
+        replace(policy, prefill_treatment=treat) if once else replace(policy, step_treatment=treat)
+    )
 
 
 FAULTS: Mapping[str, Policy] = {name: fault_of(name) for name in KINDS}

@@ -14,7 +14,13 @@ class FullPress(BasePress):
     """Keeps everything, whatever the ratio."""
 
     def compress(
-        self, module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
+        self,
+        module: Any,
+        hidden_states: Any,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        *_: Any,
+        **__: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return keys, values
 
@@ -30,9 +36,13 @@ class RandomControlPress(ScorerPress):
     seed: int = 0
     example_id: str = ""
 
-    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    def score(
+        self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any
+    ) -> torch.Tensor:
         """Returns scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
-        generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
+        generator = torch.Generator().manual_seed(
+            seed_of(self.seed, self.example_id, module.layer_idx)
+        )
         return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
 
 
@@ -40,9 +50,13 @@ class RandomControlPress(ScorerPress):
 class RecencyPress(ScorerPress):
     """Keeps the last tokens and nothing else, not even the attention sink."""
 
-    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    def score(
+        self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any
+    ) -> torch.Tensor:
         """Returns the position of each token, shape (batch_size, num_kv_heads, seq_len)."""
-        return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(keys.shape[:-1])
+        return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(
+            keys.shape[:-1]
+        )
 
 
 @dataclass
@@ -56,7 +70,9 @@ class OraclePress(ScorerPress):
     answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()
 
-    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    def score(
+        self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any
+    ) -> torch.Tensor:
         """Returns the rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
         length = keys.shape[2]
         scores = torch.arange(length, dtype=torch.float32)

@@ -116,7 +116,11 @@ def _votes(layer: _Layer, start: int, end: int, window: int) -> torch.Tensor:
 
 def _with_window(scores: torch.Tensor, window: int) -> torch.Tensor:
     """Adds the window itself, which is worth as much as the best token that it votes on."""
-    highest = scores.amax(-1, keepdim=True) if scores.shape[-1] else scores.new_ones((*scores.shape[:2], 1))
+    highest = (
+        scores.amax(-1, keepdim=True)
+        if scores.shape[-1]
+        else scores.new_ones((*scores.shape[:2], 1))
+    )
     return torch.cat([scores, highest.expand(-1, -1, window)], dim=-1)
 
 

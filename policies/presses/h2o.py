@@ -42,7 +42,9 @@ class H2OPress(ObservedAttentionPress):
         batch, key_heads, length, _ = keys.shape
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
         for block in query_blocks(module, keys, self.block_size):
-            weights = attention_weights(module, hidden_states, keys, kwargs["position_embeddings"], block)
+            weights = attention_weights(
+                module, hidden_states, keys, kwargs["position_embeddings"], block
+            )
             received[:, :, : weights.shape[-1]] += weights.sum((2, 3)) / weights.shape[2]
         seen_by = torch.arange(length, 0, -1, device=keys.device)
         return received / seen_by
@@ -53,7 +55,9 @@ def query_blocks(
 ) -> Iterator[slice]:
     """Yields blocks of queries whose weights fit into memory together; none reaches over one of the ``edges``."""
     batch, _, length, _ = keys.shape
-    size = max(1, min(block_size, WEIGHTS_AT_ONCE // (batch * module.config.num_attention_heads * length)))
+    size = max(
+        1, min(block_size, WEIGHTS_AT_ONCE // (batch * module.config.num_attention_heads * length))
+    )
     for first, last in pairwise(sorted({0, *edges, length})):
         for start in range(first, last, size):
             yield slice(start, min(start + size, last))
@@ -83,7 +87,9 @@ def attention_weights(
     return torch.softmax(weights, dim=-1, dtype=torch.float32)
 
 
-def _rotated_queries(module: nn.Module, hidden_states: torch.Tensor, rotation: Rotation, at: slice) -> torch.Tensor:
+def _rotated_queries(
+    module: nn.Module, hidden_states: torch.Tensor, rotation: Rotation, at: slice
+) -> torch.Tensor:
     """Computes the layer's queries after its rotary embedding, shape (batch_size, num_heads, places, head_dim).
 
     All of a long context at once would take more memory than their weights in blocks."""

@@ -58,11 +58,15 @@ class RampPress(PerLayerCompressionPress):
     def post_init_from_model(self, model: Any) -> None:
         layers = getattr(model.model, "language_model", model.model).layers
         reach = RAMP * min(self.ratio, 1 - self.ratio)
-        compressed = [number for number, layer in enumerate(layers) if not is_left_whole(layer.self_attn)]
+        compressed = [
+            number for number, layer in enumerate(layers) if not is_left_whole(layer.self_attn)
+        ]
         steps = len(compressed) - 1
         self.compression_ratios = [0.0] * len(layers)
         for place, number in enumerate(compressed):
-            self.compression_ratios[number] = self.ratio + (reach * (2 * place / steps - 1) if steps else 0.0)
+            self.compression_ratios[number] = self.ratio + (
+                reach * (2 * place / steps - 1) if steps else 0.0
+            )
 
 
 @dataclass
@@ -85,7 +89,9 @@ class BudgetedDMSPress(DMSPress):
 
     ratio: float = 0.0
 
-    def forward_hook(self, module: nn.Module, inputs: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    def forward_hook(
+        self, module: nn.Module, inputs: Any, kwargs: dict[str, Any], output: Any
+    ) -> Any:
         hidden_states = kwargs["hidden_states"]
         if is_prefilling(kwargs["cache_position"], hidden_states.shape[1]):
             layer = kwargs["past_key_values"].layers[module.layer_idx]
@@ -128,7 +134,9 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
         """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
         if model not in _HEAD_SCORES:
             frame = pd.DataFrame({"chapter": list(self.texts())})
-            chapters = SimpleNamespace(to_pandas=lambda: frame)  # as much of a data set as kvpress asks for
+            chapters = SimpleNamespace(
+                to_pandas=lambda: frame
+            )  # as much of a data set as kvpress asks for
             with patch.object(duo_attention, "load_dataset", lambda *_, **__: chapters):
                 _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(frame))
         return _HEAD_SCORES[model]

@@ -12,7 +12,9 @@ from kvpress.utils import compute_n_kept
 from policies.declaration.names import PolicyError
 
 Spans = Sequence[tuple[int, int]]  # half-open ranges of token positions
-Scores = Callable[[int, int], torch.Tensor]  # of a stretch of the context, (batch, num_kv_heads, end - start)
+Scores = Callable[
+    [int, int], torch.Tensor
+]  # of a stretch of the context, (batch, num_kv_heads, end - start)
 Joined = Literal["mean", "max"]
 # Added to an order of tokens, this many times their number for those that must stay: also the mean of a page of 16
 # tokens with one of these is then above that of any other.
@@ -25,7 +27,9 @@ def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
     ends = [0, *(end for _, end in ordered)]
     for (start, end), before in zip(ordered, ends, strict=False):
         if not before <= start < end <= length:
-            raise PolicyError(f"the span {start} to {end} is empty, overlaps another, or leaves the {length} tokens")
+            raise PolicyError(
+                f"the span {start} to {end} is empty, overlaps another, or leaves the {length} tokens"
+            )
     return ordered
 
 
@@ -62,12 +66,16 @@ class RescoringPress(ScorerPress):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.press, ScorerPress):
-            raise PolicyError(f"{type(self).__name__} goes around a ScorerPress, not a {type(self.press).__name__}")
+            raise PolicyError(
+                f"{type(self).__name__} goes around a ScorerPress, not a {type(self.press).__name__}"
+            )
 
     def post_init_from_model(self, model: Any) -> None:
         self.press.post_init_from_model(model)
 
-    def score(self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, *others: Any) -> torch.Tensor:
+    def score(
+        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, *others: Any
+    ) -> torch.Tensor:
         """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
         scores: torch.Tensor = self.press.score(module, hidden_states, keys, *others)
         return self.change_scores(checked(scores, keys.shape[:3], self.press))
@@ -84,7 +92,9 @@ def checked(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> t
     tokens is to be kept. What it keeps at any ratio are the sinks and the most recent: that is an order of all.
     """
     if scores.shape != torch.Size(shape):
-        raise PolicyError(f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
+        raise PolicyError(
+            f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}"
+        )
     if scores.isnan().any():
         raise PolicyError(f"{type(press).__name__} scored with NaN")
     if not isinstance(press, StreamingLLMPress):
@@ -166,21 +176,34 @@ class PagesPress(RescoringPress):
         pages = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
         full = pages.repeat_interleave(self.size, dim=-1)
         above = pages.amax() + 1 if pages.numel() else 0.0
-        return torch.nn.functional.pad(full, (0, scores.shape[-1] - full.shape[-1]), value=float(above))
+        return torch.nn.functional.pad(
+            full, (0, scores.shape[-1] - full.shape[-1]), value=float(above)
+        )
 
     def compress(
-        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
+        self,
+        module: Any,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        *others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows in every head, in order of their tokens."""
         if self.compression_ratio == 0:
             return keys, values
         scores = self.score(module, hidden_states, keys, values, *others)
-        count = kept_pages(keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size)
+        count = kept_pages(
+            keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size
+        )
         # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
         best = scores[..., :: self.size][..., : keys.shape[2] // self.size]
         pages = best.argsort(dim=-1, descending=True, stable=True)[..., :count].sort(dim=-1).values
-        tokens = (pages[..., None] * self.size + torch.arange(self.size, device=keys.device)).flatten(-2)
-        open_page = torch.arange(keys.shape[2] // self.size * self.size, keys.shape[2], device=keys.device)
+        tokens = (
+            pages[..., None] * self.size + torch.arange(self.size, device=keys.device)
+        ).flatten(-2)
+        open_page = torch.arange(
+            keys.shape[2] // self.size * self.size, keys.shape[2], device=keys.device
+        )
         index = torch.cat([tokens, open_page.expand(*tokens.shape[:2], -1)], dim=-1)[..., None]
         index = index.expand(-1, -1, -1, keys.shape[-1])
         return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
@@ -206,7 +229,12 @@ class FairEvictionPress(RescoringPress):
     window: bool = field(default=False, kw_only=True)
 
     def compress(
-        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
+        self,
+        module: Any,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        *others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows of every head as the press itself would."""
         if self.compression_ratio == 0:
@@ -215,13 +243,19 @@ class FairEvictionPress(RescoringPress):
 
         def score(start: int, end: int) -> torch.Tensor:
             embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
-            of_part = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
+            of_part = {
+                **kwargs,
+                "hidden_states": hidden_states[:, start:end],
+                "position_embeddings": embeddings,
+            }
             parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
             scores: torch.Tensor = self.press.score(module, *parts, attentions, of_part)
             return checked(scores, parts[1].shape[:3], self.press)
 
         kept = compute_n_kept(keys.shape[2], self.compression_ratio)
-        index = self.positions(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
+        index = self.positions(score, kept, keys.shape[2])[..., None].expand(
+            -1, -1, -1, keys.shape[-1]
+        )
         return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
 
     def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
@@ -233,7 +267,11 @@ class FairEvictionPress(RescoringPress):
         counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
-            scores = score(start, end) if self.window and end - start > shortest else whole[..., start:end]
+            scores = (
+                score(start, end)
+                if self.window and end - start > shortest
+                else whole[..., start:end]
+            )
             rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             positions.append(rank < counts[..., number : number + 1])
         keep = torch.cat(positions, dim=-1)
@@ -257,9 +295,14 @@ class DebiasPress(FairEvictionPress):
     strength: float = field(default=0.5, kw_only=True)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
+        chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(
+            -1, whole.topk(kept, dim=-1).indices, 1
+        )
         unchanged = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
-        return shared_out(kept, (1 - self.strength) * unchanged + self.strength * super().counts(whole, parts, kept))
+        return shared_out(
+            kept,
+            (1 - self.strength) * unchanged + self.strength * super().counts(whole, parts, kept),
+        )
 
 
 # Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context

@@ -32,20 +32,30 @@ class WriteFaultPress(BasePress):
             stack.enter_context(self.press(model))
             yield
 
-    def _divert(self, layers: int, module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
+    def _divert(
+        self, layers: int, module: nn.Module, positional: Any, named: dict[str, Any]
+    ) -> None:
         """Puts the change before ``update`` of the cache for the one call that this layer makes."""
         cache = named["past_key_values"]
-        next_update = cache.update  # of the cache, or of such a press around this one, which acts afterwards
+        next_update = (
+            cache.update
+        )  # of the cache, or of such a press around this one, which acts afterwards
 
-        def update(keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any) -> Any:
+        def update(
+            keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any
+        ) -> Any:
             vars(cache).pop("update", None)
             first = cache.get_seq_length(layer)
             end = first + keys.shape[2]
             positions = torch.arange(first, end, device=keys.device)[None]
 
             def written(tensor: States, states: torch.Tensor) -> torch.Tensor:
-                return self.treatment.on_write(NewRows(layer, layers, tensor, [0], states, positions, end))
+                return self.treatment.on_write(
+                    NewRows(layer, layers, tensor, [0], states, positions, end)
+                )
 
-            return next_update(written("keys", keys), written("values", values), layer, *others, **more)
+            return next_update(
+                written("keys", keys), written("values", values), layer, *others, **more
+            )
 
         cache.update = update

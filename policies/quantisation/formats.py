@@ -61,9 +61,13 @@ class IntegerFormat:
         length = turned.shape[-1]
         grouped = in_groups(turned, min(self.group, length))
         kind = states.dtype if self.in_own_type else torch.float32
-        lowest, scale = (part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind)))
+        lowest, scale = (
+            part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind))
+        )
         step = torch.where(scale != 0, scale, torch.ones_like(scale))
-        offset = 0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)  # codewords are 0 and more
+        offset = (
+            0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)
+        )  # codewords are 0 and more
         least = {"asymmetric": 0, "symmetric": -self._steps, "signed": -offset}[self.scheme]
         # In place, as it is done for all rows of a context at once.
         steps = (grouped.to(kind) - lowest).div_(step).round_().clamp_(least, self._steps)
@@ -74,7 +78,9 @@ class IntegerFormat:
             return (flat.transpose(1, 2) if self.over_tokens else flat).contiguous()
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
-            of_groups = in_groups(codes.transpose(1, 2) if self.over_tokens else codes, min(self.group, length))
+            of_groups = in_groups(
+                codes.transpose(1, 2) if self.over_tokens else codes, min(self.group, length)
+            )
             return back((of_groups - offset).to(kind).mul_(scale).add_(lowest).to(states.dtype))
 
         return Codes(back(numbers), self.bits, decode)
@@ -101,7 +107,10 @@ class IntegerFormat:
     def bytes(self, head: HeadRows) -> int:
         across, along = (head.size, head.rows) if self.over_tokens else (head.rows, head.size)
         groups = across * math.ceil(along / self.group)
-        return self.code_bytes(head) + groups * (2 if self.scheme == "asymmetric" else 1) * head.number_bytes
+        return (
+            self.code_bytes(head)
+            + groups * (2 if self.scheme == "asymmetric" else 1) * head.number_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,9 @@ class FloatFormat:
 def check_bits(masked: int, dtype: str) -> None:
     """Raises :class:`PolicyError` for more bits than a mantissa of the model's type has."""
     if masked > MANTISSAS[dtype]:
-        raise PolicyError(f"a mantissa of {dtype} has {MANTISSAS[dtype]} bits, and {masked} are to be masked")
+        raise PolicyError(
+            f"a mantissa of {dtype} has {MANTISSAS[dtype]} bits, and {masked} are to be masked"
+        )
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ class FlatFormat:
         by_channel = self.inner.axis == "channel"
         length = rows if by_channel else rows * size
         if length % self.inner.group:
-            raise PolicyError(f"groups of {self.inner.group} do not divide {length} numbers, as like=transformers asks")
+            raise PolicyError(
+                f"groups of {self.inner.group} do not divide {length} numbers, as like=transformers asks"
+            )
         return self.inner.encode(states if by_channel else states.reshape(answers, 1, length))
 
     def bytes(self, head: HeadRows) -> int:
@@ -46,8 +48,12 @@ class FlatFormat:
 class QuantisedAsInTransformers:
     """Follows ``QuantizedLayer.update`` call by call."""
 
-    ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens at which its window is full
-    _rows: dict[int, int] = field(default_factory=dict)  # by answer, that the cache had after the last pass
+    ways: Sequence[
+        tuple[Formats, int]
+    ]  # by answer: formats, and the tokens at which its window is full
+    _rows: dict[int, int] = field(
+        default_factory=dict
+    )  # by answer, that the cache had after the last pass
     # By answer, rows that are not quantised; None where all are.
     _window: dict[int, int | None] = field(default_factory=dict)
 

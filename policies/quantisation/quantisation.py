@@ -71,8 +71,12 @@ class BlockOptions(IntegerOptions):
 class FloatOptions(QuantisationOptions):
     """Declares whether numbers are scaled before they are cast."""
 
-    scale: Literal["none", "group"] = "none"  # none: cast as they are, as vLLM does unless it is given scales
-    group: int = Field(64, ge=1, le=2**16)  # with scale=group: as many channels of a token share a scale
+    scale: Literal["none", "group"] = (
+        "none"  # none: cast as they are, as vLLM does unless it is given scales
+    )
+    group: int = Field(
+        64, ge=1, le=2**16
+    )  # with scale=group: as many channels of a token share a scale
 
 
 class MantissaOptions(QuantisationOptions):
@@ -120,10 +124,14 @@ class Quantisation:
     description: str
     options: type[QuantisationOptions]
     formats: Callable[[Any, Situation], Formats]  # of the tensors that are quantised
-    residual: Callable[[Any, Situation], int] = lambda *_: 0  # how many of the latest tokens are not quantised yet
+    residual: Callable[[Any, Situation], int] = lambda *_: (
+        0
+    )  # how many of the latest tokens are not quantised yet
     # By tensor, the bits of a codeword; of nothing where no codewords are kept, or they are the model's own numbers.
     codeword_bits: Callable[[Any], Mapping[States, int]] = lambda _: {}
-    as_in_transformers: Callable[[Any], bool] = lambda _: False  # rows are quantised when ``QuantizedCache`` does
+    as_in_transformers: Callable[[Any], bool] = lambda _: (
+        False
+    )  # rows are quantised when ``QuantizedCache`` does
     kinds: Callable[[Any], tuple[str, ...]] = lambda _: ()  # of levels that it takes
     # Raises :class:`PolicyError` for options that do not fit the numbers or the heads of a model.
     check_model: Callable[[Any, ModelShape], None] = lambda *_: None

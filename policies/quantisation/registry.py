@@ -12,7 +12,13 @@ from policies.declaration.policy import HeadRows, Policy, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States, StepTreatment
 from policies.eviction.controls import of_full_cache
-from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, check_bits, check_channels
+from policies.quantisation.formats import (
+    FloatFormat,
+    IntegerFormat,
+    MaskedFormat,
+    check_bits,
+    check_channels,
+)
 from policies.quantisation.like_transformers import FlatFormat, QuantisedAsInTransformers
 from policies.quantisation.quantisation import (
     USUAL_RESIDUAL,
@@ -39,13 +45,18 @@ def integers(bits: int, **changes: Any) -> Quantisation:
     """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
 
     def bits_of(options: IntegerOptions) -> dict[States, int]:
-        by_state: dict[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
+        by_state: dict[States, int] = {
+            "keys": options.k_bits or bits,
+            "values": options.v_bits or bits,
+        }
         return {tensor: by_state[tensor] for tensor in TENSORS[options.tensor]}
 
     def formats(options: IntegerOptions, situation: Situation) -> Formats:
         flat = options.like == "transformers"
         stored = {
-            tensor: IntegerFormat(count, options.axes[tensor], options.group, options.scheme, in_own_type=flat)
+            tensor: IntegerFormat(
+                count, options.axes[tensor], options.group, options.scheme, in_own_type=flat
+            )
             for tensor, count in bits_of(options).items()
         }
         return {tensor: FlatFormat(one) for tensor, one in stored.items()} if flat else stored
@@ -106,7 +117,9 @@ def floats(kind: str, description: str) -> Quantisation:
 
 
 FLOATS = (
-    floats("float8_e4m3fn", "Floating point of 8 bits, 3 of them mantissa, as vLLM’s without scales"),
+    floats(
+        "float8_e4m3fn", "Floating point of 8 bits, 3 of them mantissa, as vLLM’s without scales"
+    ),
     floats("float8_e5m2", "Floating point of 8 bits, 2 of them mantissa, as vLLM’s without scales"),
 )
 
@@ -125,7 +138,9 @@ MANTISSA = Quantisation(
     check_model=lambda options, shape: check_bits(options.bits or 0, shape.dtype),
     kinds=lambda options: (BITS.name,) if options.bits is None else (),
 )
-KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *LLAMA_CPP, *FLOATS, MANTISSA), PolicyError)
+KINDS: Mapping[str, Quantisation] = by_name(
+    "quantisations", (*INTEGERS, *LLAMA_CPP, *FLOATS, MANTISSA), PolicyError
+)
 
 
 def quantisation_of(name: str) -> Policy:
@@ -138,7 +153,9 @@ def quantisation_of(name: str) -> Policy:
 
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
         treatment = QuantisedAsInTransformers if kind.as_in_transformers(options) else QuantisedRows
-        return treatment([(kind.formats(options, situation), residual(situation)) for situation in situations])
+        return treatment(
+            [(kind.formats(options, situation), residual(situation)) for situation in situations]
+        )
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         window = 0 if kind.as_in_transformers(options) else residual(situation)

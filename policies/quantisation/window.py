@@ -110,7 +110,9 @@ class CodewordRows:
             codes[place] = encoded.numbers[left]
         return codes
 
-    def _recode(self, layer: int, tensor: States, codes: "torch.Tensor", rows: "torch.Tensor | None") -> None:
+    def _recode(
+        self, layer: int, tensor: States, codes: "torch.Tensor", rows: "torch.Tensor | None"
+    ) -> None:
         states: torch.Tensor = getattr(self.cache, tensor)(layer)
         written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
         for encoded, left, place in self._encoded_rows(layer, tensor):
@@ -149,7 +151,9 @@ class QuantisedRows:
     to a cache behind it."""
 
     ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
-    _coded: dict[tuple[int, States], RowCounts] = field(default_factory=dict)  # by layer and tensor, what is quantised
+    _coded: dict[tuple[int, States], RowCounts] = field(
+        default_factory=dict
+    )  # by layer and tensor, what is quantised
     _stored: StoredCodes | None = None  # only where something changes codewords
 
     def codewords(self, cache: CacheRows) -> CacheRows:
@@ -160,7 +164,9 @@ class QuantisedRows:
         self._stored = defaultdict(list)
 
     def after_prefill(self, cache: CacheRows) -> None:
-        leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))  # most layers hold as many rows as another
+        leaving = lru_cache(
+            partial(self._leaving, tuple(cache.answers))
+        )  # most layers hold as many rows as another
         alike: dict[tuple[States, int, str], tuple[list[Block], list[int]]] = {}
         for layer in range(cache.layers):
             tokens = cache.tokens(layer)
@@ -169,9 +175,15 @@ class QuantisedRows:
                 before = self._coded.get((layer, tensor), ((0,) * len(held[0]),) * len(self.ways))
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
                 if blocks:
-                    alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[1].append(layer)
+                    alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[
+                        1
+                    ].append(layer)
         for (tensor, _, _), (blocks, layers) in alike.items():
-            count = 1 if self._stored is not None else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
+            count = (
+                1
+                if self._stored is not None
+                else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
+            )
             for start in range(0, len(layers), count):
                 self._quantise(cache, layers[start : start + count], tensor, blocks)
 
@@ -189,8 +201,12 @@ class QuantisedRows:
             of_answer[answer].append(copy)
         for encoded in (self._stored or {}).values():
             for one in encoded.copy():
-                for copied in zip_longest(*(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER):
-                    slots = [(copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)]
+                for copied in zip_longest(
+                    *(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER
+                ):
+                    slots = [
+                        (copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)
+                    ]
                     encoded.append(Encoded(slots, one.codes, one.numbers))
 
     def _leaving(
@@ -206,26 +222,39 @@ class QuantisedRows:
         for place, answer in enumerate(answers):
             formats, residual = self.ways[answer]
             stored, rows = formats[tensor], held[place]
-            after[answer] = tuple(rows_in_codes(count, residual, stored.over_tokens) for count in rows)
+            after[answer] = tuple(
+                rows_in_codes(count, residual, stored.over_tokens) for count in rows
+            )
             for head, (first, end) in enumerate(zip(before[answer], after[answer], strict=True)):
                 if first < end:
                     together[stored, end - first].append((place, head, first, first - rows[head]))
-        blocks = [Block(stored, count, torch.tensor(slots)) for (stored, count), slots in together.items()]
+        blocks = [
+            Block(stored, count, torch.tensor(slots)) for (stored, count), slots in together.items()
+        ]
         return blocks, tuple(after)
 
-    def _quantise(self, cache: CacheRows, layers: Sequence[int], tensor: States, blocks: Sequence[Block]) -> None:
+    def _quantise(
+        self, cache: CacheRows, layers: Sequence[int], tensor: States, blocks: Sequence[Block]
+    ) -> None:
         """Quantises the rows that leave the windows of some layers, which are the same in all of these."""
         states: list[torch.Tensor] = [getattr(cache, tensor)(layer) for layer in layers]
         written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=states[0].device)
         for block in blocks:
             places, heads, _, starts = block.slots.to(written.device)[..., None].unbind(1)
-            index = places, heads, starts + written.shape[2] + torch.arange(block.count, device=written.device)
+            index = (
+                places,
+                heads,
+                starts + written.shape[2] + torch.arange(block.count, device=written.device),
+            )
             codes = block.stored.encode(torch.cat([of_layer[index] for of_layer in states]))
             for of_layer, rows in zip(states, codes.read().chunk(len(layers)), strict=True):
                 of_layer[index] = rows
             written[index] = True
             if self._stored is not None:
-                slots = [(cache.answers[place], head, first) for place, head, first, _ in block.slots.tolist()]
+                slots = [
+                    (cache.answers[place], head, first)
+                    for place, head, first, _ in block.slots.tolist()
+                ]
                 self._stored[layers[0], tensor].append(Encoded(slots, codes, codes.numbers))
         for layer, of_layer in zip(layers, states, strict=True):
             cache.write(layer, rows=written, **{tensor: of_layer})

@@ -51,7 +51,9 @@ class Way:
     name: str
     paper: str
     description: str  # behind the name of the plain policy
-    wrap: Callable[[Situation, Press, Any], Press]  # puts a press with these options around a scorer press
+    wrap: Callable[
+        [Situation, Press, Any], Press
+    ]  # puts a press with these options around a scorer press
     options: type[BaseModel] = NoOptions
     budget: str = ""  # how a ratio is reached, where that changes
     last: bool = False  # what it makes is no ranking of tokens: no other way goes around it
@@ -69,24 +71,32 @@ WAYS: Mapping[str, Way] = by_name(
         protection(
             name="whitelist",
             description="instructions kept first",
-            wrap=lambda situation, press, _: presses.WhitelistPress(situation.ratio, press, situation.spans),
+            wrap=lambda situation, press, _: presses.WhitelistPress(
+                situation.ratio, press, situation.spans
+            ),
         ),
         protection(
             name="fair",
             description="the same share of every part",
-            wrap=lambda situation, press, options: FAIR[options.form](situation.ratio, press, situation.spans),
+            wrap=lambda situation, press, options: FAIR[options.form](
+                situation.ratio, press, situation.spans
+            ),
             options=FairForm,
         ),
         protection(
             name="debias0.5",
             description="half-way to equal shares of all parts",
-            wrap=lambda situation, press, _: presses.half_fair(situation.ratio, press, situation.spans),
+            wrap=lambda situation, press, _: presses.half_fair(
+                situation.ratio, press, situation.spans
+            ),
         ),
         Way(
             name="pages16",
             paper="arXiv 2509.04377",
             description="whole pages of 16 tokens by mean score",
-            wrap=lambda situation, press, options: presses.PagesPress(situation.ratio, press, options.by),
+            wrap=lambda situation, press, options: presses.PagesPress(
+                situation.ratio, press, options.by
+            ),
             options=JoinedScores,
             budget="as many whole pages in every head as come nearest; the last one stays while it is not full",
             last=True,
@@ -95,7 +105,9 @@ WAYS: Mapping[str, Way] = by_name(
             name="shared",
             paper="arXiv 2309.06180",
             description="the same tokens in all heads of a layer",
-            wrap=lambda situation, press, options: presses.SharedPress(situation.ratio, press, options.by),
+            wrap=lambda situation, press, options: presses.SharedPress(
+                situation.ratio, press, options.by
+            ),
             options=JoinedScores,
         ),
         Way(
@@ -120,10 +132,15 @@ def deploy(plain: Policy, name: str) -> Policy:
     comes_last = any(one.last and f"+{one.name}" in plain.name for one in WAYS.values())
     if isinstance(press, kvpress.ScorerPress) and comes_last:
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
-    by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
+    by_score = (
+        isinstance(press, kvpress.ScorerPress)
+        and type(press).compress is kvpress.ScorerPress.compress
+    )
     is_protected = plain.needs_spans or (way.protects and plain.per_question)
     if not by_score or is_protected or replaced_hooks(press):
-        raise PolicyError(f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores")
+        raise PolicyError(
+            f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores"
+        )
     return policy
 
 
@@ -179,13 +196,22 @@ WITH_ONE_HEAD = {
 def name_with_one_head(name: str) -> str:
     """Names the policy that keeps the same on a model with one key head, where nothing is shared among heads."""
     base, *ways = name.split("+")
-    return "+".join([WITH_ONE_HEAD.get(base, base), *(way for way in ways if kind_in(way) != "shared")])
+    return "+".join(
+        [WITH_ONE_HEAD.get(base, base), *(way for way in ways if kind_in(way) != "shared")]
+    )
 
 
 def with_one_head(declared: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Adds to the policies that keep the same by design, by name, those that do so on a model with one key head."""
     return {
-        name: (*same, *(one for one in declared if name_with_one_head(one) == name_with_one_head(name) and one != name))
+        name: (
+            *same,
+            *(
+                one
+                for one in declared
+                if name_with_one_head(one) == name_with_one_head(name) and one != name
+            ),
+        )
         for name, same in declared.items()
     }
 
@@ -199,7 +225,9 @@ RANDOM_ENDS = replace(
 )
 # Those of the paper are registered, and an example of each deployment; the rest are built when they are named.
 PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
-PROTECTION = tuple(deploy_scorer(plain, way.name) for plain in PROTECTED for way in WAYS.values() if way.protects)
+PROTECTION = tuple(
+    deploy_scorer(plain, way.name) for plain in PROTECTED for way in WAYS.values() if way.protects
+)
 DEPLOYED = (
     RANDOM_ENDS,
     *(deploy_scorer(SNAPKV, way) for way in DEPLOYMENTS),

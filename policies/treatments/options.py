@@ -70,7 +70,11 @@ def option_names(kind: TreatmentKind[BaseModel]) -> list[str]:
 def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     """Returns the one name of a kind with these options: defaults are left out, and the order is as declared."""
     fields = zip(option_names(kind), options, kind.options.model_fields.values(), strict=True)
-    given = [f"{written}={text_of(value)}" for written, (_, value), field in fields if value != field.default]
+    given = [
+        f"{written}={text_of(value)}"
+        for written, (_, value), field in fields
+        if value != field.default
+    ]
     return f"{kind.name}({','.join(given)})" if given else kind.name
 
 

@@ -14,24 +14,32 @@ from kvbench.engine.studies.states import States, read_states
 from kvbench.engine.studies.walks import divergence
 from kvbench.models.load import decoder_of
 
-STEP_ALONE = 1  # the first step at which cache on reads a token by itself: at step 0 both read the prompt
+STEP_ALONE = (
+    1  # the first step at which cache on reads a token by itself: at step 0 both read the prompt
+)
 
 
 @dataclass
 class LayerDrift:
     """Holds how far a layer of cache on is from the same of cache off; relative: over the length of cache off's."""
 
-    hidden: list[float] = field(default_factory=list)  # of the residual stream behind the layer, relative, by step
+    hidden: list[float] = field(
+        default_factory=list
+    )  # of the residual stream behind the layer, relative, by step
     hidden_l2: list[float] = field(default_factory=list)  # the distance itself, by step
     hidden_cosine: list[float] = field(default_factory=list)  # of both streams, by step
     # By head, KL of the attention of cache on from that of cache off, of the token at STEP_ALONE, in nats; empty where
     # no answer has that step.
     attention_kl: list[float] = field(default_factory=list)
-    keys: list[float] = field(default_factory=list)  # relative, by position, once the last step is read
+    keys: list[float] = field(
+        default_factory=list
+    )  # relative, by position, once the last step is read
     values: list[float] = field(default_factory=list)
 
 
-def drift_of(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]) -> list[LayerDrift]:
+def drift_of(
+    network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
+) -> list[LayerDrift]:
     """Reads a prompt and then each written token with cache on and cache off, and compares all layers."""
     cache, so_far = DynamicCache(), list(prompt)
     on, off = (read_states(network, so_far, one) for one in (cache, DynamicCache()))
@@ -40,7 +48,10 @@ def drift_of(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[
     for step, token in enumerate(written, start=1):
         so_far.append(token)
         with attention_noted(network, step == STEP_ALONE) as noted:
-            on, off = read_states(network, [token], cache), read_states(network, so_far, DynamicCache())
+            on, off = (
+                read_states(network, [token], cache),
+                read_states(network, so_far, DynamicCache()),
+            )
         _compare(layers, on, off)
         # It has the layers of cache on, then those of cache off.
         for layer, of_on, of_off in zip(layers, noted, noted[len(layers) :], strict=False):
@@ -77,7 +88,9 @@ def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
 
 
 @contextmanager
-def attention_noted(network: PreTrainedModel, is_noted: bool = True) -> Iterator[list[torch.Tensor]]:
+def attention_noted(
+    network: PreTrainedModel, is_noted: bool = True
+) -> Iterator[list[torch.Tensor]]:
     """Notes inside a ``with`` block, layer by layer, the logarithm of the attention of the last token, float64 of shape
     (heads, tokens that it sees).
 
@@ -87,7 +100,14 @@ def attention_noted(network: PreTrainedModel, is_noted: bool = True) -> Iterator
     name = decoder_of(network).config._attn_implementation
     attend = ALL_ATTENTION_FUNCTIONS[name]
 
-    def note(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
+    def note(
+        module: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: Any,
+        **more: Any,
+    ) -> Any:
         noted.append(log_weights(query, key, mask, more.get("scaling")))
         return attend(module, query, key, value, mask, **more)
 

@@ -40,11 +40,15 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
     try:
         for layer in decoder_of(network).layers:
             attention = layer.self_attn
-            kept = {name: getattr(attention, name) for name in (*PROJECTIONS, "num_key_value_groups")}
+            kept = {
+                name: getattr(attention, name) for name in (*PROJECTIONS, "num_key_value_groups")
+            }
             before.append((attention, kept))
             for name in PROJECTIONS:
                 setattr(
-                    attention, name, _repeated(kept[name], attention.head_dim, kept["num_key_value_groups"] // size)
+                    attention,
+                    name,
+                    _repeated(kept[name], attention.head_dim, kept["num_key_value_groups"] // size),
                 )
             attention.num_key_value_groups = size
         yield
@@ -58,10 +62,14 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
 def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.nn.Linear:
     def repeat(weights: torch.Tensor) -> torch.nn.Parameter:
         heads = weights.unflatten(0, (-1, head_size))
-        return torch.nn.Parameter(heads.repeat_interleave(times, 0).flatten(0, 1), requires_grad=False)
+        return torch.nn.Parameter(
+            heads.repeat_interleave(times, 0).flatten(0, 1), requires_grad=False
+        )
 
     weight = projection.weight
-    wider = torch.nn.Linear(weight.shape[1], times * weight.shape[0], projection.bias is not None, device="meta")
+    wider = torch.nn.Linear(
+        weight.shape[1], times * weight.shape[0], projection.bias is not None, device="meta"
+    )
     wider.weight = repeat(weight)
     if projection.bias is not None:
         wider.bias = repeat(projection.bias)
@@ -70,7 +78,9 @@ def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.
     return wider
 
 
-def by_group_size(network: PreTrainedModel, ids: Sequence[int]) -> Iterator[tuple[int, list[float]]]:
+def by_group_size(
+    network: PreTrainedModel, ids: Sequence[int]
+) -> Iterator[tuple[int, list[float]]]:
     """Yields each number of query heads to a head, with the relative drift of the residual stream behind each layer:
     the mean over the last tokens of a prompt, which cache on reads one by one."""
     for size in sizes_of(network):

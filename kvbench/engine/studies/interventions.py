@@ -48,7 +48,9 @@ def intervene(
         if tokens:
             order = random_order(prompt, question, rows.draw) if rows.draw else None
             changed = choose(~keep if action == "restore" else keep, tokens, order)
-            yield Intervention(rows, int(changed.sum()), with_mask(branch, keep ^ changed, (question,)))
+            yield Intervention(
+                rows, int(changed.sum()), with_mask(branch, keep ^ changed, (question,))
+            )
 
 
 def tokens_of(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
@@ -60,11 +62,15 @@ def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
     """Orders the tokens of the context that are no evidence of a question at random, the same in every run."""
     asked = prompt.questions[question]
     others = sorted({*prompt.context_tokens} - {*asked.evidence_tokens})
-    generator = torch.Generator().manual_seed(seed_of(draw, asked.question.id, "rows of an intervention"))
+    generator = torch.Generator().manual_seed(
+        seed_of(draw, asked.question.id, "rows of an intervention")
+    )
     return [others[place] for place in torch.randperm(len(others), generator=generator).tolist()]
 
 
-def choose(available: torch.Tensor, tokens: Sequence[int], order: Sequence[int] | None = None) -> torch.Tensor:
+def choose(
+    available: torch.Tensor, tokens: Sequence[int], order: Sequence[int] | None = None
+) -> torch.Tensor:
     """Returns which of the available rows belong to some tokens, bool (layers, num_kv_heads, seq_len) as ``available``.
     With an ``order`` of other tokens, it returns in every head the first of these that are available, as many."""
     of_target = torch.zeros_like(available)

@@ -54,7 +54,9 @@ def observed(model: LoadedModel) -> Iterator[None]:
         yield
 
 
-def weights_of(query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float) -> torch.Tensor:
+def weights_of(
+    query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float
+) -> torch.Tensor:
     """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
     (..., queries, keys).
 
@@ -68,7 +70,9 @@ ROWS_AT_ONCE = 2**16  # of contexts, in one pass
 QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
 MOST = 16  # tokens of the context that are told by layer
 POOLED = "answer"  # the span whose values are averaged
-Spans = Mapping[str, Sequence[int]]  # by name, the tokens of the context, such as those of the answer
+Spans = Mapping[
+    str, Sequence[int]
+]  # by name, the tokens of the context, such as those of the answer
 
 
 @dataclass(frozen=True)
@@ -140,10 +144,20 @@ class TurnObserver:
     def _read(self, step: Step, places: list[int]) -> None:
         answers = [step.answers[place] for place in places]
         questions = [self._prompt.questions[answer.question].token_ids for answer in answers]
-        passed = questions if step.latest is None else [(token,) for token in step.latest[places].tolist()]
+        passed = (
+            questions
+            if step.latest is None
+            else [(token,) for token in step.latest[places].tolist()]
+        )
         length, windows = len(self._prompt.token_ids), self._model.windows
         watchers = [
-            _TurnWatcher(step.cache(place), length, len(question) + step.number, self._spans[answer.question], windows)
+            _TurnWatcher(
+                step.cache(place),
+                length,
+                len(question) + step.number,
+                self._spans[answer.question],
+                windows,
+            )
             for place, answer, question in zip(places, answers, questions, strict=True)
         ]
         width = len(passed[0])
@@ -158,7 +172,9 @@ class TurnObserver:
             ).hidden_states
         last = torch.stack([state[:, -1] for state in states], dim=1).float().cpu().numpy()
         for answer, watcher, of_answer in zip(answers, watchers, last, strict=True):
-            reading = TurnReading(tuple(watcher.spans), tuple(watcher.layers), of_answer, np.stack(watcher.values))
+            reading = TurnReading(
+                tuple(watcher.spans), tuple(watcher.layers), of_answer, np.stack(watcher.values)
+            )
             self.readings[id(answer.branch), answer.question, step.number] = reading
 
 
@@ -166,7 +182,9 @@ class _TurnWatcher:
     """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context. ``windows``: by
     layer, as :attr:`LoadedModel.windows`."""
 
-    def __init__(self, cache: CacheRows, length: int, turn: int, spans: Spans, windows: Sequence[int | None]) -> None:
+    def __init__(
+        self, cache: CacheRows, length: int, turn: int, spans: Spans, windows: Sequence[int | None]
+    ) -> None:
         self.cache, self.length, self.spans = cache, length, spans
         self.layers: list[LayerReading] = []
         self.values: list[npt.NDArray[np.float32]] = []
@@ -177,9 +195,16 @@ class _TurnWatcher:
             self._members[list(tokens), number] = 1
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
     ) -> torch.Tensor:
-        tokens, keys, values = (part(layer)[0] for part in (self.cache.tokens, self.cache.keys, self.cache.values))
+        tokens, keys, values = (
+            part(layer)[0] for part in (self.cache.tokens, self.cache.keys, self.cache.values)
+        )
         heads, passed, size = query.shape
         kv_heads, rows = tokens.shape
         columns, absent = self._columns(tokens), tokens == ABSENT
@@ -195,7 +220,9 @@ class _TurnWatcher:
         strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
         last = strongest.new_zeros(*grouped.shape[:2], len(self._members))
         to_tokens = columns.flatten().expand(passed, -1)
-        strongest.scatter_reduce_(1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax")
+        strongest.scatter_reduce_(
+            1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax"
+        )
         last.scatter_add_(2, columns[:, None].expand(*grouped.shape[:2], -1), weights[:, :, -1])
         last = last.view(heads, -1)
         self._note(strongest, last)
@@ -205,7 +232,9 @@ class _TurnWatcher:
     def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """Numbers the token of each row, int64 (num_kv_heads, rows)."""
         columns = tokens.clone()
-        columns[:, -self._turn :] = torch.arange(self.length, self.length + self._turn, device=tokens.device)
+        columns[:, -self._turn :] = torch.arange(
+            self.length, self.length + self._turn, device=tokens.device
+        )
         return columns.masked_fill(columns < 0, self.length + self._turn)
 
     def _note(self, strongest: torch.Tensor, last: torch.Tensor) -> None:
@@ -213,7 +242,13 @@ class _TurnWatcher:
         edges = Edges.of(strongest[:, :end].cpu().numpy(), first_query=first)
         top_weight, top = last.max(-1)
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
-        parts = top.masked_fill(top == end, UNKNOWN), top_weight, last @ self._members.to(last.device), most, most_share
+        parts = (
+            top.masked_fill(top == end, UNKNOWN),
+            top_weight,
+            last @ self._members.to(last.device),
+            most,
+            most_share,
+        )
         self.layers.append(LayerReading(edges, *(part.cpu().numpy() for part in parts)))
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
@@ -247,7 +282,12 @@ class _ContextWatcher:
         self._windows = windows
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
     ) -> torch.Tensor:
         heads, tokens, _ = query.shape
         groups = heads // key.shape[0]
@@ -288,7 +328,9 @@ class AnswerObserver:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self.routes: dict[Key, npt.NDArray[np.float32]] = {}
         self._model, self._prompt = model, prompt
-        self._turns = TurnObserver(model, prompt, [question.spans for question in prompt.questions], why_not_observed)
+        self._turns = TurnObserver(
+            model, prompt, [question.spans for question in prompt.questions], why_not_observed
+        )
         self._edges_of_questions: dict[Key, list[Edges]] = {}
 
     def see(self, step: Step) -> None:
@@ -300,7 +342,10 @@ class AnswerObserver:
                 self._edges_of_questions[key] = edges
                 self.routes[key] = self._routes(question, 0, edges)
             elif number == ANSWER:
-                edges = [joined(parts) for parts in zip(self._edges_of_questions.pop(key), edges, strict=True)]
+                edges = [
+                    joined(parts)
+                    for parts in zip(self._edges_of_questions.pop(key), edges, strict=True)
+                ]
                 self.routes[key] = self._routes(question, 1, edges)
             layers = tuple(replace(layer, edges=NO_EDGES) for layer in reading.layers)
             self.readings[branch, question, number] = replace(reading, layers=layers)
@@ -310,7 +355,9 @@ class AnswerObserver:
     def _context(self) -> list[Edges]:
         return context_edges(self._model, self._prompt)
 
-    def _routes(self, question: int, answered: int, edges: Sequence[Edges]) -> npt.NDArray[np.float32]:
+    def _routes(
+        self, question: int, answered: int, edges: Sequence[Edges]
+    ) -> npt.NDArray[np.float32]:
         context = len(self._prompt.token_ids)
         end = context + len(self._prompt.questions[question].token_ids)
         layers = [joined(parts) for parts in zip(self._context, edges, strict=True)]

@@ -54,7 +54,9 @@ def place_of(forced: Walk) -> tuple[int, bool] | None:
     if flip is not None:
         return flip, True
     kl = [one.kl for one in forced.differences]
-    largest = max((step for step, value in enumerate(kl) if value > 0), key=kl.__getitem__, default=None)
+    largest = max(
+        (step for step, value in enumerate(kl) if value > 0), key=kl.__getitem__, default=None
+    )
     return None if largest is None else (largest, False)
 
 
@@ -67,10 +69,14 @@ def first_apart(forced: Walk) -> int | None:
     return None
 
 
-def localise(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]) -> Iterator[Patched]:
+def localise(
+    network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
+) -> Iterator[Patched]:
     """Patches the pass of cache on that reads the last of the ``written`` tokens behind a prompt."""
     on, _ = _read_one_by_one(network, prompt, written[:-1])
-    yield from patched(network, written[-1], on, read_states(network, [*prompt, *written], DynamicCache()))
+    yield from patched(
+        network, written[-1], on, read_states(network, [*prompt, *written], DynamicCache())
+    )
 
 
 def _read_one_by_one(
@@ -93,7 +99,9 @@ def patched(network: PreTrainedModel, token: int, on: States, off: States) -> It
             others = off.keys[layer][:, :-1], off.values[layer][:, :-1]
             keys, values = others if layer in rows else own
             cache.update(keys[None], values[None], layer)
-        states = read_states(network, [token], cache, {layer: off.hidden[layer] for layer in stream})
+        states = read_states(
+            network, [token], cache, {layer: off.hidden[layer] for layer in stream}
+        )
         return divergence(log_probabilities(states.logits), log_off)
 
     log_off = log_probabilities(off.logits)
@@ -105,7 +113,11 @@ def patched(network: PreTrainedModel, token: int, on: States, off: States) -> It
 
 
 def inject(
-    network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int], steps: int, ends: Collection[int] = ()
+    network: PreTrainedModel,
+    prompt: Sequence[int],
+    written: Sequence[int],
+    steps: int,
+    ends: Collection[int] = (),
 ) -> Iterator[Patched]:
     """Patches the pass of cache off that reads a prompt and the ``written`` tokens: its residual stream at the last of
     them is that of cache on. Then both paths go on for so many steps at most, cache off unpatched."""
@@ -124,11 +136,17 @@ def inject(
     by_last = [measured({number: stream}) for number, stream in enumerate(on.hidden)]
     for extent, layer, layers in extents(len(on.hidden)):
         kl_patched, kl_after_patched = by_last[layers[-1]]
-        yield Patched("on into off", "residual", extent, layer, kl, kl_patched, kl_after, kl_after_patched)
+        yield Patched(
+            "on into off", "residual", extent, layer, kl, kl_patched, kl_after, kl_after_patched
+        )
 
 
 def _greedy_rows(
-    network: PreTrainedModel, logits: torch.Tensor, cache: DynamicCache, steps: int, ends: Collection[int]
+    network: PreTrainedModel,
+    logits: torch.Tensor,
+    cache: DynamicCache,
+    steps: int,
+    ends: Collection[int],
 ) -> list[torch.Tensor]:
     """Lets cache on go on from the most likely tokens, and returns the logits behind each of them."""
     rows, row = [], logits

@@ -36,7 +36,9 @@ class Rounding:
     """Holds the relative errors of one layer: the distance from what float64 gives over the length of that."""
 
     lengths: list[int] = field(default_factory=list)  # tokens that are attended to
-    scores: list[float] = field(default_factory=list)  # by length: of query times keys, mean over heads
+    scores: list[float] = field(
+        default_factory=list
+    )  # by length: of query times keys, mean over heads
     outputs: list[float] = field(default_factory=list)  # by length: of attention times values
     alone: float = 0.0  # of the stream behind the layer, where its input is exact; mean over tokens
     propagated: float = 0.0  # where the layers before it are rounded too
@@ -67,10 +69,16 @@ def _noted_attention() -> Iterator[list[Attended]]:
     noted: list[Attended] = []
     attend = torch.nn.functional.scaled_dot_product_attention
 
-    def note(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    def note(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **options: Any
+    ) -> torch.Tensor:
         heads, scale = query.shape[1], options.get("scale")
-        keys, values = (rows[0].repeat_interleave(heads // rows.shape[1], dim=0) for rows in (key, value))
-        noted.append(Attended(query[0], keys, values, query.shape[-1] ** -0.5 if scale is None else scale))
+        keys, values = (
+            rows[0].repeat_interleave(heads // rows.shape[1], dim=0) for rows in (key, value)
+        )
+        noted.append(
+            Attended(query[0], keys, values, query.shape[-1] ** -0.5 if scale is None else scale)
+        )
         output: torch.Tensor = attend(query, key, value, *args, **options)
         return output
 
@@ -83,10 +91,14 @@ def _noted_layers(network: PreTrainedModel) -> Iterator[list[_LayerPass]]:
     """Notes what each layer is given and puts out inside a ``with`` block."""
     noted: list[_LayerPass] = []
 
-    def note(_: Any, given: tuple[torch.Tensor, ...], arguments: dict[str, Any], output: torch.Tensor) -> None:
+    def note(
+        _: Any, given: tuple[torch.Tensor, ...], arguments: dict[str, Any], output: torch.Tensor
+    ) -> None:
         noted.append(_LayerPass(given[0], arguments, output))
 
-    handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in decoder_of(network).layers]
+    handles = [
+        layer.register_forward_hook(note, with_kwargs=True) for layer in decoder_of(network).layers
+    ]
     try:
         yield noted
     finally:
@@ -107,7 +119,9 @@ def products_of(attended: Attended) -> Rounding:
         weights = (exact * attended.scale).softmax(1).to(values.dtype).mT
         rounding.lengths.append(length)
         rounding.scores.append(_relative((keys @ query)[..., 0], exact[..., 0]))
-        rounding.outputs.append(_relative((weights @ values)[:, 0], (weights.double() @ values.double())[:, 0]))
+        rounding.outputs.append(
+            _relative((weights @ values)[:, 0], (weights.double() @ values.double())[:, 0])
+        )
     return rounding
 
 
@@ -118,13 +132,17 @@ def _relative(rounded: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 @torch.no_grad()
-def _propagation(network: PreTrainedModel, passes: Sequence[_LayerPass]) -> Iterator[tuple[float, float]]:
+def _propagation(
+    network: PreTrainedModel, passes: Sequence[_LayerPass]
+) -> Iterator[tuple[float, float]]:
     """Yields by layer the error that it adds to an exact input, and that of all layers so far. One layer at a time is
     copied to float64, so that no second network is needed."""
     stream = passes[0].given.double()
     for layer, one in zip(decoder_of(network).layers, passes, strict=True):
         exact_layer = layer_in_float64(layer)
-        arguments = {name: _doubled(value) for name, value in one.arguments.items() if name not in CACHES}
+        arguments = {
+            name: _doubled(value) for name, value in one.arguments.items() if name not in CACHES
+        }
         arguments["use_cache"] = False
         alone = exact_layer(one.given.double(), **arguments)
         stream = exact_layer(stream, **arguments)
@@ -135,4 +153,6 @@ def _doubled(value: Any) -> Any:
     """Returns numbers, also those in a tuple such as the angles of positions, in float64; anything else as it is."""
     if isinstance(value, tuple):
         return tuple(map(_doubled, value))
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    return (
+        value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    )

@@ -26,7 +26,10 @@ class States:
 
 @torch.no_grad()
 def read_states(
-    network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache, patches: Mapping[int, torch.Tensor] | None = None
+    network: PreTrainedModel,
+    ids: Sequence[int],
+    cache: DynamicCache,
+    patches: Mapping[int, torch.Tensor] | None = None,
 ) -> States:
     """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in place of the
     residual stream behind it, at the last token."""
@@ -37,7 +40,9 @@ def read_states(
 
 
 @contextmanager
-def _hooked(network: PreTrainedModel, patches: Mapping[int, torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+def _hooked(
+    network: PreTrainedModel, patches: Mapping[int, torch.Tensor]
+) -> Iterator[list[torch.Tensor]]:
     """Notes what layers put out for the last token, and puts the patches in its place, inside a ``with`` block."""
     hidden: list[torch.Tensor] = []
 

@@ -62,7 +62,9 @@ def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     """
     apart, p = log_p - log_q, log_p.exp()
     # Where p is far below q, exp(-d) may be infinite, and p 0.
-    terms = torch.where(apart < -1, p * (apart - 1) + log_q.exp(), p * (apart + torch.expm1(-apart)))
+    terms = torch.where(
+        apart < -1, p * (apart - 1) + log_q.exp(), p * (apart + torch.expm1(-apart))
+    )
     return float(terms.sum().clamp(min=0.0))
 
 
@@ -70,7 +72,9 @@ def jensen_shannon(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     """Returns the mean divergence of p and of q from their mean, in nats: the same in both directions, and at most
     ln 2. [J. Lin, IEEE Transactions on Information Theory 37 (1991), 145-151]"""
     apart = (log_p - log_q).abs()
-    log_mean = torch.maximum(log_p, log_q) + torch.log1p(torch.expm1(-apart) / 2)  # exactly log p where both are equal
+    log_mean = torch.maximum(log_p, log_q) + torch.log1p(
+        torch.expm1(-apart) / 2
+    )  # exactly log p where both are equal
     both = (divergence(log_p, log_mean) + divergence(log_q, log_mean)) / 2
     return min(both, math.log(2))  # which rounding may exceed where p and q share nothing
 
@@ -105,7 +109,9 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
 
 
 CHUNK = 32  # tokens that the null row reads at once
-NULL_STEPS = 3  # of the null row: what computing otherwise moves does not depend on how far an answer is
+NULL_STEPS = (
+    3  # of the null row: what computing otherwise moves does not depend on how far an answer is
+)
 
 
 class Path(Protocol):
@@ -144,7 +150,9 @@ class Whole:
 def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
     """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last one."""
     tokens = torch.tensor([ids], device=network.device)
-    row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[0, -1]
+    row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[
+        0, -1
+    ]
     return row
 
 
@@ -156,7 +164,9 @@ class WalkPlan:
     choose: Choose
     steps: int  # tokens at most
     ends: Collection[int] = ()  # tokens that end an answer
-    given: Sequence[int] = ()  # the tokens that follow, teacher-forced; without any, those that the first path chooses
+    given: Sequence[
+        int
+    ] = ()  # the tokens that follow, teacher-forced; without any, those that the first path chooses
 
 
 @dataclass
@@ -202,7 +212,9 @@ def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
 
 def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
     """Walks cache off, all at once and in chunks, over the first tokens of an answer: two computations of the same."""
-    return teacher_forced(Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens))
+    return teacher_forced(
+        Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens)
+    )
 
 
 def same_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
