@@ -138,7 +138,7 @@ def _chain(
             at_steps.append(policy.step_treatment(situations, question_ids))
             once.append(at_steps[-1])
     if way.check_codewords:
-        stored, flips = _last_of(at_steps[0]), once[-1]
+        stored, flips = _last_treatment(at_steps[0]), once[-1]
         assert isinstance(stored, QuantisedRows)
         assert isinstance(flips, FaultTreatment)
         flips.act_on(stored, plain.codeword_bits)
@@ -149,8 +149,10 @@ def _write_treatment(
     plain: Policy, way: Policy
 ) -> Callable[[Sequence[Situation]], WriteTreatment] | None:
     builders = [policy.write_treatment for policy in (plain, way) if policy.write_treatment]
-    if len(builders) < 2:
-        return builders[0] if builders else None
+    if not builders:
+        return None
+    if len(builders) == 1:
+        return builders[0]
     return lambda situations: WriteChain([build(situations) for build in builders])
 
 
@@ -171,9 +173,11 @@ def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
         raise PolicyError(f"{name}: {error}") from error
 
 
-def _last_of(treatment: StepTreatment) -> StepTreatment:
+def _last_treatment(treatment: StepTreatment) -> StepTreatment:
     """Returns the last treatment of a chain, which may be one of chains."""
-    return _last_of(treatment.at_steps[-1]) if isinstance(treatment, Chain) else treatment
+    while isinstance(treatment, Chain):
+        treatment = treatment.at_steps[-1]
+    return treatment
 
 
 def _side_by_side(
@@ -181,10 +185,11 @@ def _side_by_side(
 ) -> Mapping[str, Argument]:
     """Joins the arguments of two treatments; one of the second that the first has too stands behind its name."""
     kind = name.partition("(")[0]
-    return {
-        **first,
-        **{f"{kind}.{key}" if key in first else key: value for key, value in second.items()},
-    }
+    arguments = dict(first)
+    for key, value in second.items():
+        free_key = f"{kind}.{key}" if key in first else key
+        arguments[free_key] = value
+    return arguments
 
 
 def is_treatment(name: str) -> bool:
@@ -197,7 +202,9 @@ def is_way(name: str) -> bool:
 
 def treatment_of(name: str) -> Policy:
     """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it has not."""
-    return fault_of(name) if is_one_of(name, FAULTS) else quantisation_of(name)
+    if is_one_of(name, FAULTS):
+        return fault_of(name)
+    return quantisation_of(name)
 
 
 def check_alone(policy: Policy) -> Policy:
@@ -211,20 +218,24 @@ def check_alone(policy: Policy) -> Policy:
 
 def compose(plain: Policy, way: str) -> Policy:
     """Makes ``plain+way``: protects, deploys or treats; raises :class:`PolicyError` if they do not go together."""
-    return deploy(plain, way) if is_way(way) else followed_by(plain, treatment_of(way))
+    if is_way(way):
+        return deploy(plain, way)
+    return followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
     """Finds a policy of this package by any name of a run, building no press; None for others, such as a plug-in."""
-    plain, way = plain_and_way(name)
     if name in POLICIES:
         return POLICIES[name]
+    plain_name, way = plain_and_way(name)
     try:
         if way == PLAIN:
             return treatment_of(name) if is_treatment(name) else None
-        known = built_in(plain)
-        if known is None or not (is_way(way) or is_treatment(way)):
+        plain = built_in(plain_name)
+        if plain is None:
             return None
-        return deploy_scorer(known, way) if is_way(way) else followed_by(known, treatment_of(way))
+        if is_way(way):
+            return deploy_scorer(plain, way)
+        return followed_by(plain, treatment_of(way)) if is_treatment(way) else None
     except PolicyError:
         return None

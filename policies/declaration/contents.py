@@ -20,14 +20,14 @@ def contents_of(package: str) -> str:
     """Hashes the code of the package that is imported by this name, wherever it lies; an empty text where there is
     none. It reads 90 MB of torch and transformers in half a second, once for each process."""
     digest = hashlib.sha256()
-    count = 0
+    is_empty = True
     for place in places_of(package):
         recorded = _recorded_hashes(package, place)
         for name, file in sorted(_code_files(place)):
             digest.update(name.encode())
-            digest.update(recorded.get(name) or _hash_of(file))
-            count += 1
-    return digest.hexdigest()[:16] if count else ""
+            digest.update(recorded.get(name) or _hash_file(file))
+            is_empty = False
+    return "" if is_empty else digest.hexdigest()[:16]
 
 
 def places_of(package: str) -> list[Path]:
@@ -39,10 +39,7 @@ def places_of(package: str) -> list[Path]:
         ValueError,
         AttributeError,
     ):  # a module that was put into sys.modules by hand
-        file = getattr(sys.modules.get(package), "__file__", None)
-        return (
-            [Path(file).parent if Path(file).name == "__init__.py" else Path(file)] if file else []
-        )
+        return _places_by_hand(package)
     if specification is None:
         return []
     if specification.submodule_search_locations:
@@ -50,9 +47,17 @@ def places_of(package: str) -> list[Path]:
         # Wheels keep the libraries that they bring, such as numpy's OpenBLAS, in a folder beside the package.
         beside = [folder.with_name(f"{folder.name}.libs") for folder in folders]
         return [*folders, *(folder for folder in beside if folder.is_dir())]
-    return (
-        [Path(specification.origin)] if specification.has_location and specification.origin else []
-    )
+    if specification.has_location and specification.origin:
+        return [Path(specification.origin)]
+    return []
+
+
+def _places_by_hand(package: str) -> list[Path]:
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if not file:
+        return []
+    path = Path(file)
+    return [path.parent if path.name == "__init__.py" else path]
 
 
 def _code_files(place: Path) -> Iterator[tuple[str, Path]]:
@@ -67,7 +72,7 @@ def _code_files(place: Path) -> Iterator[tuple[str, Path]]:
                 yield file.relative_to(place.parent).as_posix(), file
 
 
-def _hash_of(file: Path) -> bytes:
+def _hash_file(file: Path) -> bytes:
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").digest()
 
@@ -76,10 +81,13 @@ def _hash_of(file: Path) -> bytes:
 def _compiled_in(record: Path) -> Mapping[str, tuple[bytes, int]]:
     """Reads hash and size of the compiled libraries that the ``RECORD`` of an installed package lists."""
     compiled = {}
-    for name, content, size in csv.reader(io.StringIO(record.read_text(encoding="utf-8"))):
+    rows = csv.reader(io.StringIO(record.read_text(encoding="utf-8")))
+    for name, content, size in rows:
+        is_compiled = name.endswith(COMPILED) or ".so." in name
         kind, _, value = content.partition("=")
-        if kind == "sha256" and size and (name.endswith(COMPILED) or ".so." in name):
-            compiled[name] = (base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)), int(size))
+        if kind == "sha256" and size and is_compiled:
+            padding = "=" * (-len(value) % 4)
+            compiled[name] = (base64.urlsafe_b64decode(value + padding), int(size))
     return compiled
 
 
@@ -88,15 +96,20 @@ def _recorded_hashes(package: str, place: Path) -> dict[str, bytes]:
     then by size and time: torch brings half a gigabyte on a CPU and several on a GPU, which takes seconds to read."""
     try:
         installed = distribution(package)
-        record = Path(str(installed.locate_file(f"{package}-{installed.version}.dist-info/RECORD")))
-        if not record.is_file() or record.parent.parent.resolve() != place.parent.resolve():
+        name = f"{package}-{installed.version}.dist-info/RECORD"
+        record = Path(str(installed.locate_file(name)))
+        folder = record.parent.parent
+        if not record.is_file() or folder.resolve() != place.parent.resolve():
             return {}
-        at, listed = record.stat().st_mtime, _compiled_in(record)
+        installed_at, listed = record.stat().st_mtime, _compiled_in(record)
     except (PackageNotFoundError, OSError, ValueError):
         return {}
     hashes = {}
     for name, (content, size) in listed.items():
-        file = record.parent.parent / name
-        if file.is_file() and file.stat().st_size == size and file.stat().st_mtime <= at:
+        file = folder / name
+        if not file.is_file():
+            continue
+        now = file.stat()
+        if now.st_size == size and now.st_mtime <= installed_at:
             hashes[name] = content
     return hashes

@@ -103,8 +103,10 @@ class TimedWork:
 @contextmanager
 def timing(device: "torch.device") -> Iterator[TimedWork]:
     """Yields the timed work of the body, which has its times once the body has ended without an error."""
-    kind, work = kind_of(device), TimedWork(device)
-    start, started = kind.mark(device), time.perf_counter()
+    kind = kind_of(device)
+    work = TimedWork(device)
+    start = kind.mark(device)
+    started = time.perf_counter()
     yield work
     work.host_seconds = time.perf_counter() - started
     work._marks = [start, kind.mark(device)]

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,14 +27,14 @@ class TookTooLongError(BaseException):
 
 @contextmanager
 def time_bound(seconds: float, reason: str) -> Iterator[None]:
-    """Raises :class:`TookTooLongError` in the body once its time is up. Inside another bound, that one holds.
+    """Raises :class:`TookTooLongError` in the body once its time, in seconds, is up. Inside another bound, that one
+    holds.
 
     It works in the main thread of a process only, where signals arrive, and interrupts Python, but no operation of
     torch.
     """
-    if threading.current_thread() is not threading.main_thread() or any(
-        signal.getitimer(signal.ITIMER_REAL)
-    ):
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or any(signal.getitimer(signal.ITIMER_REAL)):
         yield
         return
 
@@ -55,11 +55,14 @@ def description_of(error: BaseException, press: object = None) -> str:
     :func:`where_defined` where a library raised it before the press ran, as for a wrong signature."""
     # The place of a syntax error stands in its text already, without the folder.
     text = error.msg if isinstance(error, SyntaxError) else text_of(error)
-    said = [line.strip() for line in (text or "").splitlines() if line.strip()][:1]
-    short = [line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in said]
-    return ": ".join([type(error).__name__, *short]) + (
-        where_in_user_code(error) or where_defined(press)
-    )
+    description = type(error).__name__
+    lines = (text or "").strip().splitlines()
+    if lines:
+        first = lines[0].strip()
+        if len(first) > LONGEST:
+            first = f"{first[:LONGEST]} …"
+        description += f": {first}"
+    return description + (where_in_user_code(error) or where_defined(press))
 
 
 def text_of(error: BaseException) -> str:
@@ -74,33 +77,32 @@ def where_defined(press: object) -> str:
     """Returns the file and line of a user's press, such as `` (MyPress, mine.py:7)``: where it begins to act, or else
     its class; nothing of one that kvbench or an installed package defines."""
     kind = type(press)
-    acting = next((vars(kind)[name] for name in ACTING if name in vars(kind)), kind)
+    methods = [vars(kind)[name] for name in ACTING if name in vars(kind)]
+    acting = methods[0] if methods else kind
     try:
-        file, line = Path(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(acting)[1]
+        file = Path(inspect.getsourcefile(kind) or "")
+        _, line = inspect.getsourcelines(acting)
     except (OSError, TypeError):  # it was written in no file
         return ""
-    return (
-        f" ({kind.__name__}, {file.name}:{line})"
-        if _is_of_user_module(kind.__module__, file)
-        else ""
-    )
+    if not _is_of_user_module(kind.__module__, file):
+        return ""
+    return f" ({kind.__name__}, {file.name}:{line})"
 
 
 def where_in_user_code(error: BaseException) -> str:
     """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``, with an explanation
     if a press misses its attention weights; nothing if no code of a user is in the traceback."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    places = (
-        (str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename), line)
-        for frame, line in frames
-    )
-    of_user = [(file, line) for name, file, line in places if _is_of_user_module(name, file)]
+    place = ""
+    for frame, line in frames:
+        file = Path(frame.f_code.co_filename)
+        if _is_of_user_module(str(frame.f_globals.get("__name__", "")), file):
+            place = f" ({file.name}:{line})"
     if isinstance(error, SyntaxError) and error.filename:
-        of_user.append((Path(error.filename), error.lineno or 1))
-    place = f" ({of_user[-1][0].name}:{of_user[-1][1]})" if of_user else ""
-    return place + (
-        NO_ATTENTIONS if _misses_attentions(error, (frame for frame, _ in frames)) else ""
-    )
+        place = f" ({Path(error.filename).name}:{error.lineno or 1})"
+    if _misses_attentions(error, [frame for frame, _ in frames]):
+        place += NO_ATTENTIONS
+    return place
 
 
 def _is_of_user_module(name: str, file: Path) -> bool:
@@ -109,9 +111,11 @@ def _is_of_user_module(name: str, file: Path) -> bool:
     return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(file.parts))
 
 
-def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:
+def _misses_attentions(error: BaseException, frames: Iterable[FrameType]) -> bool:
     """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
     text = text_of(error)
     is_bare = isinstance(error, AssertionError) and not text
-    about = is_bare or any(word in text for word in ("NoneType", "attention", "attn"))
-    return about and any(frame.f_locals.get("attentions", 0) is None for frame in frames)
+    is_about_them = any(word in text for word in ("NoneType", "attention", "attn"))
+    if not is_bare and not is_about_them:
+        return False
+    return any(frame.f_locals.get("attentions", 0) is None for frame in frames)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from itertools import groupby
+from itertools import product
 
 from policies.declaration.names import LevelError
 
@@ -123,65 +123,75 @@ def _decimal(number: str, text: str) -> Decimal:
 
 def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
     """Reads ``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step): numbers ascending, each once; ``plural`` names the
-    kind.
+    kind. Raises :class:`LevelError` for any other text.
 
     Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
     """
-    given = f"--{plural} {text}"
+    option = f"--{plural} {text}"
     if not text.strip():
         raise LevelError(f"--{plural} names no number: give such as 0.1,0.5, or leave it out")
     values: set[Decimal] = set()
     for part in text.split(","):
-        numbers = [_decimal(number, given) for number in part.split(":")]
+        numbers = [_decimal(number, option) for number in part.split(":")]
         if len(numbers) == 1:
             values.add(numbers[0])
         elif len(numbers) == 3:
             first, last, step = numbers
             if step <= 0 or last < first:
                 raise LevelError(
-                    f"{given}: a range is first:last:step with a step above 0 and last >= first"
+                    f"{option}: a range is first:last:step with a step above 0 and last >= first"
                 )
             if last - first > step * MOST_VALUES:
                 raise LevelError(
-                    f"{given}: that is more than {MOST_VALUES} {plural}: take a larger step"
+                    f"{option}: that is more than {MOST_VALUES} {plural}: take a larger step"
                 )
-            values.update(first + step * count for count in range(int((last - first) / step) + 1))
+            steps = int((last - first) / step)
+            values.update(first + step * count for count in range(steps + 1))
         else:
             raise LevelError(
-                f"{given}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1"
+                f"{option}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1"
             )
     return tuple(sorted(values))
 
 
 def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> tuple[float, ...]:
-    """Returns shares in [0, 1), or with ``whole`` in [0, 1], as :func:`parse_numbers` reads them."""
-    shares = [(float(number) + 0.0, number) for number in parse_numbers(text, plural)]  # -0 is 0
-    for share, number in shares:
+    """Returns shares in [0, 1), or with ``whole`` in [0, 1], as :func:`parse_numbers` reads them.
+
+    Raises :class:`LevelError` for any other text.
+    """
+    shares = []
+    for number in parse_numbers(text, plural):
+        share = float(number) + 0.0  # -0 is 0
         if not 0 <= share <= 1 or (share == 1 and not whole):
             end = "]" if whole else ")"
             raise LevelError(
                 f"--{plural} {text}: {number} is outside [0, 1{end}: a {plural[:-1]} is {meaning}"
             )
-    return tuple(share for share, _ in shares)
+        shares.append(share)
+    return tuple(shares)
 
 
 def parse_budgets(text: str) -> tuple[float, ...]:
-    """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once."""
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
+    """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once.
+
+    Raises :class:`LevelError` for any other text.
+    """
+    budgets = set()
+    most_digits = len(str(MOST_TOKENS))
+    for part in text.split(","):
+        count = part.strip()
         # Python reads no number of more than some thousand digits.
-        if (
-            not part.isdecimal()
-            or len(part) > len(str(MOST_TOKENS))
-            or not 0 < int(part) < MOST_TOKENS
-        ):
+        is_short = count.isdecimal() and len(count) <= most_digits
+        if not is_short or not 0 < int(count) < MOST_TOKENS:
             raise LevelError(
-                f"--budgets {text}: '{part}' is no count of tokens: give such as 64,128,256"
+                f"--budgets {text}: '{count}' is no count of tokens: give such as 64,128,256"
             )
-    return tuple(sorted({float(int(part)) for part in parts}))
+        budgets.add(float(int(count)))
+    return tuple(sorted(budgets))
 
 
 def parse_bits(text: str) -> tuple[float, ...]:
+    """Reads counts of bits as :func:`parse_numbers` does; raises :class:`LevelError` for any other text."""
     counts = parse_numbers(text, "bits")
     for count in counts:
         if count != int(count) or not 0 <= count <= MOST_BITS:
@@ -258,12 +268,16 @@ def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
 
 
 def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
-    return tuple(Point(level, repeat) for level in levels for repeat in range(repeats))
+    draws = range(repeats)
+    return tuple(Point(level, repeat) for level, repeat in product(levels, draws))
 
 
 def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
-    groups = groupby(sorted(set(levels)), lambda level: level.kind)
-    return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}
+    """Returns the values of levels, ascending and each once, by the name of their kind."""
+    values: dict[str, list[float]] = {}
+    for level in sorted(set(levels)):
+        values.setdefault(level.kind, []).append(level.value)
+    return {kind: tuple(of_kind) for kind, of_kind in values.items()}
 
 
 def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
@@ -275,8 +289,12 @@ def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
     """
     every = set(levels)
     treated = sorted(every - {UNTREATED}) or sorted(every)
-    groups = {kind: [level for level in treated if level.kind == kind] for kind in KINDS}
-    return {kind: of_kind for kind, of_kind in groups.items() if of_kind}
+    groups = {}
+    for kind in KINDS:
+        of_kind = [level for level in treated if level.kind == kind]
+        if of_kind:
+            groups[kind] = of_kind
+    return groups
 
 
 def names_of(levels: Iterable[Level]) -> dict[Level, str]:
@@ -290,13 +308,15 @@ def names_of(levels: Iterable[Level]) -> dict[Level, str]:
     """
     every = list(levels)
     kinds = {level.kind for level in every if level != UNTREATED}
-    names = {level: level.where if len(kinds) > 1 else str(level) for level in every}
+    names = {}
+    for level in every:
+        names[level] = level.where if len(kinds) > 1 else str(level)
     if UNTREATED in names and kinds and UNTREATED.kind not in kinds:
         names[UNTREATED] = "all"
     return names
 
 
-def shared_levels(one: Iterable[Level], other: Iterable[Level]) -> list[Level]:
+def shared_levels(first: Iterable[Level], second: Iterable[Level]) -> list[Level]:
     """Returns the levels of the cells in which two policies meet, of those at which each was run. A policy without
     levels, such as int4, or with a single one of another kind, is the same at each level of the other. None where both
     have several levels of different kinds, or no equal one of the same kind.
@@ -309,16 +329,17 @@ def shared_levels(one: Iterable[Level], other: Iterable[Level]) -> list[Level]:
     >>> shared_levels([Level("ratio", 0.3)], ratios)
     []
     """
-    ones, others = sorted(set(one)), sorted(set(other))
-    if ones == [UNTREATED]:
+    levels, others = sorted(set(first)), sorted(set(second))
+    if levels == [UNTREATED]:
         return others
     if others == [UNTREATED]:
-        return ones
-    if {level.kind for level in ones} & {level.kind for level in others}:
-        return [level for level in ones if level in others]
+        return levels
+    kinds = {level.kind for level in levels}
+    if any(level.kind in kinds for level in others):
+        return [level for level in levels if level in others]
     if len(others) == 1:
-        return ones
-    return others if len(ones) == 1 else []
+        return levels
+    return others if len(levels) == 1 else []
 
 
 def level_of_side(cell: Level, run_at: Iterable[Level]) -> Level:

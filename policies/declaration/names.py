@@ -35,14 +35,19 @@ def plain_and_way(policy: str) -> tuple[str, str]:
 
 
 def split_outside_brackets(text: str) -> list[str]:
+    """Splits a text at the commas that stand in no bracket; empty parts are left out."""
     parts, depth = [""], 0
     for character in text:
-        depth += (character in "([{") - (character in ")]}")
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
         if character == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
+    stripped = [part.strip() for part in parts]
+    return [part for part in stripped if part]
 
 
 class Named(Protocol):
@@ -56,10 +61,10 @@ Declared = TypeVar("Declared", bound=Named)
 def by_name(kind: str, declared: Iterable[Declared], error: type[Exception]) -> dict[str, Declared]:
     """Returns what is declared by its name; a name taken twice raises ``error``."""
     named: dict[str, Declared] = {}
-    for one in declared:
-        if one.name in named:
-            raise error(f"two {kind} are named '{one.name}': give one of them another name")
-        named[one.name] = one
+    for entry in declared:
+        if entry.name in named:
+            raise error(f"two {kind} are named '{entry.name}': give one of them another name")
+        named[entry.name] = entry
     return named
 
 

@@ -57,20 +57,25 @@ class Sources:
         return digest.hexdigest()[:16]
 
 
-def sources_of(
+def find_sources(
     module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()
 ) -> Sources:
     """Finds the file that a plug-in stands in, all that this imports, and the data files that their texts or the
     arguments name, or that were ``read`` while it was loaded."""
-    code, packages = _code_of(module)
-    data = {file for one in code.values() if one.suffix == SOURCE for file in _named_files(one)}
-    data |= {Path(text) for text in arguments if isinstance(text, str) and _is_file(Path(text))}
-    data |= {file for file in read if file.is_file()}
+    code, packages = _find_code(module)
+    data = {file for file in read if file.is_file()}
+    for file in code.values():
+        if file.suffix == SOURCE:
+            data.update(_named_files(file))
+    for argument in arguments:
+        if isinstance(argument, str) and _is_file(Path(argument)):
+            data.add(Path(argument))
     name, place = next(iter(code.items()))
     root = place.resolve().parents[name.count("/")]
     files = dict(code)
-    are_code = {file.resolve() for file in code.values()}
-    for file in sorted({file.resolve() for file in data} - are_code):
+    code_files = {file.resolve() for file in code.values()}
+    data_files = {file.resolve() for file in data}
+    for file in sorted(data_files - code_files):
         files[_path_from(root, file, files)] = file
     return Sources(files, frozenset(packages))
 
@@ -79,13 +84,15 @@ def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
     """Names a data file from the folder of the plug-in, or from where the command was started: in a copy of that folder
     it is then found beside the plug-in. One that lies elsewhere has its own name, unlike all others."""
     for folder in (root, Path().resolve()):
-        if (
-            file.is_relative_to(folder)
-            and (name := file.relative_to(folder).as_posix()) not in others
-        ):
-            return name
-    names = (f"elsewhere/{number}/{file.name}" for number in count())
-    return next(name for name in names if name not in others)
+        if file.is_relative_to(folder):
+            name = file.relative_to(folder).as_posix()
+            if name not in others:
+                return name
+    for number in count():
+        name = f"elsewhere/{number}/{file.name}"
+        if name not in others:
+            break
+    return name
 
 
 @contextmanager
@@ -96,12 +103,10 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
 
     def noting(file: Any, *arguments: Any, **options: Any) -> Any:
         handle = opened(file, *arguments, **options)
-        if (
-            isinstance(file, str | Path)
-            and handle.readable()
-            and _is_of_user(Path(file).absolute())
-        ):
-            read.add(Path(file).absolute())
+        if isinstance(file, str | Path) and handle.readable():
+            path = Path(file).absolute()
+            if _is_of_user(path):
+                read.add(path)
         return handle
 
     before = builtins.open, io.open
@@ -117,35 +122,38 @@ def _is_of_user(file: Path) -> bool:
     return not (is_code or INSTALLED & set(file.parts) or file.is_relative_to(sys.base_prefix))
 
 
-def _code_of(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
+def _find_code(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
     """Finds the files of the user that a module consists of and imports, the module's own first, each with its path
     from a folder in which it can be imported; and the installed packages among what is imported."""
     package = module.__name__.partition(".")[0]
-    files, packages = dict[Path, str](), set[str]()
+    names = dict[Path, str]()
+    packages = set[str]()
     pending = [(Path(str(module.__file__)), module.__name__)]
     while pending:
         file, name = pending.pop()
-        if file in files:
+        if file in names:
             continue
-        files[file] = file.name if name.startswith(OF_FILES) else _path_of(name, file)
+        names[file] = file.name if name.startswith(OF_FILES) else _import_path(name, file)
         if file.suffix != SOURCE:  # a compiled module, which is hashed and cannot be searched
             continue
-        for other in _imported_modules(file, name):
-            place, top = _file_of(other), other.partition(".")[0]
+        for imported in _imported_modules(file, name):
+            place = _find_file(imported)
             if place is None:
                 continue
+            top = imported.partition(".")[0]
             if top != package and INSTALLED & set(place.parts):
                 packages.add(top)
             else:
-                pending.append((place, other))
-    return {name: file for file, name in files.items()}, packages
+                pending.append((place, imported))
+    return {name: file for file, name in names.items()}, packages
 
 
-def _path_of(module: str, file: Path) -> str:
+def _import_path(module: str, file: Path) -> str:
     """Returns the path at which a module of this name is looked for, such as ``package/inner/__init__.py``."""
-    parts = module.split(".")
-    is_package = file.stem == "__init__"
-    return "/".join((*parts, file.name) if is_package else (*parts[:-1], file.name))
+    folders = module.split(".")
+    if file.stem != "__init__":
+        folders.pop()
+    return "/".join([*folders, file.name])
 
 
 def _imported_modules(file: Path, name: str) -> Iterator[str]:
@@ -153,25 +161,27 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
     modules, as what is given to ``importlib`` stands in a text."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Call):
-            texts = (one.value for one in node.args[:1] if isinstance(one, ast.Constant))
-            names = [
-                text
-                for text in texts
-                if isinstance(text, str) and text.replace(".", "").isidentifier()
-            ]
-        for one in names:
-            parts = one.split(".")
-            yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+        for module in _modules_named_by(node, package):
+            parts = module.split(".")
+            for end in range(1, len(parts) + 1):
+                yield ".".join(parts[:end])
 
 
-def _file_of(name: str) -> Path | None:
+def _modules_named_by(node: ast.AST, package: str) -> list[str]:
+    """Lists the modules that an import, or a text that a call begins with, names in a file of a package."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+        return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        text = node.args[0].value
+        if isinstance(text, str) and text.replace(".", "").isidentifier():
+            return [text]
+    return []
+
+
+def _find_file(name: str) -> Path | None:
     """Returns the file of a module whose code no identity sees otherwise."""
     top = name.partition(".")[0]
     if not top or top in EVERYWHERE or top in sys.stdlib_module_names:
@@ -189,23 +199,28 @@ def _file_of(name: str) -> Path | None:
 def _named_files(file: Path) -> Iterator[Path]:
     """Yields the files that the texts of a source file name: beside it, in a folder beside it that another text names,
     or from where the command was started."""
-    nodes = ast.walk(ast.parse(file.read_bytes()))
-    values = {
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    texts = sorted(
-        text
-        for text in values
-        if 0 < len(text) <= LONGEST_PATH and "\n" not in text and "\0" not in text
-    )
+    texts = sorted(_path_like_texts(file))
     folders = [file.parent, Path()]
-    folders += [
-        file.parent / text for text in texts if text.strip("./") and (file.parent / text).is_dir()
-    ]
     for text in texts:
-        yield from (folder / text for folder in folders if _is_file(folder / text))
+        folder = file.parent / text
+        if text.strip("./") and folder.is_dir():
+            folders.append(folder)
+    for text in texts:
+        for folder in folders:
+            if _is_file(folder / text):
+                yield folder / text
+
+
+def _path_like_texts(file: Path) -> set[str]:
+    """Finds the texts of a source file that can be a path: of one line, and not too long."""
+    texts = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        text = node.value
+        if 0 < len(text) <= LONGEST_PATH and "\n" not in text and "\0" not in text:
+            texts.add(text)
+    return texts
 
 
 def _is_file(path: Path) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from policies.declaration.faults import FOREIGN_SECONDS, description_of, time_bound
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
-from policies.declaration.origin import OF_FILES, Sources, files_read, sources_of
+from policies.declaration.origin import OF_FILES, Sources, files_read, find_sources
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
@@ -56,7 +56,7 @@ def load_plug_in(text: str) -> Policy:
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
     with files_read(text):
         policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
-    return _with_sources(policy, sources_of(module, arguments.values(), read))
+    return _with_sources(policy, find_sources(module, arguments.values(), read))
 
 
 def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -65,10 +65,12 @@ def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, A
         order = list(inspect.signature(target).parameters) if callable(target) else []
     except (TypeError, ValueError):
         order = []
-    return sorted(
-        arguments.items(),
-        key=lambda one: (order.index(one[0]) if one[0] in order else len(order), one[0]),
-    )
+
+    def place(argument: tuple[str, Any]) -> tuple[int, str]:
+        name, _ = argument
+        return (order.index(name) if name in order else len(order), name)
+
+    return sorted(arguments.items(), key=place)
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -83,10 +85,9 @@ def _split(text: str) -> tuple[str, str, str]:
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched and text.endswith(".py"):
         names = _presses_in(_module(text))
+        lack = "" if names else " without a press"
         examples = ", ".join(f"{text}:{name}" for name in names or ["PressName"])
-        raise PolicyError(
-            f"'{text}' is a file{'' if names else ' without a press'}: name a press in it, as {examples}"
-        )
+        raise PolicyError(f"'{text}' is a file{lack}: name a press in it, as {examples}")
     if not matched:
         raise PolicyError(
             f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)"
@@ -98,27 +99,29 @@ def _presses_in(module: ModuleType) -> list[str]:
     """Names what a module defines that can be a plug-in."""
 
     def is_press(value: Any) -> bool:
-        if isinstance(value, Policy) or getattr(value, "__module__", None) != module.__name__:
-            return isinstance(value, Policy)
+        if isinstance(value, Policy):
+            return True
+        if getattr(value, "__module__", None) != module.__name__:
+            return False
         if isinstance(value, type):
             return issubclass(value, kvpress.BasePress)
         return inspect.isfunction(value) and RATIO in inspect.signature(value).parameters
 
-    return [
-        name for name, value in vars(module).items() if not name.startswith("_") and is_press(value)
-    ]
+    return [name for name in _public_names(module) if is_press(vars(module)[name])]
+
+
+def _public_names(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("_")]
 
 
 def _no_such(where: str, name: str, module: ModuleType) -> PolicyError:
     """Says that a module has no such name, with the nearest of its names and all of its presses."""
     presses = _presses_in(module)
-    close = difflib.get_close_matches(
-        name, [*presses, *(one for one in vars(module) if not one.startswith("_"))], n=1
-    )
+    names = [*presses, *_public_names(module)]
+    close = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean '{close[0]}'? It" if close else "it"
-    return PolicyError(
-        f"{where} has no '{name}': {meant} has {', '.join(presses) or 'no press of its own'}"
-    )
+    listed = ", ".join(presses) or "no press of its own"
+    return PolicyError(f"{where} has no '{name}': {meant} has {listed}")
 
 
 def _broken_policy(name: str, reason: str) -> Policy:
@@ -132,35 +135,46 @@ def _broken_policy(name: str, reason: str) -> Policy:
 
 def plug_ins() -> Mapping[str, Policy]:
     """Lists what installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
-    return {entry.name: _of_entry_point(entry) for entry in entry_points(group=GROUP)}
+    return {entry.name: _load_entry_point(entry) for entry in entry_points(group=GROUP)}
 
 
 def module_of_plug_in(name: str) -> str:
     """Returns the module of the installed plug-in of this name, which is not imported; an empty text for no such."""
-    return next((entry.module for entry in entry_points(group=GROUP) if entry.name == name), "")
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            return entry.module
+    return ""
 
 
-def _of_entry_point(entry: Any) -> Policy:
+def _load_entry_point(entry: Any) -> Policy:
     text = f"entry point {entry.name}"
     try:
         with _foreign_code("it cannot be imported"), files_read(text) as read:
-            target, module = entry.load(), importlib.import_module(entry.module)
-        return _with_sources(_policy(entry.name, target, {}, text), sources_of(module, read=read))
+            target = entry.load()
+            module = importlib.import_module(entry.module)
+        policy = _policy(entry.name, target, {}, text)
+        return _with_sources(policy, find_sources(module, read=read))
     except PolicyError as error:
-        return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {error}")
+        reason = f"the plug-in {entry.name} ({entry.value}): {error}"
+        return _broken_policy(entry.name, reason)
 
 
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:
+    arguments = {}
     try:
         call = ast.parse(f"f({argument_text})", mode="eval").body
         assert isinstance(call, ast.Call)
-        if call.args or any(keyword.arg is None for keyword in call.keywords):
+        if call.args:
             raise ValueError("arguments have names")
-        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise ValueError("arguments have names")
+            arguments[keyword.arg] = ast.literal_eval(keyword.value)
     except (SyntaxError, ValueError, AssertionError) as error:
         raise PolicyError(
             f"'{text}': write arguments as (window_size=16, kind='mean'), with plain values"
         ) from error
+    return arguments
 
 
 @contextmanager
@@ -214,6 +228,7 @@ def _with_sources(policy: Policy, sources: Sources) -> Policy:
 
 
 def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:
+    """Makes a policy of what a plug-in names; raises :class:`PolicyError` where it can be none."""
     if isinstance(target, type) and not issubclass(target, kvpress.BasePress):
         raise BrokenPlugInError(
             f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress"
@@ -227,9 +242,9 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
             raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
         return target
     if RATIO not in _parameters(target, text):
-        given = _call(target, arguments, text) if not isinstance(target, type) else None
-        if isinstance(given, Policy):
-            return given
+        policy = None if isinstance(target, type) else _call(target, arguments, text)
+        if isinstance(policy, Policy):
+            return policy
         raise BrokenPlugInError(
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
@@ -239,13 +254,15 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
 
     def build(situation: Situation) -> Press:
         length = {"context_length": situation.context_length} if takes_length else {}
-        return _call(target, {**length, **arguments, RATIO: situation.ratio}, text)
+        every = {**length, **arguments, RATIO: situation.ratio}
+        return _call(target, every, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
         raise BrokenPlugInError(
             f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress"
         )
+    rerotates_finch = isinstance(press, kvpress.FinchPress) and press.rerotate_keys
     return Policy(
         name=name,
         family="plug-in",
@@ -257,8 +274,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
         counted="cache",
         prefill="private" if replaced_hooks(press) else "shared",
         while_decoding=isinstance(press, kvpress.DecodingPress | kvpress.PrefillDecodingPress),
-        renumbers=isinstance(press, kvpress.KeyRerotationPress)
-        or bool(isinstance(press, kvpress.FinchPress) and press.rerotate_keys),
+        renumbers=isinstance(press, kvpress.KeyRerotationPress) or bool(rerotates_finch),
     )
 
 
@@ -272,18 +288,17 @@ def _parameters(target: Callable[..., Any], text: str) -> Mapping[str, inspect.P
 def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text: str) -> None:
     """Raises :class:`PolicyError` for an argument that the press does not have, with the nearest that it has."""
     parameters = _parameters(target, text)
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return  # it takes any
-    own = [name for name in parameters if name != RATIO]
+    names = [name for name in parameters if name != RATIO]
+    listed = ", ".join(names) or "none"
     for name in arguments:
         if name == RATIO:
             raise PolicyError(f"{text}: a run sets the {RATIO}: leave it out, and ask for --ratios")
-        if name not in own:
-            close = difflib.get_close_matches(name, own, n=1)
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
             meant = f"did you mean {close[0]}? " if close else ""
-            raise PolicyError(
-                f"{text}: there is no argument {name}: {meant}it takes {', '.join(own) or 'none'}"
-            )
+            raise PolicyError(f"{text}: there is no argument {name}: {meant}it takes {listed}")
 
 
 def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:

@@ -179,13 +179,21 @@ class Policy(CacheTreatment):
     @property
     def ways(self) -> str:
         """Lists its family, whether it is a default, shares the prefill and frees memory, and what it needs."""
-        ways = [self.family, *(["default"] if self.by_default else [])]
-        ways += [self.prefill, "frees" if self.frees else "masks"]
-        ways += ["rewrites"] if self.rewrites else []
-        ways += ["decoding"] if self.while_decoding else []
-        ways += ["aware mode"] if self.needs_question else []
-        ways += ["instructions"] if self.needs_spans else []
-        ways += [f"needs {self.weights}"] if self.weights else []
+        ways: list[str] = [self.family]
+        if self.by_default:
+            ways.append("default")
+        ways.append(self.prefill)
+        ways.append("frees" if self.frees else "masks")
+        if self.rewrites:
+            ways.append("rewrites")
+        if self.while_decoding:
+            ways.append("decoding")
+        if self.needs_question:
+            ways.append("aware mode")
+        if self.needs_spans:
+            ways.append("instructions")
+        if self.weights:
+            ways.append(f"needs {self.weights}")
         return ", ".join(ways)
 
     @property
@@ -199,27 +207,38 @@ class Policy(CacheTreatment):
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Selects the points of its kinds and within its reach; draws after the first if it draws at random."""
         if not self.kinds:
-            draws = {point.repeat for point in points} if self.random else ()
-            return tuple(Point(UNTREATED, repeat) for repeat in sorted({0, *draws}))
-        return tuple(
-            point
-            for point in points
-            if point.level.kind in self.kinds
-            and (point.level.share(1) or 0.0)
-            <= self.highest_ratio  # of a longer context it is as much or more
-            and point.level.value < self.levels_below.get(point.level.kind, math.inf)
-            and (self.random or point.repeat == 0)
-            and (self.only is None or point.level in self.only)
-        )
+            draws = {0}
+            if self.random:
+                draws.update(point.repeat for point in points)
+            return tuple(Point(UNTREATED, repeat) for repeat in sorted(draws))
+        chosen = []
+        for point in points:
+            is_drawn = self.random or point.repeat == 0
+            if is_drawn and self._reaches(point.level):
+                chosen.append(point)
+        return tuple(chosen)
+
+    def _reaches(self, level: Level) -> bool:
+        """Tells whether it runs at a level: one of its kinds, and within its bounds."""
+        if level.kind not in self.kinds:
+            return False
+        if self.only is not None and level not in self.only:
+            return False
+        least_share = level.share(1) or 0.0  # of a longer context it is as much or more
+        if least_share > self.highest_ratio:
+            return False
+        return level.value < self.levels_below.get(level.kind, math.inf)
 
     def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:
-        return tuple(dict.fromkeys(point.level for point in self.points_among(points)))
+        levels = [point.level for point in self.points_among(points)]
+        return tuple(dict.fromkeys(levels))
 
     def typical_situation(self, length: int, question_tokens: int = 0) -> Situation:
         """Returns a context at a typical level of its first kind, to build a press that is looked at and not run."""
         if not self.kinds:
             return Situation(0.0, length, 0, "", question_tokens)
-        level = Level(self.kinds[0], KINDS[self.kinds[0]].typical)
+        kind = KINDS[self.kinds[0]]
+        level = Level(kind.name, kind.typical)
         ratio = min(level.share(length) or 0.0, self.highest_ratio)
         return Situation(ratio, length, 0, "", question_tokens, level=level)
 
@@ -242,11 +261,9 @@ class Policy(CacheTreatment):
 
 def replaced_hooks(press: Press) -> list[str]:
     """Names the parts of kvpress that call ``compress`` after each layer, where the press replaces them."""
-    return [
-        name
-        for name in ("__call__", "forward_hook")
-        if getattr(type(press), name) != getattr(kvpress.BasePress, name)
-    ]
+    kind, base = type(press), kvpress.BasePress
+    hooks = ("__call__", "forward_hook")
+    return [name for name in hooks if getattr(kind, name) != getattr(base, name)]
 
 
 def arguments_of(press: Press) -> dict[str, int | float | str]:
@@ -261,18 +278,18 @@ def arguments_of(press: Press) -> dict[str, int | float | str]:
             continue
         if isinstance(value, bool | int | float | str):
             arguments[name] = value
-        elif isinstance(value, kvpress.BasePress):
-            arguments |= {
-                f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()
-            }
-        elif (
-            isinstance(value, list)
-            and value
-            and all(isinstance(item, kvpress.BasePress) for item in value)
-        ):
-            for number, item in enumerate(value):
-                arguments |= {
-                    f"{name}.{number}.{inner}": argument
-                    for inner, argument in arguments_of(item).items()
-                }
+        for inner_name, inner_press in _presses_inside(name, value):
+            for argument, inner_value in arguments_of(inner_press).items():
+                arguments[f"{inner_name}.{argument}"] = inner_value
     return arguments
+
+
+def _presses_inside(name: str, value: Any) -> list[tuple[str, Press]]:
+    """Lists the presses that an argument holds, each with its name; those of a list are numbered."""
+    if isinstance(value, kvpress.BasePress):
+        return [(name, value)]
+    if not isinstance(value, list) or not all(
+        isinstance(item, kvpress.BasePress) for item in value
+    ):
+        return []
+    return [(f"{name}.{number}", item) for number, item in enumerate(value)]

@@ -58,9 +58,12 @@ class BitflipOptions(FaultOptions):
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers in which some bit flips: of 32 bits 1 % hits 27 %."""
-        return 1 - (1 - rate) ** len(self.bits_of(dtype)) if self.unit == "bit" else rate
+        if self.unit != "bit":
+            return rate
+        stays = (1 - rate) ** len(self.flippable_bits(dtype))
+        return 1 - stays
 
-    def bits_of(self, dtype: str) -> tuple[int, ...]:
+    def flippable_bits(self, dtype: str) -> tuple[int, ...]:
         """Lists the bits of a number, the least as 0; raises :class:`PolicyError` for one that the dtype has not."""
         if dtype not in BITS:
             raise PolicyError(f"bits of {dtype}: flips are for {', '.join(BITS)}")
@@ -72,13 +75,13 @@ class BitflipOptions(FaultOptions):
             "exponent": f"{mantissa}-{sign - 1}",
             "sign": f"{sign}",
         }
-        return chosen("bit", [ranges.get(part, part) for part in self.bits], sign + 1, dtype)
+        parts = [ranges.get(part, part) for part in self.bits]
+        return chosen("bit", parts, sign + 1, dtype)
 
     def bits_of_codewords(self, count: int) -> tuple[int, ...]:
         """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has not."""
-        return chosen(
-            "bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword"
-        )
+        parts = ["all" if part == "any" else part for part in self.bits]
+        return chosen("bit", parts, count, "a codeword")
 
     @property
     def may_overflow(self) -> bool:
@@ -88,34 +91,36 @@ class BitflipOptions(FaultOptions):
     def check_model(self, shape: ModelShape) -> None:
         super().check_model(shape)
         if not self.on_codewords:
-            self.bits_of(shape.dtype)
+            self.flippable_bits(shape.dtype)
 
     def check_codewords(self, bits: Mapping[States, int]) -> None:
         for tensor in TENSORS[self.tensor]:
             if tensor not in bits:
-                other = {"keys": "V", "values": "K"}[tensor]
+                other = "V" if tensor == "keys" else "K"
                 raise PolicyError(f"{tensor} are not quantised: say tensor={other}")
             self.bits_of_codewords(bits[tensor])
 
 
 def _flipped(site: Site) -> "torch.Tensor":
-    dtype = site.states.dtype
+    dtype, unit = site.states.dtype, site.options.unit
     if site.codeword_bits is not None:
         bits = site.options.bits_of_codewords(site.codeword_bits)
     else:
-        bits = site.options.bits_of(str(dtype).removeprefix("torch."))
-    numbers = site.states.contiguous().view(torch.int32 if dtype.itemsize == 4 else torch.int16)
+        bits = site.options.flippable_bits(str(dtype).removeprefix("torch."))
+    integers = torch.int32 if dtype.itemsize == 4 else torch.int16
+    numbers = site.states.contiguous().view(integers)
     size = numbers.shape[-1]
-    if site.options.unit == "bit":
+    if unit == "bit":
         for bit in bits:
-            hit = site.draw("uniform", f"bit {bit} of {site.tensor}", size) < site.rates.float()
+            drawn = site.draw("uniform", f"bit {bit} of {site.tensor}", size)
+            hit = drawn < site.rates.float()
             numbers = numbers ^ (hit.to(numbers.dtype) << bit)
     else:
-        which = (site.draw("uniform", f"which bit of {site.tensor}", size) * len(bits)).long()
-        numbers = numbers ^ (
-            torch.ones_like(numbers) << torch.tensor(bits, device=numbers.device)[which]
-        )
-    return numbers.to(torch.int32 if dtype.itemsize == 4 else torch.int16).view(dtype)
+        drawn = site.draw("uniform", f"which bit of {site.tensor}", size)
+        which = (drawn * len(bits)).long()
+        places = torch.tensor(bits, device=numbers.device)[which]
+        numbers = numbers ^ (torch.ones_like(numbers) << places)
+    return numbers.to(integers).view(dtype)
 
 
 BITFLIP = Fault(

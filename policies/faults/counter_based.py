@@ -30,19 +30,21 @@ def numbers_of(
 
     ``counters``: int64 (counters,), not negative. Returns (counters, size). Fewer are the beginning of more.
     """
-    device, words = counters.device, -(-size // 2)
+    device = counters.device
+    words = -(-size // 2)
     digest = hashlib.sha256(f"{distribution}/{key}".encode()).digest()
-    first, second = (
-        int.from_bytes(part, "big", signed=True) for part in (digest[:8], digest[8:16])
-    )
-    seeds = _mixed(counters * _signed(GOLDEN) + first) ^ second
-    steps = torch.arange(1, words + 1, device=device) * _signed(GOLDEN)
+    first = int.from_bytes(digest[:8], "big", signed=True)
+    second = int.from_bytes(digest[8:16], "big", signed=True)
+    step = _signed(GOLDEN)
+    seeds = _mixed(counters * step + first) ^ second
+    steps = torch.arange(1, words + 1, device=device) * step
     numbers = torch.empty(len(counters), size, dtype=torch.float32, device=device)
     at_once = max(1, kind_of(device).words_at_once // max(1, words))
     for start in range(0, len(counters), at_once):
         block = slice(start, start + at_once)
+        mixed = _mixed(seeds[block, None] + steps)
         # The lower half of a word comes first: all processors that torch is built for store it so.
-        halves = _mixed(seeds[block, None] + steps).view(torch.int32)[:, :size]
+        halves = mixed.view(torch.int32)[:, :size]
         numbers[block] = _uniform(halves) if distribution == "uniform" else _normal(halves)
     return numbers
 
@@ -90,8 +92,8 @@ def _normal(halves: "torch.Tensor") -> "torch.Tensor":
 def _quantiles(device: "torch.device") -> "torch.Tensor":
     """Returns quantiles of the normal distribution of variance 1/2, at the middles of as many equal shares."""
     # On the CPU and in float64 whatever the device: it holds a logarithm.
-    upper = torch.special.ndtri(
-        (torch.arange(QUANTILES // 2, dtype=torch.float64) + 0.5) / QUANTILES + 0.5
-    )
-    upper /= (2 * upper.square().mean()).sqrt()
+    middles = torch.arange(QUANTILES // 2, dtype=torch.float64) + 0.5
+    upper = torch.special.ndtri(middles / QUANTILES + 0.5)
+    variance = 2 * upper.square().mean()
+    upper /= variance.sqrt()
     return torch.cat([-upper.flip(0), upper]).float().to(device)

@@ -35,19 +35,20 @@ def draw(
     what is drawn for a negative one means nothing. ``end``: a position behind all of these. Returns (..., heads, rows,
     *channels).
     """
-    device, heads, size = positions.device, positions.shape[-2], math.prod(channels)
-    tokens, head = positions.clamp(min=0), torch.arange(heads, device=device)[:, None]
+    device = positions.device
+    heads = positions.shape[-2]
+    size = math.prod(channels)
+    shape = (*positions.shape, *channels)
+    tokens = positions.clamp(min=0)
+    head = torch.arange(heads, device=device)[:, None]
     if positions.numel() <= heads * end:
         places = tokens * HEADS + head
-        return numbers_of(distribution, key, places.flatten(), size).view(
-            *positions.shape, *channels
-        )
+        return numbers_of(distribution, key, places.flatten(), size).view(shape)
     # Several answers hold the same tokens: what is drawn once for each token costs less than a number for every row.
     every_place = torch.arange(end, device=device) * HEADS + head
     numbers = numbers_of(distribution, key, every_place.flatten(), size)
-    return numbers.index_select(0, (head * end + tokens).flatten()).view(
-        *positions.shape, *channels
-    )
+    index = head * end + tokens
+    return numbers.index_select(0, index.flatten()).view(shape)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Rows:
     def positions(self) -> "torch.Tensor":
         """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no single token is told by
         its place among those of the answer."""
-        first = (self.tokens == ABSENT).all(1).sum(-1)[:, None, None]
+        absent = (self.tokens == ABSENT).all(1)
+        first = absent.sum(-1)[:, None, None]
         places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
         return torch.where(self.tokens < 0, places, self.tokens)
 
@@ -84,38 +86,46 @@ class Site:
     def mean_and_spread(self) -> "tuple[torch.Tensor, torch.Tensor]":
         """Returns mean and standard deviation over the rows that are there of an answer: (answers, 1, 1, 1) each."""
         present = (self.rows.tokens != ABSENT)[..., None]
-        dims, size = (1, 2, 3), self.states.shape[-1]
-        count = present.sum(dims, keepdim=True).double() * size
-        states = self.states.double().masked_fill(~present, 0.0)
-        mean = states.sum(dims, keepdim=True) / count
-        squares = (states - mean).square().masked_fill(~present, 0.0).sum(dims, keepdim=True)
-        return mean.float(), (squares / (count - 1)).sqrt().float()
+        absent = ~present
+        all_but_answers = (1, 2, 3)
+        rows = present.sum(all_but_answers, keepdim=True).double()
+        count = rows * self.states.shape[-1]
+        states = self.states.double().masked_fill(absent, 0.0)
+        mean = states.sum(all_but_answers, keepdim=True) / count
+        squares = (states - mean).square().masked_fill(absent, 0.0)
+        variance = squares.sum(all_but_answers, keepdim=True) / (count - 1)
+        return mean.float(), variance.sqrt().float()
 
-    def draw(self, distribution: Distribution, what: str, *channels: int) -> "torch.Tensor":
+    def draw(self, distribution: Distribution, use: str, *channels: int) -> "torch.Tensor":
         """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads, rows, *channels)."""
-        return self.draw_at(
-            self.rows.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels
-        )
+        use_here = f"{self.layer}/{self.step}/{use}"
+        return self.draw_at(self.rows.positions, distribution, use_here, *channels)
 
     def draw_at(
-        self, positions: "torch.Tensor", distribution: Distribution, what: str, *channels: int
+        self, positions: "torch.Tensor", distribution: Distribution, use: str, *channels: int
     ) -> "torch.Tensor":
-        """Draws numbers for these positions of each answer, with one call for all answers of an example and seed."""
+        """Draws numbers for these positions of each answer, with one call for all answers of an example and seed.
+
+        ``positions``: int64 (answers, heads, rows). Returns float32 (answers, heads, rows, *channels).
+        """
         alike: dict[str, list[int]] = defaultdict(list)
         for number, situation in enumerate(self.situations):
-            alike[f"{situation.seed}/{situation.example_id}/{what}"].append(number)
+            key = f"{situation.seed}/{situation.example_id}/{use}"
+            alike[key].append(number)
+        end = self.rows.end
         if len(alike) == 1:
-            return draw(distribution, next(iter(alike)), positions, self.rows.end, *channels)
-        drawn = torch.empty(
-            *positions.shape, *channels, dtype=torch.float32, device=positions.device
-        )
+            (key,) = alike
+            return draw(distribution, key, positions, end, *channels)
+        shape = (*positions.shape, *channels)
+        drawn = torch.empty(shape, dtype=torch.float32, device=positions.device)
         for key, numbers in alike.items():
-            drawn[numbers] = draw(distribution, key, positions[numbers], self.rows.end, *channels)
+            drawn[numbers] = draw(distribution, key, positions[numbers], end, *channels)
         return drawn
 
     def draw_like(self, distribution: Distribution) -> "torch.Tensor":
         """Draws a number for each value of the rows, others for keys than for values."""
-        return self.draw(distribution, self.tensor, self.states.shape[-1]).to(self.states.dtype)
+        drawn = self.draw(distribution, self.tensor, self.states.shape[-1])
+        return drawn.to(self.states.dtype)
 
 
 @dataclass(frozen=True)
@@ -165,30 +175,29 @@ class FaultTreatment:
         self._act(cache, step + 1)
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
-        self._clean = {place: clean.with_copies(copies) for place, clean in self._clean.items()}
+        for place, clean in self._clean.items():
+            self._clean[place] = clean.with_copies(copies)
 
     def on_write(self, new: NewRows) -> "torch.Tensor":
         """Damages rows as they are written: by the draws of one step, whichever pass writes them."""
-        is_aimed = new.tensor in TENSORS[
-            self.options.tensor
-        ] and new.layer in self.options.layers_of(new.layers)
-        if not is_aimed or not any(self._shares(new.answers)):
+        options, answers = self.options, new.answers
+        is_aimed = new.tensor in TENSORS[options.tensor] and new.layer in options.layers_of(
+            new.layers
+        )
+        if not is_aimed or not any(self._shares(answers)):
             return new.states
-        tokens = new.positions[:, None].expand(-1, new.states.shape[1], -1)
+        heads = new.states.shape[1]
+        tokens = new.positions[:, None].expand(-1, heads, -1)
         rows = Rows(tokens, max(new.end, tokens.shape[2]))
-        site = self._site(new.answers, new.layer, new.tensor, BEFORE_THE_QUESTION, rows, new.states)
-        hit = self._hit(site, new.answers)
+        site = self._site(answers, new.layer, new.tensor, BEFORE_THE_QUESTION, rows, new.states)
+        hit = self._hit(site, answers)
         return torch.where(hit, self._damaged(site, hit), site.states)
 
     def _act(self, cache: CacheRows, step: int) -> None:
         self.restore(cache)
         if self._codewords:
             cache = self._codewords.codewords(cache)
-        if self.options.phase == "step" and step != self.options.step:
-            return
-        if self.options.phase == "resident" and step != BEFORE_THE_QUESTION:
-            return
-        if not any(self._shares(cache.answers)):
+        if not self._acts_at(step) or not any(self._shares(cache.answers)):
             return
         end = self._end(cache)
         for layer in self.options.layers_of(cache.layers):
@@ -198,25 +207,40 @@ class FaultTreatment:
                 site = self._site(cache.answers, layer, tensor, step, rows, states)
                 hit = self._hit(site, cache.answers)
                 if self.options.persistence == "transient":
-                    self._clean[layer, tensor] = Clean(
-                        tuple(cache.answers), cache.lengths(layer), states
-                    )
+                    clean = Clean(tuple(cache.answers), cache.lengths(layer), states)
+                    self._clean[layer, tensor] = clean
+                damaged = self._damaged(site, hit)
                 # Not asked whether any is hit: that would wait for the device, in each layer and for each tensor.
-                cache.write(layer, rows=hit.any(-1), **{tensor: self._damaged(site, hit)})
+                cache.write(layer, rows=hit.any(-1), **{tensor: damaged})
+
+    def _acts_at(self, step: int) -> bool:
+        if self.options.phase == "step":
+            return step == self.options.step
+        if self.options.phase == "resident":
+            return step == BEFORE_THE_QUESTION
+        return True
 
     def _end(self, cache: CacheRows) -> int:
         """Returns a position behind the tokens of all rows, with one wait for the device in a step."""
-        tokens = [cache.tokens(layer) for layer in self.options.layers_of(cache.layers)]
-        newest = [rows.amax() for rows in tokens if rows.numel()]
+        newest = []
+        most_rows = 0
+        for layer in self.options.layers_of(cache.layers):
+            tokens = cache.tokens(layer)
+            most_rows = max(most_rows, tokens.shape[2])
+            if tokens.numel():
+                newest.append(tokens.amax())
         if not newest:
             return 0
-        last = torch.stack([token.to(newest[0].device) for token in newest]).amax()
-        return max(int(last) + 1, *(rows.shape[2] for rows in tokens))
+        device = newest[0].device
+        last = torch.stack([token.to(device) for token in newest]).amax()
+        return max(int(last) + 1, most_rows)
 
     def _shares(self, answers: Sequence[int]) -> list[float]:
         """Lists the share of the units that is hit, by answer."""
         rate = self.options.rate
-        return [self.situations[answer].level.value if rate is None else rate for answer in answers]
+        if rate is not None:
+            return [rate] * len(answers)
+        return [self.situations[answer].level.value for answer in answers]
 
     def _site(
         self,
@@ -245,7 +269,9 @@ class FaultTreatment:
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
         damaged = self.fault.corrupt(site)
-        return damaged if hit.shape[-1] == 1 else torch.where(hit, damaged, site.states)
+        if hit.shape[-1] == 1:
+            return damaged
+        return torch.where(hit, damaged, site.states)
 
     def restore(self, cache: CacheRows) -> None:
         """Puts back what a transient fault has damaged."""
@@ -253,45 +279,56 @@ class FaultTreatment:
             cache = self._codewords.codewords(cache)
         for (layer, tensor), clean in self._clean.items():
             states = getattr(cache, tensor)(layer)
-            cache.write(layer, **{tensor: clean.over(states, cache.answers, cache.lengths(layer))})
+            restored = clean.over(states, cache.answers, cache.lengths(layer))
+            cache.write(layer, **{tensor: restored})
         self._clean.clear()
 
     def _hit(self, site: Site, answers: Sequence[int]) -> "torch.Tensor":
         """Tells which values are hit: bool (answers, num_kv_heads, rows, 1 or head_dim)."""
-        options, (count, heads, _, size) = self.options, site.states.shape
-        positions, rates = site.rows.positions, site.rates.float()
-        # Of a share of 1 nothing is drawn: all numbers are below it.
-        if self.fault.hits_all or options.unit == "bit" or min(self._shares(answers)) >= 1:
-            hit = (rates > 0).expand(*positions.shape, 1)
-        elif options.unit == "token":
-            # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
-            drawn = site.draw_at(positions.reshape(count, 1, -1), "uniform", f"{site.step}/tokens")
-            hit = drawn.view(count, heads, -1, 1) < rates
-        elif options.unit == "row":
-            hit = site.draw("uniform", "rows")[..., None] < rates
-        else:
-            hit = site.draw("uniform", f"values of {site.tensor}", size) < rates
-        if options.tokens != "all":
-            hit = hit & self._aimed_at(answers, positions)[..., None]
-        if len(chosen := options.heads_of(heads)) < heads:
-            of_heads = torch.zeros(heads, dtype=torch.bool, device=hit.device)
-            of_heads[list(chosen)] = True
-            hit = hit & of_heads[:, None, None]
+        hit = self._drawn_hit(site, answers)
+        if self.options.tokens != "all":
+            aimed_at = self._aimed_at(answers, site.rows.positions)
+            hit = hit & aimed_at[..., None]
+        heads = site.states.shape[1]
+        aimed_heads = self.options.heads_of(heads)
+        if len(aimed_heads) < heads:
+            is_aimed = torch.zeros(heads, dtype=torch.bool, device=hit.device)
+            is_aimed[list(aimed_heads)] = True
+            hit = hit & is_aimed[:, None, None]
         return hit
+
+    def _drawn_hit(self, site: Site, answers: Sequence[int]) -> "torch.Tensor":
+        """Tells which values the draws hit, of those of any token and head, as :meth:`_hit` does."""
+        count, heads, _, size = site.states.shape
+        positions = site.rows.positions
+        rates = site.rates.float()
+        unit = self.options.unit
+        # Of a share of 1 nothing is drawn: all numbers are below it.
+        if self.fault.hits_all or unit == "bit" or min(self._shares(answers)) >= 1:
+            return (rates > 0).expand(*positions.shape, 1)
+        if unit == "token":
+            # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
+            of_answers = positions.reshape(count, 1, -1)
+            drawn = site.draw_at(of_answers, "uniform", f"{site.step}/tokens")
+            return drawn.view(count, heads, -1, 1) < rates
+        if unit == "row":
+            return site.draw("uniform", "rows")[..., None] < rates
+        return site.draw("uniform", f"values of {site.tensor}", size) < rates
 
     def _aimed_at(self, answers: Sequence[int], positions: "torch.Tensor") -> "torch.Tensor":
         """Tells which rows of the answers hold tokens that it is aimed at: bool, of the shape of ``positions``."""
-        if first := FIRST.fullmatch(self.options.tokens):
+        first = FIRST.fullmatch(self.options.tokens)
+        if first:
             return positions < int(first[1])
-        if (device := positions.device) not in self._targets:
-            masks = torch.stack(
-                [_tokens_of(self.options.tokens, situation) for situation in self.situations]
-            )
-            self._targets[device] = masks.to(device)
+        device = positions.device
+        if device not in self._targets:
+            masks = [_aimed_tokens(self.options.tokens, situation) for situation in self.situations]
+            self._targets[device] = torch.stack(masks).to(device)
         targets = self._targets[device][list(answers)]
-        index = positions.clamp(0, targets.shape[1] - 1).flatten(1)
+        length = targets.shape[1]
+        index = positions.clamp(0, length - 1).flatten(1)
         hit: torch.Tensor = targets.gather(1, index).view_as(positions)
-        return hit & (positions < targets.shape[1])
+        return hit & (positions < length)
 
 
 @dataclass(frozen=True)
@@ -303,46 +340,47 @@ class Clean:
     states: "torch.Tensor"
 
     def with_copies(self, copies: Mapping[int, int]) -> "Clean":
-        rows = [
-            *range(len(self.answers)),
-            *(self.answers.index(answer) for answer in copies.values()),
-        ]
+        copied = [self.answers.index(answer) for answer in copies.values()]
+        rows = [*range(len(self.answers)), *copied]
         return Clean((*self.answers, *copies), self.lengths[rows], self.states[rows])
 
     def over(
         self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor"
     ) -> "torch.Tensor":
-        """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean."""
-        left = torch.tensor(
-            [self.answers.index(answer) for answer in answers], device=states.device
-        )
-        before, (_, heads, rows, size) = self.lengths[left][:, None], states.shape
-        place = torch.arange(rows, device=states.device) - (
-            rows - lengths[:, None]
-        )  # counted from the answer's first
-        earlier = place + self.states.shape[2] - before
-        index = earlier.clamp(0, self.states.shape[2] - 1)[:, None, :, None].expand(
-            -1, heads, -1, size
-        )
-        known = (place >= 0) & (place < before)
-        return torch.where(known[:, None, :, None], self.states[left].gather(2, index), states)
+        """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean.
+
+        ``states``: the rows now, (answers, num_kv_heads, rows, head_dim). ``lengths``: int64 (answers,), of rows.
+        """
+        places = [self.answers.index(answer) for answer in answers]
+        left = torch.tensor(places, device=states.device)
+        before = self.lengths[left][:, None]
+        _, heads, rows, size = states.shape
+        rows_before = self.states.shape[2]
+        absent = rows - lengths[:, None]
+        place = torch.arange(rows, device=states.device) - absent  # counted from the answer's first
+        earlier = (place + rows_before - before).clamp(0, rows_before - 1)
+        index = earlier[:, None, :, None].expand(-1, heads, -1, size)
+        clean = self.states[left].gather(2, index)
+        is_clean = (place >= 0) & (place < before)
+        return torch.where(is_clean[:, None, :, None], clean, states)
 
 
-def _tokens_of(tokens: str, situation: Situation) -> "torch.Tensor":
-    """Tells which tokens of the context are evidence, answer, other than evidence, or as many random ones: bool."""
-    evidence, answer = torch.zeros(2, situation.context_length, dtype=torch.bool).unbind()
+def _aimed_tokens(tokens: str, situation: Situation) -> "torch.Tensor":
+    """Tells which tokens of the context are evidence, answer, other than evidence, or as many random ones.
+
+    Returns bool (tokens of the context,).
+    """
+    length = situation.context_length
+    evidence, answer = torch.zeros(2, length, dtype=torch.bool).unbind()
     evidence[list(situation.evidence_tokens)] = True
     answer[list(situation.answer_tokens)] = True
     if tokens != "random":
         return {"evidence": evidence, "answer": answer, "other": ~evidence}[tokens]
-    every = torch.arange(situation.context_length)[None]
-    order = draw(
-        "uniform",
-        f"{situation.seed}/{situation.example_id}/as many",
-        every,
-        situation.context_length,
-    )[0]
+    every = torch.arange(length)[None]
+    key = f"{situation.seed}/{situation.example_id}/as many"
+    order = draw("uniform", key, every, length)[0]
     order[evidence] = 2.0
+    first = order.argsort(stable=True)[: len(situation.evidence_tokens)]
     drawn = torch.zeros_like(evidence)
-    drawn[order.argsort(stable=True)[: len(situation.evidence_tokens)]] = True
+    drawn[first] = True
     return drawn & ~evidence

@@ -20,10 +20,10 @@ AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from qu
 
 def _parts(text: Any) -> Any:
     """Splits ``[0,2,5-7]``, or one part without brackets. Their order makes no other fault."""
-    parts = (
-        {part.strip() for part in text.strip("[]").split(",")} if isinstance(text, str) else text
-    )
-    return tuple(sorted(parts, key=_first_number)) if isinstance(text, str) else parts
+    if not isinstance(text, str):
+        return text
+    parts = {part.strip() for part in text.strip("[]").split(",")}
+    return tuple(sorted(parts, key=_first_number))
 
 
 def _first_number(part: str) -> tuple[int, str]:
@@ -115,20 +115,26 @@ class FaultOptions(BaseModel):
 
 
 def chosen(
-    what: str, parts: Sequence[str], count: int, whose: str = "the model"
+    name: str, parts: Sequence[str], count: int, whose: str = "the model"
 ) -> tuple[int, ...]:
-    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there."""
+    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there.
+
+    ``name``: the word for one of what is numbered, such as ``layer``.
+    """
     numbers = set[int]()
     for part in parts:
         if part == "all":
             numbers.update(range(count))
         elif part[0] in PARTS:
-            of = PARTS[part[0]]
+            divisor = PARTS[part[0]]
             number = int(part[1]) - 1
-            numbers.update(range(number * count // of, (number + 1) * count // of))
+            start = number * count // divisor
+            end = (number + 1) * count // divisor
+            numbers.update(range(start, end))
         else:
-            first, _, last = part.partition("-")
-            if int(last or first) >= count:
-                raise PolicyError(f"{what}s={part}: {whose} has {count} {what}s, 0 to {count - 1}")
-            numbers.update(range(int(first), int(last or first) + 1))
+            first, _, text = part.partition("-")
+            last = int(text or first)
+            if last >= count:
+                raise PolicyError(f"{name}s={part}: {whose} has {count} {name}s, 0 to {count - 1}")
+            numbers.update(range(int(first), last + 1))
     return tuple(sorted(numbers))

@@ -68,19 +68,21 @@ def _matched(site: Site) -> "torch.Tensor":
     return noise.to(site.states.dtype)
 
 
-def _of_another_context(site: Site) -> "torch.Tensor":
-    """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again."""
+def _rows_of_donor(site: Site) -> "torch.Tensor":
+    """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again.
+
+    Raises :class:`PolicyError` for a situation without a donor.
+    """
     rows = []
     for situation, positions in zip(site.situations, site.rows.positions, strict=True):
         if situation.donor is None:
             raise PolicyError(
                 "distractor needs the rows of another context, and there is none here"
             )
-        donor: torch.Tensor = getattr(situation.donor(), site.tensor)[site.layer].to(
-            site.states.device
-        )
-        index = (positions % donor.shape[1])[..., None].expand_as(site.states[0])
-        rows.append(donor.gather(1, index))
+        layers = getattr(situation.donor(), site.tensor)
+        donor: torch.Tensor = layers[site.layer].to(site.states.device)
+        index = (positions % donor.shape[1])[..., None]
+        rows.append(donor.gather(1, index.expand_as(site.states[0])))
     return torch.stack(rows)
 
 
@@ -90,24 +92,28 @@ def _stale(site: Site) -> "torch.Tensor":
     In a full cache that is the row of the token one page before, with the position that it was turned to; behind a
     press, the row one page before among those that the head keeps.
     """
-    page, rows = site.options.page, site.states.shape[2]
+    page = site.options.page
+    last = site.states.shape[2] - page
     before = torch.zeros_like(site.states)
-    if page < rows:
-        there = (site.rows.tokens[..., : rows - page] != ABSENT)[..., None]
-        before[:, :, page:] = torch.where(there, site.states[:, :, : rows - page], 0.0)
+    if last > 0:
+        present = site.rows.tokens[..., :last] != ABSENT
+        earlier = site.states[:, :, :last]
+        before[:, :, page:] = torch.where(present[..., None], earlier, 0.0)
     return before
 
 
 def _uniform(site: Site) -> "torch.Tensor":
     """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
     low, high = float(site.options.low), float(site.options.high)
-    return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
+    width = high - low
+    return site.states * (1 + low + width * site.draw_like("uniform"))
 
 
 def _shifted(site: Site) -> "torch.Tensor":
     """Shifts all values in one direction, as a wrong zero point does."""
-    shift = float(site.options.shift)
-    return (site.states.float() + shift * site.mean_and_spread[1]).to(site.states.dtype)
+    _, spread = site.mean_and_spread
+    shifted = site.states.float() + float(site.options.shift) * spread
+    return shifted.to(site.states.dtype)
 
 
 def _same_sign(site: Site) -> "torch.Tensor":
@@ -118,7 +124,8 @@ def _same_sign(site: Site) -> "torch.Tensor":
     """
     up = site.draw_like("uniform") < 0.5
     error = 2 * site.rates.sqrt()
-    return site.states * torch.where(up, 1 + error, 1 - error).to(site.states.dtype)
+    factors = torch.where(up, 1 + error, 1 - error)
+    return site.states * factors.to(site.states.dtype)
 
 
 robust, effect = partial(Fault, paper=MORE_ROBUST), partial(Fault, paper=EFFECT_OF_ERROR)
@@ -145,7 +152,7 @@ KINDS: Mapping[str, Fault] = by_name(
         robust(
             name="distractor",
             description="Rows of another context of the task, same positions",
-            corrupt=_of_another_context,
+            corrupt=_rows_of_donor,
             needs_donor=True,
         ),
         robust(
@@ -219,8 +226,6 @@ def fault_of(name: str) -> Policy:
     def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
         return FaultTreatment(fault, options, situations)
 
-    once = options.phase == "resident" or (options.phase == "step" and not options.step)
-    once = once and options.persistence == "persistent"
     policy = of_full_cache(
         name=name_with(fault, options),
         family="fault",
@@ -240,14 +245,23 @@ def fault_of(name: str) -> Policy:
     )
     if options.phase in WRITING:
         policy = replace(
-            policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one)
+            policy,
+            wrap=wrap,
+            prefill="private",
+            build=lambda situation: wrap(FULL.build(situation), situation),
         )
-        return (
-            replace(policy, write_treatment=treat_writing) if options.phase == "write" else policy
-        )
-    return (
-        replace(policy, prefill_treatment=treat) if once else replace(policy, step_treatment=treat)
-    )
+        if options.phase == "write":
+            policy = replace(policy, write_treatment=treat_writing)
+        return policy
+    if _acts_once(options):
+        return replace(policy, prefill_treatment=treat)
+    return replace(policy, step_treatment=treat)
+
+
+def _acts_once(options: FaultOptions) -> bool:
+    """Tells whether it acts on the context alone, before any question is read, and for good."""
+    is_at_first = options.phase == "resident" or (options.phase == "step" and options.step == 0)
+    return is_at_first and options.persistence == "persistent"
 
 
 FAULTS: Mapping[str, Policy] = {name: fault_of(name) for name in KINDS}

@@ -87,25 +87,32 @@ def _ramps(ranges: Spans, sinks: int, keys: torch.Tensor) -> torch.Tensor:
 def _by_windows(layer: _Layer, ranges: Spans, press: SnapKVPress) -> torch.Tensor:
     """Has the last tokens of each range vote on the tokens before them there. They share SnapKV's window, and a range
     that has fewer leaves the rest to the last one."""
-    left, scores = press.window_size, []
+    left = press.window_size
+    scores = []
     for number, (start, end) in enumerate(ranges, start=1):
-        share = left if number == len(ranges) else press.window_size // len(ranges)
+        share = press.window_size // len(ranges)
+        if number == len(ranges):
+            share = left
         window = min(max(1, share), end - start)
         left -= window
         votes = _votes(layer, start, end, window).mean(-2)
         heads = votes.flatten(1, 2)
         if heads.shape[-1]:
-            heads = avg_pool1d(heads, press.kernel_size, padding=press.kernel_size // 2, stride=1)
-        scores.append(_with_window(heads.view(votes.shape).mean(2), window))
+            size = press.kernel_size
+            heads = avg_pool1d(heads, size, padding=size // 2, stride=1)
+        of_key_heads = heads.view(votes.shape).mean(2)
+        scores.append(_with_window(of_key_heads, window))
     return torch.cat(scores, dim=-1)
 
 
 def _by_anchors(layer: _Layer, ranges: Spans) -> torch.Tensor:
     """Has the last token of each range vote on those before it there, as the mean over all heads."""
+    key_heads = layer.keys.shape[1]
     scores = []
     for start, end in ranges:
         votes = _votes(layer, start, end, 1).mean((1, 2, 3))
-        scores.append(_with_window(votes[:, None].expand(-1, layer.keys.shape[1], -1), 1))
+        of_heads = votes[:, None].expand(-1, key_heads, -1)
+        scores.append(_with_window(of_heads, 1))
     return torch.cat(scores, dim=-1)
 
 
@@ -116,11 +123,9 @@ def _votes(layer: _Layer, start: int, end: int, window: int) -> torch.Tensor:
 
 def _with_window(scores: torch.Tensor, window: int) -> torch.Tensor:
     """Adds the window itself, which is worth as much as the best token that it votes on."""
-    highest = (
-        scores.amax(-1, keepdim=True)
-        if scores.shape[-1]
-        else scores.new_ones((*scores.shape[:2], 1))
-    )
+    highest = scores.new_ones((*scores.shape[:2], 1))
+    if scores.shape[-1]:
+        highest = scores.amax(-1, keepdim=True)
     return torch.cat([scores, highest.expand(-1, -1, window)], dim=-1)
 
 
@@ -129,22 +134,30 @@ def _received(layer: _Layer, spans: Sequence[tuple[int, int]]) -> torch.Tensor:
     by the tokens that follow within the span.
 
     The trap, as in the authors' code: what follows behind the last span is in the sum, and is not divided by."""
-    length = layer.keys.shape[2]
-    starts = [start for start, _ in spans]
-    touching = list(zip(starts, [*starts[1:], spans[-1][1]], strict=True))
-    edges = [edge for span in touching for edge in span]
-    received = torch.zeros(layer.keys.shape[:3], device=layer.keys.device)
+    length, device = layer.keys.shape[2], layer.keys.device
+    touching = _until_the_next(spans)
+    last_end = touching[-1][1]
+    edges = [touching[0][0]]
+    edges += [end for _, end in touching]
+    received = torch.zeros(layer.keys.shape[:3], device=device)
     for block in query_blocks(layer.module, layer.keys, edges=edges):
         weights = layer.attention(block)
         sums = weights.sum((2, 3)) / weights.shape[2]
         for start, end in touching:
-            if end <= block.start < touching[-1][1]:
+            if end <= block.start < last_end:
                 sums[..., start:end] = 0
         received[..., : sums.shape[-1]] += sums
-    seen_by = torch.arange(length, 0, -1, device=layer.keys.device)
+    seen_by = torch.arange(length, 0, -1, device=device)
     for start, end in touching[:-1]:
-        seen_by[start:end] = torch.arange(end - start, 0, -1, device=layer.keys.device)
+        seen_by[start:end] = torch.arange(end - start, 0, -1, device=device)
     return received / seen_by
+
+
+def _until_the_next(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Lets each span go on until the next one begins, so that they touch."""
+    starts = [start for start, _ in spans]
+    last_end = spans[-1][1]
+    return list(pairwise([*starts, last_end]))
 
 
 @dataclass
@@ -156,8 +169,12 @@ class PaperFairPress(FairEvictionPress):
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         length = whole.shape[-1]
-        up_to = [kept * end // length for _, end in parts]
-        counts = [last - first for first, last in pairwise([0, *up_to])]
+        counts = []
+        counted = 0
+        for _, end in parts:
+            up_to_end = kept * end // length
+            counts.append(up_to_end - counted)
+            counted = up_to_end
         return torch.tensor(counts, device=whole.device).expand(*whole.shape[:2], -1)
 
 

@@ -53,12 +53,15 @@ class H2OPress(ObservedAttentionPress):
 def query_blocks(
     module: Any, keys: torch.Tensor, block_size: int = BLOCK, edges: Sequence[int] = ()
 ) -> Iterator[slice]:
-    """Yields blocks of queries whose weights fit into memory together; none reaches over one of the ``edges``."""
+    """Yields blocks of queries whose weights fit into memory together; none reaches over one of the ``edges``.
+
+    ``keys``: (batch_size, num_kv_heads, tokens, head_dim).
+    """
     batch, _, length, _ = keys.shape
-    size = max(
-        1, min(block_size, WEIGHTS_AT_ONCE // (batch * module.config.num_attention_heads * length))
-    )
-    for first, last in pairwise(sorted({0, *edges, length})):
+    weights_of_query = batch * module.config.num_attention_heads * length
+    size = max(1, min(block_size, WEIGHTS_AT_ONCE // weights_of_query))
+    borders = sorted({0, *edges, length})
+    for first, last in pairwise(borders):
         for start in range(first, last, size):
             yield slice(start, min(start + size, last))
 
@@ -66,23 +69,29 @@ def query_blocks(
 def attention_weights(
     module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, rotation: Rotation, at: slice
 ) -> torch.Tensor:
-    """Computes what the queries at some places attend to, as the layer does, in float32: shape (batch_size,
-    num_kv_heads, query heads of each, places, keys). Keys reach to the last of the places or beyond it."""
+    """Computes what the queries at some places attend to, as the layer does, in float32.
+
+    ``hidden_states``: (batch_size, tokens, hidden_size). ``keys``: (batch_size, num_kv_heads,
+    tokens, head_dim). Returns (batch_size, num_kv_heads, query heads of each, places, keys). Keys
+    reach to the last of the places or beyond it.
+    """
     _, key_heads, length, _ = keys.shape
     start, end = at.start, at.stop
     queries = _rotated_queries(module, hidden_states, rotation, at)
-    # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
-    # sees a key behind its end; but oneDNN keeps memory for every shape that it has met, so they are few.
+    # The heads of a group share a key: folded into the queries, they need no copies of it. No query
+    # of a block sees a key behind its end; but oneDNN keeps memory for every shape that it has met,
+    # so they are few.
     reach = min(length, -(-end // REACH) * REACH)
-    grouped = queries.unflatten(1, (key_heads, -1))
-    weights = grouped.flatten(2, 3) @ keys[:, :, :reach].transpose(-1, -2)
+    folded = queries.unflatten(1, (key_heads, -1)).flatten(2, 3)
+    weights = folded @ keys[:, :, :reach].transpose(-1, -2)
     weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
     query_position = torch.arange(start, end, device=keys.device)[:, None]
-    later = torch.arange(start, reach, device=keys.device) > query_position
+    key_position = torch.arange(reach, device=keys.device)
+    later = key_position[start:] > query_position
     weights[..., start:].masked_fill_(later, float("-inf"))
     window = attention_window(module)
     if window is not None:
-        outside = query_position - torch.arange(reach, device=keys.device) >= window
+        outside = query_position - key_position >= window
         weights.masked_fill_(outside, float("-inf"))
     return torch.softmax(weights, dim=-1, dtype=torch.float32)
 
@@ -94,7 +103,10 @@ def _rotated_queries(
 
     All of a long context at once would take more memory than their weights in blocks."""
     queries = get_prerope_query_states(module, hidden_states[:, at])
-    cos, sin = (part[:, at].unsqueeze(1) for part in rotation)
+    cosines, sines = rotation
+    cos = cosines[:, at].unsqueeze(1)
+    sin = sines[:, at].unsqueeze(1)
     rotary = cos.shape[-1]  # smaller than the head where only a part of it is rotated (Phi)
     turned, kept = queries[..., :rotary], queries[..., rotary:]
-    return torch.cat([turned * cos + rotate_half(turned) * sin, kept], dim=-1)
+    rotated = turned * cos + rotate_half(turned) * sin
+    return torch.cat([rotated, kept], dim=-1)

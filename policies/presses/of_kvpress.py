@@ -56,17 +56,19 @@ class RampPress(PerLayerCompressionPress):
     ratio: float = 0.0
 
     def post_init_from_model(self, model: Any) -> None:
+        """Sets the ratio of each layer; a layer that presses leave whole has 0."""
         layers = getattr(model.model, "language_model", model.model).layers
         reach = RAMP * min(self.ratio, 1 - self.ratio)
-        compressed = [
-            number for number, layer in enumerate(layers) if not is_left_whole(layer.self_attn)
-        ]
+        compressed = []
+        for number, layer in enumerate(layers):
+            if not is_left_whole(layer.self_attn):
+                compressed.append(number)
         steps = len(compressed) - 1
-        self.compression_ratios = [0.0] * len(layers)
+        ratios = [0.0] * len(layers)
         for place, number in enumerate(compressed):
-            self.compression_ratios[number] = self.ratio + (
-                reach * (2 * place / steps - 1) if steps else 0.0
-            )
+            change = reach * (2 * place / steps - 1) if steps else 0.0
+            ratios[number] = self.ratio + change
+        self.compression_ratios = ratios
 
 
 @dataclass
@@ -75,9 +77,10 @@ class TrimmedKVComposePress(KVComposePress):
 
     def compress_unstructured(self, model: Any) -> None:
         super().compress_unstructured(model)
+        length = self.context_len
         for layer in self.cache.layers:
-            layer.keys = layer.keys[:, :, : self.context_len].contiguous()
-            layer.values = layer.values[:, :, : self.context_len].contiguous()
+            layer.keys = layer.keys[:, :, :length].contiguous()
+            layer.values = layer.values[:, :, :length].contiguous()
 
 
 @dataclass
@@ -95,15 +98,19 @@ class BudgetedDMSPress(DMSPress):
         hidden_states = kwargs["hidden_states"]
         if is_prefilling(kwargs["cache_position"], hidden_states.shape[1]):
             layer = kwargs["past_key_values"].layers[module.layer_idx]
-            scores = self.press.score(module, hidden_states, layer.keys, layer.values, None, kwargs)
+            keys, values = layer.keys, layer.values
+            scores = self.press.score(module, hidden_states, keys, values, None, kwargs)
             self.threshold = self._threshold(scores)
         return super().forward_hook(module, inputs, kwargs, output)
 
     def _threshold(self, scores: torch.Tensor) -> float:
         """Returns the score below which tokens are evicted. ``scores``: shape (1, num_kv_heads, seq_len)."""
         count = round(scores.numel() * self.ratio)
-        evictable = scores[..., : -self.sliding_window_size].flatten().sort().values
-        return float(evictable[count]) if count < len(evictable) else float("inf")
+        outside_window = scores[..., : -self.sliding_window_size]
+        evictable = outside_window.flatten().sort().values
+        if count < len(evictable):
+            return float(evictable[count])
+        return float("inf")
 
 
 # kvpress remembers scores by the path of a model, which two models may share.

@@ -22,36 +22,56 @@ MUST_STAY = 64
 
 
 def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """Sorts half-open ranges; raises :class:`PolicyError` if one is empty, overlaps another or leaves the context."""
+    """Sorts half-open ranges of token positions in a context of ``length`` tokens.
+
+    Raises :class:`PolicyError` if one is empty, overlaps another or leaves the context.
+    """
     ordered = sorted(spans)
-    ends = [0, *(end for _, end in ordered)]
-    for (start, end), before in zip(ordered, ends, strict=False):
-        if not before <= start < end <= length:
+    end_before = 0
+    for start, end in ordered:
+        if not end_before <= start < end <= length:
             raise PolicyError(
                 f"the span {start} to {end} is empty, overlaps another, or leaves the {length} tokens"
             )
+        end_before = end
     return ordered
 
 
 def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """Returns the spans and what lies between them: ranges that make up the whole context, in order."""
+    """Returns the spans and what lies between them: ranges that make up the whole context, in order.
+
+    Raises :class:`PolicyError` for spans that :func:`check_spans` refuses.
+    """
     parts = []
-    done = 0
+    end_before = 0
     for start, end in check_spans(spans, length):
-        parts += [(done, start)] if done < start else []
+        if end_before < start:
+            parts.append((end_before, start))
         parts.append((start, end))
-        done = end
-    return [*parts, (done, length)] if done < length else parts
+        end_before = end
+    if end_before < length:
+        parts.append((end_before, length))
+    return parts
 
 
 def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
-    """Shares out ``total`` in whole numbers, in proportion to the weights (…, parts), by the largest remainders;
-    earlier parts first where those are equal."""
-    exact = weights.double() / weights.double().sum(-1, keepdim=True) * total
+    """Shares out ``total`` in whole numbers, in proportion to the weights, by the largest remainders.
+
+    Of equal remainders earlier parts come first. ``weights``: (…, parts). Returns int64 (…, parts).
+    """
+    weights = weights.double()
+    exact = weights / weights.sum(-1, keepdim=True) * total
     counts = exact.floor().long()
     missing = total - counts.sum(-1, keepdim=True)
-    rank = (exact - counts).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    remainders = exact - counts
+    rank = _rank_from_highest(remainders)
     return counts + (rank < missing)
+
+
+def _rank_from_highest(numbers: torch.Tensor) -> torch.Tensor:
+    """Ranks numbers along the last dimension: 0 for the highest, and of equal ones for the first."""
+    order = numbers.argsort(dim=-1, descending=True, stable=True)
+    return order.argsort(dim=-1)
 
 
 @dataclass
@@ -86,17 +106,19 @@ class RescoringPress(ScorerPress):
 
 
 def checked(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> torch.Tensor:
-    """Returns the scores of a press as an order of tokens; raises for scores with which the press itself would fail.
+    """Returns the scores of a press, of this shape, as an order of tokens: float32.
 
-    StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where another number of
-    tokens is to be kept. What it keeps at any ratio are the sinks and the most recent: that is an order of all.
+    Raises :class:`PolicyError` for another shape and for NaN, with which the press itself would fail.
+
+    StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where
+    another number of tokens is to be kept. What it keeps at any ratio are the sinks and the most
+    recent: that is an order of all.
     """
+    name = type(press).__name__
     if scores.shape != torch.Size(shape):
-        raise PolicyError(
-            f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}"
-        )
+        raise PolicyError(f"{name} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
     if scores.isnan().any():
-        raise PolicyError(f"{type(press).__name__} scored with NaN")
+        raise PolicyError(f"{name} scored with NaN")
     if not isinstance(press, StreamingLLMPress):
         return scores.float()
     length = scores.shape[-1]
@@ -106,10 +128,15 @@ def checked(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> t
 
 
 def kept_first(scores: torch.Tensor, protected: torch.Tensor) -> torch.Tensor:
-    """Returns an order in which the protected tokens, bool (seq_len,), stand above all others."""
+    """Returns an order in which the protected tokens, bool (seq_len,), stand above all others.
+
+    ``scores``, and what is returned: (batch_size, num_kv_heads, seq_len).
+    """
     # Ranks and not scores: a sum of a score and a bonus would lose the order of what is added to.
-    rank = scores.argsort(dim=-1, stable=True).argsort(dim=-1)
-    return (rank + MUST_STAY * scores.shape[-1] * protected).float()
+    order = scores.argsort(dim=-1, stable=True)
+    rank = order.argsort(dim=-1)
+    bonus = MUST_STAY * scores.shape[-1]
+    return (rank + bonus * protected).float()
 
 
 @dataclass
@@ -134,8 +161,9 @@ class WhitelistPress(RescoringPress):
     spans: Spans = ()
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
-        protected = torch.zeros(scores.shape[-1], dtype=torch.bool, device=scores.device)
-        for start, end in check_spans(self.spans, scores.shape[-1]):
+        length = scores.shape[-1]
+        protected = torch.zeros(length, dtype=torch.bool, device=scores.device)
+        for start, end in check_spans(self.spans, length):
             protected[start:end] = True
         return kept_first(scores, protected)
 
@@ -152,8 +180,9 @@ class SharedPress(RescoringPress):
     by: Joined = "mean"
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
-        joined = scores.mean(1, keepdim=True) if self.by == "mean" else scores.amax(1, keepdim=True)
-        return joined.expand_as(scores)
+        if self.by == "mean":
+            return scores.mean(1, keepdim=True).expand_as(scores)
+        return scores.amax(1, keepdim=True).expand_as(scores)
 
 
 @dataclass
@@ -171,14 +200,16 @@ class PagesPress(RescoringPress):
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Gives each token of a full page the score of the page, and an open page a score above all others."""
-        count = scores.shape[-1] // self.size
+        length = scores.shape[-1]
+        count = length // self.size
         tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
         pages = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
         full = pages.repeat_interleave(self.size, dim=-1)
-        above = pages.amax() + 1 if pages.numel() else 0.0
-        return torch.nn.functional.pad(
-            full, (0, scores.shape[-1] - full.shape[-1]), value=float(above)
-        )
+        highest = 0.0
+        if count:
+            highest = float(pages.amax() + 1)
+        missing = length - full.shape[-1]
+        return torch.nn.functional.pad(full, (0, missing), value=highest)
 
     def compress(
         self,
@@ -188,33 +219,50 @@ class PagesPress(RescoringPress):
         values: torch.Tensor,
         *others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keeps as many rows in every head, in order of their tokens."""
+        """Keeps as many rows in every head, in order of their tokens.
+
+        ``keys``, ``values`` and what is returned: (batch_size, num_kv_heads, tokens, head_dim).
+        """
         if self.compression_ratio == 0:
             return keys, values
         scores = self.score(module, hidden_states, keys, values, *others)
-        count = kept_pages(
-            keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size
-        )
+        length = keys.shape[2]
+        full_pages = length // self.size
+        kept = compute_n_kept(length, self.compression_ratio)
+        count = kept_pages(length, kept, self.size)
         # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
-        best = scores[..., :: self.size][..., : keys.shape[2] // self.size]
-        pages = best.argsort(dim=-1, descending=True, stable=True)[..., :count].sort(dim=-1).values
-        tokens = (
-            pages[..., None] * self.size + torch.arange(self.size, device=keys.device)
-        ).flatten(-2)
-        open_page = torch.arange(
-            keys.shape[2] // self.size * self.size, keys.shape[2], device=keys.device
-        )
-        index = torch.cat([tokens, open_page.expand(*tokens.shape[:2], -1)], dim=-1)[..., None]
-        index = index.expand(-1, -1, -1, keys.shape[-1])
-        return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
+        of_pages = scores[..., :: self.size][..., :full_pages]
+        order = of_pages.argsort(dim=-1, descending=True, stable=True)
+        pages = order[..., :count].sort(dim=-1).values
+        places = torch.arange(self.size, device=keys.device)
+        tokens = (pages[..., None] * self.size + places).flatten(-2)
+        open_page = torch.arange(full_pages * self.size, length, device=keys.device)
+        positions = torch.cat([tokens, open_page.expand(*tokens.shape[:2], -1)], dim=-1)
+        return rows_at(positions, keys, values)
 
 
 def kept_pages(length: int, kept: int, size: int) -> int:
-    """Counts the full pages that are kept of ``length`` tokens where ``kept`` are asked for: with the tokens of an open
-    page, which stays, they come nearest to it, and of two equally near counts it is the lower."""
+    """Counts the full pages of ``size`` tokens that are kept of ``length`` tokens where ``kept`` are asked for.
+
+    With the tokens of an open page, which stays, they come nearest to it, and of two equally near
+    counts it is the lower.
+    """
     full, open_page = divmod(length, size)
+    least = 0 if open_page else 1
+    # Half a page less, rounded up.
     nearest = -(-(2 * (kept - open_page) - size) // (2 * size))
-    return min(full, max(nearest, 0 if open_page else 1))
+    return min(full, max(nearest, least))
+
+
+def rows_at(
+    positions: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the rows of each head at these positions, int64 (batch_size, num_kv_heads, kept).
+
+    ``keys`` and ``values``: (batch_size, num_kv_heads, tokens, head_dim).
+    """
+    index = positions[..., None].expand(-1, -1, -1, keys.shape[-1])
+    return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
 
 
 @dataclass
@@ -236,45 +284,51 @@ class FairEvictionPress(RescoringPress):
         values: torch.Tensor,
         *others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keeps as many rows of every head as the press itself would."""
+        """Keeps as many rows of every head as the press itself would.
+
+        ``keys``, ``values`` and what is returned: (batch_size, num_kv_heads, tokens, head_dim). Raises
+        :class:`PolicyError` for spans that :func:`check_spans` refuses, and scores that :func:`checked` does.
+        """
         if self.compression_ratio == 0:
             return keys, values
         attentions, kwargs = others
 
         def score(start: int, end: int) -> torch.Tensor:
-            embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
-            of_part = {
+            cos, sin = kwargs["position_embeddings"]
+            hidden_part = hidden_states[:, start:end]
+            key_part = keys[:, :, start:end]
+            value_part = values[:, :, start:end]
+            arguments = {
                 **kwargs,
-                "hidden_states": hidden_states[:, start:end],
-                "position_embeddings": embeddings,
+                "hidden_states": hidden_part,
+                "position_embeddings": (cos[:, start:end], sin[:, start:end]),
             }
-            parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
-            scores: torch.Tensor = self.press.score(module, *parts, attentions, of_part)
-            return checked(scores, parts[1].shape[:3], self.press)
+            scores: torch.Tensor = self.press.score(
+                module, hidden_part, key_part, value_part, attentions, arguments
+            )
+            return checked(scores, key_part.shape[:3], self.press)
 
-        kept = compute_n_kept(keys.shape[2], self.compression_ratio)
-        index = self.positions(score, kept, keys.shape[2])[..., None].expand(
-            -1, -1, -1, keys.shape[-1]
-        )
-        return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
+        length = keys.shape[2]
+        kept = compute_n_kept(length, self.compression_ratio)
+        return rows_at(self.positions(score, kept, length), keys, values)
 
     def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
         parts = self.parts(length)
         whole = score(0, length)
         # In a part that is not longer, a press cannot look back from the end.
-        shortest = max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
+        shortest = 1
+        for name in ("window_size", "n_sink"):
+            shortest = max(shortest, int(getattr(self.press, name, 1)))
         counts = self.counts(whole, parts, kept)
-        positions = []
+        keeps = []
         for number, (start, end) in enumerate(parts):
-            scores = (
-                score(start, end)
-                if self.window and end - start > shortest
-                else whole[..., start:end]
-            )
-            rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-            positions.append(rank < counts[..., number : number + 1])
-        keep = torch.cat(positions, dim=-1)
+            scores = whole[..., start:end]
+            if self.window and end - start > shortest:
+                scores = score(start, end)
+            count = counts[..., number : number + 1]
+            keeps.append(_rank_from_highest(scores) < count)
+        keep = torch.cat(keeps, dim=-1)
         # Every head keeps as many: their positions in order are a rectangle.
         return keep.nonzero()[:, -1].view(*keep.shape[:2], kept)
 
@@ -285,7 +339,8 @@ class FairEvictionPress(RescoringPress):
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
-        return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
+        shares = shared_out(kept, sizes)
+        return shares.expand(*whole.shape[:2], -1)
 
 
 @dataclass
@@ -295,14 +350,13 @@ class DebiasPress(FairEvictionPress):
     strength: float = field(default=0.5, kw_only=True)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(
-            -1, whole.topk(kept, dim=-1).indices, 1
-        )
-        unchanged = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
-        return shared_out(
-            kept,
-            (1 - self.strength) * unchanged + self.strength * super().counts(whole, parts, kept),
-        )
+        chosen = torch.zeros_like(whole, dtype=torch.long)
+        chosen.scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
+        of_parts = [chosen[..., start:end].sum(-1) for start, end in parts]
+        unchanged = torch.stack(of_parts, dim=-1)
+        fair_counts = super().counts(whole, parts, kept)
+        blend = (1 - self.strength) * unchanged + self.strength * fair_counts
+        return shared_out(kept, blend)
 
 
 # Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context

@@ -49,13 +49,12 @@ class WriteFaultPress(BasePress):
             end = first + keys.shape[2]
             positions = torch.arange(first, end, device=keys.device)[None]
 
-            def written(tensor: States, states: torch.Tensor) -> torch.Tensor:
-                return self.treatment.on_write(
-                    NewRows(layer, layers, tensor, [0], states, positions, end)
-                )
+            def write(tensor: States, states: torch.Tensor) -> torch.Tensor:
+                new = NewRows(layer, layers, tensor, [0], states, positions, end)
+                return self.treatment.on_write(new)
 
-            return next_update(
-                written("keys", keys), written("values", values), layer, *others, **more
-            )
+            written_keys = write("keys", keys)
+            written_values = write("values", values)
+            return next_update(written_keys, written_values, layer, *others, **more)
 
         cache.update = update

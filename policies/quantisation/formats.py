@@ -18,7 +18,9 @@ def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
     """
     missing = -states.shape[-1] % group
     if missing:
-        states = torch.cat([states, states[..., -1:].expand(*states.shape[:-1], missing)], dim=-1)
+        last = states[..., -1:]
+        padding = last.expand(*states.shape[:-1], missing)
+        states = torch.cat([states, padding], dim=-1)
     grouped: torch.Tensor = states.unflatten(-1, (-1, group))
     return grouped
 
@@ -57,33 +59,38 @@ class IntegerFormat:
 
     def encode(self, states: "torch.Tensor") -> Codes:
         """Encodes rows of shape (num_kv_heads, rows, head_dim); groups are counted from the first row, or channel."""
-        turned = states.transpose(1, 2) if self.over_tokens else states
+        turned = self._turned(states)
         length = turned.shape[-1]
-        grouped = in_groups(turned, min(self.group, length))
+        group = min(self.group, length)
         kind = states.dtype if self.in_own_type else torch.float32
-        lowest, scale = (
-            part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind))
-        )
+        grouped = in_groups(turned, group).to(kind)
+        lowest, scale = self._zero_and_scale(grouped)
+        # As they are stored, in the type of the model.
+        lowest = lowest.to(states.dtype).to(kind)
+        scale = scale.to(states.dtype).to(kind)
         step = torch.where(scale != 0, scale, torch.ones_like(scale))
         offset = (
             0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)
         )  # codewords are 0 and more
         least = {"asymmetric": 0, "symmetric": -self._steps, "signed": -offset}[self.scheme]
         # In place, as it is done for all rows of a context at once.
-        steps = (grouped.to(kind) - lowest).div_(step).round_().clamp_(least, self._steps)
-        numbers = steps.int().add_(offset)
+        steps = (grouped - lowest).div_(step).round_()
+        numbers = steps.clamp_(least, self._steps).int().add_(offset)
 
         def back(parts: "torch.Tensor") -> "torch.Tensor":
             flat = parts.flatten(-2)[..., :length]
-            return (flat.transpose(1, 2) if self.over_tokens else flat).contiguous()
+            return self._turned(flat).contiguous()
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
-            of_groups = in_groups(
-                codes.transpose(1, 2) if self.over_tokens else codes, min(self.group, length)
-            )
-            return back((of_groups - offset).to(kind).mul_(scale).add_(lowest).to(states.dtype))
+            steps_of_groups = in_groups(self._turned(codes), group) - offset
+            decoded = steps_of_groups.to(kind).mul_(scale).add_(lowest)
+            return back(decoded.to(states.dtype))
 
         return Codes(back(numbers), self.bits, decode)
+
+    def _turned(self, states: "torch.Tensor") -> "torch.Tensor":
+        """Puts what a group goes along, tokens or channels, last; and back again."""
+        return states.transpose(1, 2) if self.over_tokens else states
 
     @property
     def _steps(self) -> int:
@@ -92,25 +99,31 @@ class IntegerFormat:
         return (1 << bits) - 1
 
     def _zero_and_scale(self, grouped: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
-        lowest, highest = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
+        """Returns the zero point and the scale of each group, (..., groups, 1).
+
+        ``grouped``: its numbers, (..., groups, group).
+        """
+        lowest = grouped.amin(-1, keepdim=True)
+        highest = grouped.amax(-1, keepdim=True)
+        if self.scheme == "asymmetric":
+            return lowest, (highest - lowest) / self._steps
+        zero = torch.zeros_like(lowest)
         if self.scheme == "symmetric":
-            return torch.zeros_like(lowest), torch.maximum(-lowest, highest) / self._steps
-        if self.scheme == "signed":
-            largest = torch.where(-lowest > highest, lowest, highest)
-            return torch.zeros_like(lowest), -largest / (self._steps + 1)
-        return lowest, (highest - lowest) / self._steps
+            return zero, torch.maximum(-lowest, highest) / self._steps
+        largest = torch.where(-lowest > highest, lowest, highest)
+        return zero, -largest / (self._steps + 1)
 
     def code_bytes(self, head: HeadRows) -> int:
         """Counts the bytes of the codewords, packed without gaps."""
         return math.ceil(head.rows * head.size * self.bits / 8)
 
     def bytes(self, head: HeadRows) -> int:
-        across, along = (head.size, head.rows) if self.over_tokens else (head.rows, head.size)
+        across, along = head.rows, head.size
+        if self.over_tokens:
+            across, along = along, across
         groups = across * math.ceil(along / self.group)
-        return (
-            self.code_bytes(head)
-            + groups * (2 if self.scheme == "asymmetric" else 1) * head.number_bytes
-        )
+        numbers_of_group = 2 if self.scheme == "asymmetric" else 1
+        return self.code_bytes(head) + groups * numbers_of_group * head.number_bytes
 
 
 @dataclass(frozen=True)
@@ -125,20 +138,26 @@ class FloatFormat:
     over_tokens: bool = False
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        kind, size = getattr(torch, self.kind), states.shape[-1]
-        group, largest = min(self.group or size, size), torch.finfo(kind).max
+        """Encodes rows of shape (num_kv_heads, rows, head_dim)."""
+        kind = getattr(torch, self.kind)
+        size = states.shape[-1]
+        group = min(self.group or size, size)
+        largest = torch.finfo(kind).max
         grouped = in_groups(states.float(), group)
         scale = torch.ones_like(grouped[..., :1])
         if self.group:
-            scale = (grouped.abs().amax(-1, keepdim=True) / largest).to(states.dtype).float()
+            scale = grouped.abs().amax(-1, keepdim=True) / largest
+            scale = scale.to(states.dtype).float()
             scale = torch.where(scale > 0, scale, torch.ones_like(scale))
         cast = (grouped / scale).clamp(-largest, largest).to(kind)
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
-            numbers = in_groups(codes, group).to(torch.uint8).view(kind).float() * scale
+            stored = in_groups(codes, group).to(torch.uint8).view(kind)
+            numbers = stored.float() * scale
             return numbers.flatten(-2)[..., :size].to(states.dtype)
 
-        return Codes(cast.view(torch.uint8).flatten(-2)[..., :size].int(), 8, decode)
+        codewords = cast.view(torch.uint8).flatten(-2)[..., :size]
+        return Codes(codewords.int(), 8, decode)
 
     def bytes(self, head: HeadRows) -> int:
         scales = math.ceil(head.size / self.group) if self.group else 0
@@ -161,15 +180,17 @@ class MaskedFormat:
     over_tokens: bool = False
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Raises :class:`PolicyError` for more bits than a mantissa of the model's type has."""
-        check_bits(self.masked, str(states.dtype).removeprefix("torch."))
-        kind = {2: torch.int16, 4: torch.int32}[states.dtype.itemsize]
+        """Encodes rows of any shape; raises :class:`PolicyError` for more bits than a mantissa of their type has."""
+        dtype = states.dtype
+        check_bits(self.masked, str(dtype).removeprefix("torch."))
+        kind = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
         numbers = states.contiguous().view(kind) >> self.masked
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
-            return (codes.to(kind) << self.masked).view(states.dtype)
+            return (codes.to(kind) << self.masked).view(dtype)
 
-        return Codes(numbers.int(), 8 * states.dtype.itemsize - self.masked, decode)
+        return Codes(numbers.int(), 8 * dtype.itemsize - self.masked, decode)
 
     def bytes(self, head: HeadRows) -> int:
-        return math.ceil(head.rows * head.size * (8 * head.number_bytes - self.masked) / 8)
+        bits_of_number = 8 * head.number_bytes - self.masked
+        return math.ceil(head.rows * head.size * bits_of_number / 8)

@@ -58,29 +58,36 @@ class QuantisedAsInTransformers:
     _window: dict[int, int | None] = field(default_factory=dict)
 
     def after_prefill(self, cache: CacheRows) -> None:
-        for answer, rows in zip(cache.answers, cache.lengths(0).tolist(), strict=True):
-            self._rows[answer], self._window[answer] = rows, None
+        lengths = cache.lengths(0).tolist()
+        for answer, rows in zip(cache.answers, lengths, strict=True):
+            self._rows[answer] = rows
+            self._window[answer] = None
         self._quantise(cache, list(cache.answers))
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         full = []
-        for answer, rows in zip(cache.answers, cache.lengths(0).tolist(), strict=True):
+        lengths = cache.lengths(0).tolist()
+        for answer, rows in zip(cache.answers, lengths, strict=True):
+            _, longest = self.ways[answer]
             window = self._window[answer]
-            if window is not None and window + 1 >= self.ways[answer][1]:
+            if window is not None and window + 1 >= longest:
                 full.append(answer)
                 self._window[answer] = None
             else:
-                self._window[answer] = (window or 0) + rows - self._rows[answer]
+                new_rows = rows - self._rows[answer]
+                self._window[answer] = (window or 0) + new_rows
             self._rows[answer] = rows
         if full:
             self._quantise(cache, full)
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
         for copy, answer in copies.items():
-            self._rows[copy], self._window[copy] = self._rows[answer], self._window[answer]
+            self._rows[copy] = self._rows[answer]
+            self._window[copy] = self._window[answer]
 
     def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:
         """Quantises all rows of some answers; those of answers that hold as many are encoded in one call."""
+        formats, _ = self.ways[0]
         for layer in range(cache.layers):
             present = cache.tokens(layer) != ABSENT
             counts = present.sum((1, 2)).tolist()
@@ -88,11 +95,12 @@ class QuantisedAsInTransformers:
             for place, answer in enumerate(cache.answers):
                 if answer in answers:
                     alike[counts[place]].append(place)
-            for tensor, stored in self.ways[0][0].items():
+            for tensor, stored in formats.items():
                 states = getattr(cache, tensor)(layer)
                 for count, places in alike.items():
                     chosen = torch.zeros_like(present)
                     chosen[places] = present[places]
                     rows = states[chosen].view(len(places), count, -1)
-                    states[chosen] = stored.encode(rows).read().view(len(places) * count, -1)
+                    quantised = stored.encode(rows).read()
+                    states[chosen] = quantised.view(len(places) * count, -1)
                 cache.write(layer, **{tensor: states})

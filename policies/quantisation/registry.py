@@ -24,6 +24,7 @@ from policies.quantisation.quantisation import (
     USUAL_RESIDUAL,
     BlockOptions,
     FloatOptions,
+    Format,
     Formats,
     IntegerOptions,
     MantissaOptions,
@@ -37,29 +38,34 @@ from policies.treatments.options import kind_in, name_with, options_in, text_of
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
     """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
     before a context is read."""
-    if "token" in (options.axes[tensor] for tensor in TENSORS[options.tensor]):
+    axes = [options.axes[tensor] for tensor in TENSORS[options.tensor]]
+    if "token" in axes:
         check_channels(options.group, shape.head_size)
 
 
 def integers(bits: int, **changes: Any) -> Quantisation:
     """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
 
-    def bits_of(options: IntegerOptions) -> dict[States, int]:
-        by_state: dict[States, int] = {
+    def bits_by_tensor(options: IntegerOptions) -> dict[States, int]:
+        both: dict[States, int] = {
             "keys": options.k_bits or bits,
             "values": options.v_bits or bits,
         }
-        return {tensor: by_state[tensor] for tensor in TENSORS[options.tensor]}
+        return {tensor: both[tensor] for tensor in TENSORS[options.tensor]}
 
     def formats(options: IntegerOptions, situation: Situation) -> Formats:
+        stored: dict[States, Format] = {}
         flat = options.like == "transformers"
-        stored = {
-            tensor: IntegerFormat(
-                count, options.axes[tensor], options.group, options.scheme, in_own_type=flat
-            )
-            for tensor, count in bits_of(options).items()
-        }
-        return {tensor: FlatFormat(one) for tensor, one in stored.items()} if flat else stored
+        for tensor, count in bits_by_tensor(options).items():
+            axis = options.axes[tensor]
+            grouped = IntegerFormat(count, axis, options.group, options.scheme, in_own_type=flat)
+            stored[tensor] = FlatFormat(grouped) if flat else grouped
+        return stored
+
+    def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
+        if options.like == "transformers":
+            return {}
+        return bits_by_tensor(options)
 
     kivi = Quantisation(
         name=f"int{bits}",
@@ -68,7 +74,7 @@ def integers(bits: int, **changes: Any) -> Quantisation:
         options=IntegerOptions,
         formats=formats,
         residual=lambda options, situation: options.residual_in(situation),
-        codeword_bits=lambda options: {} if options.like == "transformers" else bits_of(options),
+        codeword_bits=codeword_bits,
         as_in_transformers=lambda options: options.like == "transformers",
         check_model=check_groups,
         paper_arguments={"residual": USUAL_RESIDUAL},
@@ -79,12 +85,14 @@ def integers(bits: int, **changes: Any) -> Quantisation:
 def blocks(bits: int, scheme: Scheme = "asymmetric") -> Quantisation:
     """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale. Those of
     ``q8_0`` are symmetric; of ``q4_0`` and ``q5_0`` the number of the largest magnitude has the lowest code."""
-    has_least = scheme == "asymmetric"
+    ending, shared = 0, "a scale"
+    if scheme == "asymmetric":
+        ending, shared = 1, "a scale and a least number"
     return integers(
         bits,
-        name=f"q{bits}_{int(has_least)}",
+        name=f"q{bits}_{ending}",
         paper="llama.cpp, ggml-quants.c",
-        description=f"llama.cpp: {bits} bits, 32 share a scale{' and a least number' if has_least else ''}",
+        description=f"llama.cpp: {bits} bits, 32 share {shared}",
         options=create_model("BlockOptions", __base__=BlockOptions, scheme=(Scheme, scheme)),
         paper_arguments={},
     )
@@ -147,27 +155,33 @@ def quantisation_of(name: str) -> Policy:
     """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other options."""
     kind = KINDS[kind_in(name)]
     options = options_in(name, kind)
+    as_in_transformers = kind.as_in_transformers(options)
 
     def residual(situation: Situation) -> int:
         return kind.residual(options, situation)
 
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
-        treatment = QuantisedAsInTransformers if kind.as_in_transformers(options) else QuantisedRows
-        return treatment(
-            [(kind.formats(options, situation), residual(situation)) for situation in situations]
-        )
+        ways = []
+        for situation in situations:
+            formats = kind.formats(options, situation)
+            ways.append((formats, residual(situation)))
+        return QuantisedAsInTransformers(ways) if as_in_transformers else QuantisedRows(ways)
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
-        window = 0 if kind.as_in_transformers(options) else residual(situation)
+        window = 0 if as_in_transformers else residual(situation)
         return bytes_of(kind.formats(options, situation), window, head)
 
+    arguments = {}
+    for option, value in options:
+        if value is not None:
+            arguments[option] = text_of(value)
     return of_full_cache(
         name=name_with(kind, options),
         family="quantisation",
         paper=kind.paper,
         description=kind.description,
         kinds=kind.kinds(options),
-        arguments={option: text_of(value) for option, value in options if value is not None},
+        arguments=arguments,
         fitted=lambda situation: {"residual": residual(situation)},
         paper_arguments=kind.paper_arguments,
         step_treatment=treat,

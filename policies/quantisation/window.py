@@ -39,9 +39,12 @@ def bytes_of(formats: Formats, residual: int, head: HeadRows) -> int:
     total = 0
     for tensor in TENSORS["both"]:
         stored = formats.get(tensor)
-        coded = rows_in_codes(head.rows, residual, stored.over_tokens) if stored else 0
+        coded = 0
+        if stored:
+            coded = rows_in_codes(head.rows, residual, stored.over_tokens)
         total += (head.rows - coded) * head.size * head.number_bytes
-        total += stored.bytes(replace(head, rows=coded)) if stored and coded else 0
+        if stored and coded:
+            total += stored.bytes(replace(head, rows=coded))
     return total
 
 
@@ -81,9 +84,12 @@ class CodewordRows:
     """
 
     def __init__(self, cache: CacheRows, stored: StoredCodes) -> None:
-        self.cache, self.stored = cache, stored
-        self.answers, self.layers = cache.answers, cache.layers
-        self.lengths, self.tokens = cache.lengths, cache.tokens
+        self.cache = cache
+        self.stored = stored
+        self.answers = cache.answers
+        self.layers = cache.layers
+        self.lengths = cache.lengths
+        self.tokens = cache.tokens
 
     def keys(self, layer: int) -> "torch.Tensor":
         return self._codes(layer, "keys")
@@ -98,10 +104,10 @@ class CodewordRows:
         values: "torch.Tensor | None" = None,
         rows: "torch.Tensor | None" = None,
     ) -> None:
-        given: dict[States, torch.Tensor | None] = {"keys": keys, "values": values}
-        for tensor, codes in given.items():
-            if codes is not None:
-                self._recode(layer, tensor, codes, rows)
+        if keys is not None:
+            self._recode(layer, "keys", keys, rows)
+        if values is not None:
+            self._recode(layer, "values", values, rows)
 
     def _codes(self, layer: int, tensor: States) -> "torch.Tensor":
         states: torch.Tensor = getattr(self.cache, tensor)(layer)
@@ -117,8 +123,9 @@ class CodewordRows:
         written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
         for encoded, left, place in self._encoded_rows(layer, tensor):
             written[place] = True if rows is None else rows[place]
+            is_written = written[place][..., None]
             numbers = encoded.numbers.clone()
-            numbers[left] = torch.where(written[place][..., None], codes[place], numbers[left])
+            numbers[left] = torch.where(is_written, codes[place], numbers[left])
             encoded.numbers = numbers
             states[place] = encoded.codes.decode(numbers)[left]
         self.cache.write(layer, rows=written, **{tensor: states})
@@ -132,15 +139,15 @@ class CodewordRows:
         absent = (tokens == ABSENT).sum(-1)
         places = {answer: place for place, answer in enumerate(self.cache.answers)}
         for encoded in self.stored[layer, tensor]:
-            here = [
-                (slot, places[answer], *others)
-                for slot, (answer, *others) in enumerate(encoded.slots)
-                if answer in places
-            ]
+            here = []
+            for slot, (answer, head, first) in enumerate(encoded.slots):
+                if answer in places:
+                    here.append((slot, places[answer], head, first))
             if here:
                 left, answers, heads, firsts = torch.tensor(here, device=tokens.device).unbind(1)
-                count = torch.arange(encoded.numbers.shape[1], device=tokens.device)
-                rows = (absent[answers, heads] + firsts)[:, None] + count
+                offsets = torch.arange(encoded.numbers.shape[1], device=tokens.device)
+                starts = absent[answers, heads] + firsts
+                rows = starts[:, None] + offsets
                 yield encoded, left, (answers[:, None], heads[:, None], rows)
 
 
@@ -167,25 +174,31 @@ class QuantisedRows:
         leaving = lru_cache(
             partial(self._leaving, tuple(cache.answers))
         )  # most layers hold as many rows as another
+        formats, _ = self.ways[0]
+        # By tensor, blocks and device: the blocks, and the layers that quantise the same ones.
         alike: dict[tuple[States, int, str], tuple[list[Block], list[int]]] = {}
         for layer in range(cache.layers):
             tokens = cache.tokens(layer)
-            held = tuple(map(tuple, (tokens != ABSENT).sum(-1).tolist()))
-            for tensor in self.ways[0][0]:
-                before = self._coded.get((layer, tensor), ((0,) * len(held[0]),) * len(self.ways))
+            counts = (tokens != ABSENT).sum(-1).tolist()
+            held = tuple(tuple(of_heads) for of_heads in counts)
+            nothing = ((0,) * len(held[0]),) * len(self.ways)
+            for tensor in formats:
+                before = self._coded.get((layer, tensor), nothing)
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
                 if blocks:
-                    alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[
-                        1
-                    ].append(layer)
+                    key = (tensor, id(blocks), str(tokens.device))
+                    _, layers = alike.setdefault(key, (blocks, []))
+                    layers.append(layer)
         for (tensor, _, _), (blocks, layers) in alike.items():
-            count = (
-                1
-                if self._stored is not None
-                else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
-            )
+            count = self._layers_at_once(cache.tokens(layers[0]).numel())
             for start in range(0, len(layers), count):
                 self._quantise(cache, layers[start : start + count], tensor, blocks)
+
+    def _layers_at_once(self, rows: int) -> int:
+        """Counts the layers of so many rows that are encoded in one call; each alone where their codes are kept."""
+        if self._stored is not None:
+            return 1
+        return max(1, ROWS_AT_ONCE // rows)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         self.after_prefill(cache)
@@ -196,18 +209,18 @@ class QuantisedRows:
             for copy, answer in copies.items():
                 after[copy] = before[answer]
             self._coded[place] = tuple(after)
-        of_answer: dict[int, list[int]] = defaultdict(list)
+        copies_by_answer: dict[int, list[int]] = defaultdict(list)
         for copy, answer in copies.items():
-            of_answer[answer].append(copy)
-        for encoded in (self._stored or {}).values():
-            for one in encoded.copy():
-                for copied in zip_longest(
-                    *(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER
-                ):
-                    slots = [
-                        (copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)
-                    ]
-                    encoded.append(Encoded(slots, one.codes, one.numbers))
+            copies_by_answer[answer].append(copy)
+        for stored in (self._stored or {}).values():
+            for encoded in stored.copy():
+                copies_of_slots = [copies_by_answer[answer] for answer, _, _ in encoded.slots]
+                # Each round takes another copy of every answer, of those that have one left.
+                for answers in zip_longest(*copies_of_slots, fillvalue=NO_ANSWER):
+                    slots = []
+                    for answer, (_, head, first) in zip(answers, encoded.slots, strict=True):
+                        slots.append((answer, head, first))
+                    stored.append(Encoded(slots, encoded.codes, encoded.numbers))
 
     def _leaving(
         self, answers: Sequence[int], tensor: States, held: RowCounts, before: RowCounts
@@ -221,16 +234,19 @@ class QuantisedRows:
         together: dict[tuple[Format, int], list[tuple[int, int, int, int]]] = defaultdict(list)
         for place, answer in enumerate(answers):
             formats, residual = self.ways[answer]
-            stored, rows = formats[tensor], held[place]
-            after[answer] = tuple(
-                rows_in_codes(count, residual, stored.over_tokens) for count in rows
-            )
-            for head, (first, end) in enumerate(zip(before[answer], after[answer], strict=True)):
+            stored = formats[tensor]
+            ends = []
+            for head, rows in enumerate(held[place]):
+                first = before[answer][head]
+                end = rows_in_codes(rows, residual, stored.over_tokens)
+                ends.append(end)
                 if first < end:
-                    together[stored, end - first].append((place, head, first, first - rows[head]))
-        blocks = [
-            Block(stored, count, torch.tensor(slots)) for (stored, count), slots in together.items()
-        ]
+                    slot = (place, head, first, first - rows)
+                    together[stored, end - first].append(slot)
+            after[answer] = tuple(ends)
+        blocks = []
+        for (stored, count), slots in together.items():
+            blocks.append(Block(stored, count, torch.tensor(slots)))
         return blocks, tuple(after)
 
     def _quantise(
@@ -238,23 +254,23 @@ class QuantisedRows:
     ) -> None:
         """Quantises the rows that leave the windows of some layers, which are the same in all of these."""
         states: list[torch.Tensor] = [getattr(cache, tensor)(layer) for layer in layers]
-        written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=states[0].device)
+        device = states[0].device
+        written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=device)
+        end = written.shape[2]
         for block in blocks:
-            places, heads, _, starts = block.slots.to(written.device)[..., None].unbind(1)
-            index = (
-                places,
-                heads,
-                starts + written.shape[2] + torch.arange(block.count, device=written.device),
-            )
-            codes = block.stored.encode(torch.cat([of_layer[index] for of_layer in states]))
-            for of_layer, rows in zip(states, codes.read().chunk(len(layers)), strict=True):
-                of_layer[index] = rows
+            places, heads, _, starts = block.slots.to(device)[..., None].unbind(1)
+            rows = starts + end + torch.arange(block.count, device=device)
+            index = places, heads, rows
+            leaving = torch.cat([of_layer[index] for of_layer in states])
+            codes = block.stored.encode(leaving)
+            read = codes.read().chunk(len(layers))
+            for of_layer, quantised in zip(states, read, strict=True):
+                of_layer[index] = quantised
             written[index] = True
             if self._stored is not None:
-                slots = [
-                    (cache.answers[place], head, first)
-                    for place, head, first, _ in block.slots.tolist()
-                ]
+                slots = []
+                for place, head, first, _ in block.slots.tolist():
+                    slots.append((cache.answers[place], head, first))
                 self._stored[layers[0], tensor].append(Encoded(slots, codes, codes.numbers))
         for layer, of_layer in zip(layers, states, strict=True):
             cache.write(layer, rows=written, **{tensor: of_layer})

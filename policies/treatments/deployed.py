@@ -7,10 +7,11 @@ tokens for all heads of a layer at once, which is ``snapkv+shared+pages16``; one
 such as KV-Compress (arXiv 2410.00161), can do ``snapkv+pages16``. Pages come last.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, takewhile
+from itertools import combinations, product
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -61,8 +62,8 @@ class Way:
 
 
 FAIR: Mapping[str, Callable[..., Press]] = {
-    "kvbench": lambda *given: presses.fair(*given),
-    "paper": lambda *given: of_paper.fair_as_paper(*given),
+    "kvbench": lambda *arguments: presses.fair(*arguments),
+    "paper": lambda *arguments: of_paper.fair_as_paper(*arguments),
 }
 protection = partial(Way, paper="arXiv 2510.00231", protects=True)
 WAYS: Mapping[str, Way] = by_name(
@@ -129,19 +130,21 @@ def deploy(plain: Policy, name: str) -> Policy:
     if plain.prefill_treatment or plain.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
     press = plain.build(plain.typical_situation(1024))
-    comes_last = any(one.last and f"+{one.name}" in plain.name for one in WAYS.values())
-    if isinstance(press, kvpress.ScorerPress) and comes_last:
+    is_scorer = isinstance(press, kvpress.ScorerPress)
+    if is_scorer and _has_last_way(plain):
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
-    by_score = (
-        isinstance(press, kvpress.ScorerPress)
-        and type(press).compress is kvpress.ScorerPress.compress
-    )
+    by_score = is_scorer and type(press).compress is kvpress.ScorerPress.compress
     is_protected = plain.needs_spans or (way.protects and plain.per_question)
     if not by_score or is_protected or replaced_hooks(press):
         raise PolicyError(
             f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores"
         )
     return policy
+
+
+def _has_last_way(policy: Policy) -> bool:
+    """Tells whether a way is in the name of the policy around which no other goes."""
+    return any(way.last and f"+{way.name}" in policy.name for way in WAYS.values())
 
 
 def deploy_scorer(plain: Policy, name: str) -> Policy:
@@ -168,10 +171,12 @@ def deploy_scorer(plain: Policy, name: str) -> Policy:
 
 def _may_keep_the_same(plain: Policy, way: Way, name: str) -> tuple[str, ...]:
     """Names the policies that keep the same by design. Around a single span the paper's fair eviction has one part."""
+    if not way.protects:
+        return simpler(name)
     by_default = f"{plain.name}+{way.name}"
-    if way.protects:
-        return () if name == by_default else (plain.name, by_default)
-    return simpler(name)
+    if name == by_default:
+        return ()
+    return (plain.name, by_default)
 
 
 def simpler(name: str) -> tuple[str, ...]:
@@ -179,9 +184,12 @@ def simpler(name: str) -> tuple[str, ...]:
     page is kept it may be the one that a press never evicts. What treats the rows that are kept stays:
     ``tova+shared+int4`` may be ``tova+int4``. Nothing is built; another name has none."""
     base, *ways = name.split("+")
-    treatments = list(takewhile(lambda way: kind_in(way) not in DEPLOYMENTS, reversed(ways)))[::-1]
-    ways = ways[: len(ways) - len(treatments)]
-    fewer = (chosen for count in range(len(ways)) for chosen in combinations(ways, count))
+    treatments: list[str] = []
+    while ways and kind_in(ways[-1]) not in DEPLOYMENTS:
+        treatments.insert(0, ways.pop())
+    fewer: list[tuple[str, ...]] = []
+    for count in range(len(ways)):
+        fewer.extend(combinations(ways, count))
     return tuple("+".join([base, *chosen, *treatments]) for chosen in fewer)
 
 
@@ -196,24 +204,21 @@ WITH_ONE_HEAD = {
 def name_with_one_head(name: str) -> str:
     """Names the policy that keeps the same on a model with one key head, where nothing is shared among heads."""
     base, *ways = name.split("+")
-    return "+".join(
-        [WITH_ONE_HEAD.get(base, base), *(way for way in ways if kind_in(way) != "shared")]
-    )
+    parts = [WITH_ONE_HEAD.get(base, base)]
+    parts += [way for way in ways if kind_in(way) != "shared"]
+    return "+".join(parts)
 
 
 def with_one_head(declared: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Adds to the policies that keep the same by design, by name, those that do so on a model with one key head."""
-    return {
-        name: (
-            *same,
-            *(
-                one
-                for one in declared
-                if name_with_one_head(one) == name_with_one_head(name) and one != name
-            ),
-        )
-        for name, same in declared.items()
-    }
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in declared:
+        alike[name_with_one_head(name)].append(name)
+    added = {}
+    for name, same in declared.items():
+        others = [other for other in alike[name_with_one_head(name)] if other != name]
+        added[name] = (*same, *others)
+    return added
 
 
 # What a policy gains because it always keeps the ends, as many do, this one gains too.
@@ -225,9 +230,8 @@ RANDOM_ENDS = replace(
 )
 # Those of the paper are registered, and an example of each deployment; the rest are built when they are named.
 PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
-PROTECTION = tuple(
-    deploy_scorer(plain, way.name) for plain in PROTECTED for way in WAYS.values() if way.protects
-)
+PROTECTING = [way.name for way in WAYS.values() if way.protects]
+PROTECTION = tuple(deploy_scorer(plain, way) for plain, way in product(PROTECTED, PROTECTING))
 DEPLOYED = (
     RANDOM_ENDS,
     *(deploy_scorer(SNAPKV, way) for way in DEPLOYMENTS),

@@ -37,15 +37,15 @@ def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
     """Reads the options of a name; raises :class:`PolicyError` in one line for one that the kind has not."""
     matched = NAME.fullmatch(name)
     assert matched is not None
-    given = dict[str, str]()
+    options = dict[str, str]()
     for part in split_outside_brackets(matched["options"] or ""):
         option, equals, value = part.partition("=")
         if not equals:
             example = next(iter(option_names(kind)), "NAME")
             raise PolicyError(f"{name}: write options as {kind.name}({example}=...), not '{part}'")
-        given[option.strip()] = value.strip()
+        options[option.strip()] = value.strip()
     try:
-        return kind.options.model_validate(given)
+        return kind.options.model_validate(options)
     except ValidationError as error:
         raise PolicyError(f"{name}: {_first_problem(error, kind)}") from error
 
@@ -54,9 +54,9 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
     problem = error.errors()[0]
     option = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
-        known = option_names(kind)
-        close = difflib.get_close_matches(option, known, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+        names = option_names(kind)
+        close = difflib.get_close_matches(option, names, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(names)}"
         return f"{kind.name} has no option {option}: {meant}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{option}={problem['input']}: {message}" if option else message
@@ -64,21 +64,24 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
 
 def option_names(kind: TreatmentKind[BaseModel]) -> list[str]:
     """Lists the options of a kind as they are written; a word of Python's own, as ``as``, is the alias of a field."""
-    return [field.alias or name for name, field in kind.options.model_fields.items()]
+    fields = kind.options.model_fields
+    return [field.alias or name for name, field in fields.items()]
 
 
 def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     """Returns the one name of a kind with these options: defaults are left out, and the order is as declared."""
-    fields = zip(option_names(kind), options, kind.options.model_fields.values(), strict=True)
-    given = [
-        f"{written}={text_of(value)}"
-        for written, (_, value), field in fields
-        if value != field.default
-    ]
-    return f"{kind.name}({','.join(given)})" if given else kind.name
+    changed = []
+    fields = kind.options.model_fields.values()
+    for written, (_, value), field in zip(option_names(kind), options, fields, strict=True):
+        if value != field.default:
+            changed.append(f"{written}={text_of(value)}")
+    return f"{kind.name}({','.join(changed)})" if changed else kind.name
 
 
 def text_of(value: object) -> str:
+    """Returns the value of an option as it is written: 0.01, or [0,2] for several parts."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else f"[{','.join(value)}]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

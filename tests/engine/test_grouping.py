@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from kvbench.engine.studies.grouping import by_group_size, shared_by, sizes_of
+from kvbench.engine.studies.grouping import by_group_size, group_sizes, shared_by
 from kvbench.engine.studies.walks import logits_of
 from kvbench.models.precision import in_dtype
 from tests.support.models.toy import toy_model
@@ -40,7 +40,7 @@ def network_of(key_heads: int, dtype: str = "float64", bias: bool = False) -> Pr
 def test_heads_that_are_repeated_leave_the_function_as_it_is(bias: bool) -> None:
     network = network_of(1, bias=bias)
     whole = logits_of(network, IDS, DynamicCache())
-    assert sizes_of(network) == [1, 2, 4, 8]
+    assert group_sizes(network) == [1, 2, 4, 8]
     for size in (1, 2, 4, 8):
         cache = DynamicCache()
         with shared_by(network, size):
@@ -56,7 +56,7 @@ def test_the_network_is_as_it_was_behind_the_block_and_behind_an_error() -> None
     with pytest.raises(RuntimeError), shared_by(network, 1):
         raise RuntimeError
     assert {name: id(weight) for name, weight in network.named_parameters()} == before
-    assert sizes_of(network) == [1, 2, 4]
+    assert group_sizes(network) == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_network_is_as_it_was_behind_the_block_and_behind_an_error() -> None
 )
 def test_heads_are_repeated_where_keys_have_a_projection(architecture: str, sizes: bool) -> None:
     network = in_dtype(toy_model(architecture).network, "float64")
-    assert bool(sizes_of(network)) == sizes
+    assert bool(group_sizes(network)) == sizes
     if sizes:
         whole = logits_of(network, IDS, DynamicCache())
         with shared_by(network, 1):

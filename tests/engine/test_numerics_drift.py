@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.drift import attention_noted, cosine_of, drift_of, log_weights
+from kvbench.engine.studies.drift import attention_noted, cosine_between, drift_of, log_weights
 from kvbench.engine.studies.states import read_states
 from kvbench.engine.studies.walks import difference
 from kvbench.models.load import attention
@@ -39,9 +39,9 @@ def test_distributions_that_share_nothing_are_ln_2_apart_and_no_more() -> None:
 
 def test_a_cosine_by_hand_which_is_exactly_1_of_equal_vectors() -> None:
     one, other = torch.tensor([3.0, 4.0]).double(), torch.tensor([4.0, 3.0]).double()
-    assert cosine_of(one, other) == pytest.approx(24 / 25)
-    assert cosine_of(one, -one) == pytest.approx(-1)
-    assert cosine_of(one, one) == 1.0
+    assert cosine_between(one, other) == pytest.approx(24 / 25)
+    assert cosine_between(one, -one) == pytest.approx(-1)
+    assert cosine_between(one, one) == 1.0
 
 
 def test_attention_by_hand() -> None:

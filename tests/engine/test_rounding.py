@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from kvbench.engine.studies.rounding import LENGTHS, Attended, products_of, rounding_of
+from kvbench.engine.studies.rounding import LENGTHS, Attended, measure_products, rounding_of
 from kvbench.models import precision
 from kvbench.models.precision import in_dtype, layer_in_float64
 from tests.support.models.toy import model_of
@@ -16,11 +16,11 @@ def test_a_product_of_16_bits_by_hand() -> None:
     query[..., 0], query[..., 1] = 2048.0, 1.0
     ones = torch.ones(1, 40, 2)
     attended = Attended(query.half(), ones.half(), ones.half(), scale=1.0)
-    rounding = products_of(attended)
+    rounding = measure_products(attended)
     assert rounding.lengths == [16, 32]
     assert rounding.scores == pytest.approx([1 / 2049, 1 / 2049], rel=1e-12)
     assert rounding.outputs == [0.0, 0.0]
-    exact = products_of(Attended(query, ones, ones, scale=1.0))
+    exact = measure_products(Attended(query, ones, ones, scale=1.0))
     assert exact.scores == [0.0, 0.0]
 
 

@@ -38,21 +38,20 @@ def drift_of(
     network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
 ) -> list[LayerDrift]:
     """Reads a prompt and then each written token with cache on and cache off, and compares all layers."""
-    cache, so_far = DynamicCache(), list(prompt)
-    on, off = (read_states(network, so_far, one) for one in (cache, DynamicCache()))
+    cache = DynamicCache()
+    so_far = list(prompt)
+    on = read_states(network, so_far, cache)
+    off = read_states(network, so_far, DynamicCache())
     layers = [LayerDrift() for _ in on.hidden]
     _compare(layers, on, off)
     for step, token in enumerate(written, start=1):
         so_far.append(token)
         with attention_noted(network, step == STEP_ALONE) as noted:
-            on, off = (
-                read_states(network, [token], cache),
-                read_states(network, so_far, DynamicCache()),
-            )
+            on = read_states(network, [token], cache)
+            off = read_states(network, so_far, DynamicCache())
         _compare(layers, on, off)
-        # It has the layers of cache on, then those of cache off.
-        for layer, of_on, of_off in zip(layers, noted, noted[len(layers) :], strict=False):
-            layer.attention_kl = [divergence(*heads) for heads in zip(of_on, of_off, strict=True)]
+        if noted:
+            _compare_attention(layers, noted)
     for layer, keys, other_keys in zip(layers, on.keys, off.keys, strict=True):
         layer.keys = _rows_apart(keys, other_keys)
     for layer, values, other_values in zip(layers, on.values, off.values, strict=True):
@@ -60,28 +59,40 @@ def drift_of(
     return layers
 
 
+def _compare_attention(layers: Sequence[LayerDrift], noted: Sequence[torch.Tensor]) -> None:
+    """Compares the heads of each layer. ``noted``: the layers of cache on, then those of cache off."""
+    of_cache_off = noted[len(layers) :]
+    for layer, on, off in zip(layers, noted, of_cache_off, strict=False):
+        layer.attention_kl = [divergence(*heads) for heads in zip(on, off, strict=True)]
+
+
 def _compare(layers: Sequence[LayerDrift], on: States, off: States) -> None:
     """Adds how far the streams of both are apart at a step."""
-    for layer, one, other in zip(layers, on.hidden, off.hidden, strict=True):
-        first, second = one.double(), other.double()
-        distance, length = float((first - second).norm()), float(second.norm())
-        layer.hidden.append(distance / length)
+    for layer, on_stream, off_stream in zip(layers, on.hidden, off.hidden, strict=True):
+        first, second = on_stream.double(), off_stream.double()
+        distance = float((first - second).norm())
+        layer.hidden.append(distance / float(second.norm()))
         layer.hidden_l2.append(distance)
-        layer.hidden_cosine.append(cosine_of(first, second))
+        layer.hidden_cosine.append(cosine_between(first, second))
 
 
-def cosine_of(one: torch.Tensor, other: torch.Tensor) -> float:
+def cosine_between(first: torch.Tensor, second: torch.Tensor) -> float:
     """Returns the cosine of two vectors, from the distance of their directions: a product of nearly equal directions
     would be rounded to above 1, and equal ones have exactly 1."""
-    apart = one / one.norm() - other / other.norm()
+    apart = first / first.norm() - second / second.norm()
     return 1.0 - float(apart.square().sum()) / 2
 
 
-def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
-    """Returns the relative distance of rows of all heads together, by position."""
-    first, second = (rows.transpose(0, 1).flatten(1).double() for rows in (one, other))
-    distance: list[float] = ((first - second).norm(dim=1) / second.norm(dim=1)).tolist()
-    return distance
+def _rows_apart(first: torch.Tensor, second: torch.Tensor) -> list[float]:
+    """Returns the relative distance of rows of all heads together, by position.
+
+    Both are (num_kv_heads, tokens, head_dim), and the distance is over the length of the second.
+    """
+    first_rows = first.transpose(0, 1).flatten(1).double()
+    second_rows = second.transpose(0, 1).flatten(1).double()
+    distance = (first_rows - second_rows).norm(dim=1)
+    relative: list[float] = (distance / second_rows.norm(dim=1)).tolist()
+    return relative
 
 
 @contextmanager
@@ -109,14 +120,17 @@ def attention_noted(
 def log_weights(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
-    """Returns the logarithm of the attention of the last token of one sequence to the tokens that it sees.
+    """Returns the logarithm of the attention of the last token of one sequence to the tokens that it sees: float64
+    (heads, tokens that it sees).
 
     ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``: (1, 1, tokens, keys),
     true or 0 where a token is seen; without one the last token sees all."""
     groups = query.shape[1] // key.shape[1]
     keys = key[0].double().repeat_interleave(groups, 0)
-    scores = (keys @ query[0, :, -1, :, None].double())[..., 0] * scale
+    last_query = query[0, :, -1, :, None].double()
+    scores = (keys @ last_query)[..., 0] * scale
     if mask is not None:
         last = mask[0, 0, -1]
-        scores = scores[:, last if last.dtype == torch.bool else last == 0]
+        seen = last if last.dtype == torch.bool else last == 0
+        scores = scores[:, seen]
     return scores.log_softmax(-1)

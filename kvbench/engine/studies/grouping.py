@@ -21,13 +21,17 @@ WRITTEN = 3  # the last tokens of a prompt, which cache on reads one by one
 PROJECTIONS = ("k_proj", "v_proj")
 
 
-def sizes_of(network: PreTrainedModel) -> list[int]:
+def group_sizes(network: PreTrainedModel) -> list[int]:
     """Lists by how many query heads a head can be shared: all divisors of the model's own number. Where keys have no
     projection of their own to repeat, or attention differs by layer, there is none."""
-    layers = [layer.self_attn for layer in decoder_of(network).layers]
-    shared = {int(layer.num_key_value_groups) for layer in layers}
-    is_projected = all({*PROJECTIONS} <= dict(layer.named_children()).keys() for layer in layers)
-    if len(shared) > 1 or not is_projected:
+    shared = set()
+    for layer in decoder_of(network).layers:
+        attention = layer.self_attn
+        shared.add(int(attention.num_key_value_groups))
+        parts = dict(attention.named_children())
+        if not set(PROJECTIONS) <= parts.keys():
+            return []
+    if len(shared) > 1:
         return []
     (largest,) = shared
     return [size for size in range(1, largest + 1) if largest % size == 0]
@@ -40,21 +44,17 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
     try:
         for layer in decoder_of(network).layers:
             attention = layer.self_attn
-            kept = {
-                name: getattr(attention, name) for name in (*PROJECTIONS, "num_key_value_groups")
-            }
-            before.append((attention, kept))
-            for name in PROJECTIONS:
-                setattr(
-                    attention,
-                    name,
-                    _repeated(kept[name], attention.head_dim, kept["num_key_value_groups"] // size),
-                )
+            groups = attention.num_key_value_groups
+            projections = {name: getattr(attention, name) for name in PROJECTIONS}
+            before.append((attention, {**projections, "num_key_value_groups": groups}))
+            for name, projection in projections.items():
+                repeated = _repeated(projection, attention.head_dim, groups // size)
+                setattr(attention, name, repeated)
             attention.num_key_value_groups = size
         yield
     finally:
-        for attention, kept in before:
-            for name, part in kept.items():
+        for attention, parts in before:
+            for name, part in parts.items():
                 setattr(attention, name, part)
 
 
@@ -62,18 +62,17 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
 def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.nn.Linear:
     def repeat(weights: torch.Tensor) -> torch.nn.Parameter:
         heads = weights.unflatten(0, (-1, head_size))
-        return torch.nn.Parameter(
-            heads.repeat_interleave(times, 0).flatten(0, 1), requires_grad=False
-        )
+        repeated = heads.repeat_interleave(times, 0).flatten(0, 1)
+        return torch.nn.Parameter(repeated, requires_grad=False)
 
-    weight = projection.weight
-    wider = torch.nn.Linear(
-        weight.shape[1], times * weight.shape[0], projection.bias is not None, device="meta"
-    )
+    weight, bias = projection.weight, projection.bias
+    rows, columns = weight.shape
+    wider = torch.nn.Linear(columns, times * rows, bias is not None, device="meta")
     wider.weight = repeat(weight)
-    if projection.bias is not None:
-        wider.bias = repeat(projection.bias)
-    if weight.device.type == "cpu" and not multiplies(str(weight.dtype).removeprefix("torch.")):
+    if bias is not None:
+        wider.bias = repeat(bias)
+    dtype = str(weight.dtype).removeprefix("torch.")
+    if weight.device.type == "cpu" and not multiplies(dtype):
         multiply_in_float32(wider)
     return wider
 
@@ -83,8 +82,10 @@ def by_group_size(
 ) -> Iterator[tuple[int, list[float]]]:
     """Yields each number of query heads to a head, with the relative drift of the residual stream behind each layer:
     the mean over the last tokens of a prompt, which cache on reads one by one."""
-    for size in sizes_of(network):
+    prompt, written = ids[:-WRITTEN], ids[-WRITTEN:]
+    for size in group_sizes(network):
         with shared_by(network, size):
-            layers = drift_of(network, ids[:-WRITTEN], ids[-WRITTEN:])
+            layers = drift_of(network, prompt, written)
         # At the first step both read the prompt at once, and nothing drifts.
-        yield size, [float(np.mean(layer.hidden[1:])) for layer in layers]
+        drifts = [layer.hidden[1:] for layer in layers]
+        yield size, [float(np.mean(drift)) for drift in drifts]

@@ -43,29 +43,32 @@ def intervene(
     """Makes a branch for all rows that are tried; it is equal to ``branch`` where no row is to be changed. Those of
     spans that the question does not have are left out."""
     keep = mask_of(branch)
+    available = ~keep if action == "restore" else keep
     for rows in tried:
-        tokens = tokens_of(prompt.questions[question], rows.target)
-        if tokens:
-            order = random_order(prompt, question, rows.draw) if rows.draw else None
-            changed = choose(~keep if action == "restore" else keep, tokens, order)
-            yield Intervention(
-                rows, int(changed.sum()), with_mask(branch, keep ^ changed, (question,))
-            )
+        tokens = span_tokens(prompt.questions[question], rows.target)
+        if not tokens:
+            continue
+        order = random_order(prompt, question, rows.draw) if rows.draw else None
+        changed = choose(available, tokens, order)
+        changed_branch = with_mask(branch, keep ^ changed, (question,))
+        yield Intervention(rows, int(changed.sum()), changed_branch)
 
 
-def tokens_of(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
+def span_tokens(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
     """Returns the tokens of a span of a question; none where it has no such span."""
-    return question.evidence_tokens if target == "evidence" else question.spans.get(target, ())
+    if target == "evidence":
+        return question.evidence_tokens
+    return question.spans.get(target, ())
 
 
 def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
     """Orders the tokens of the context that are no evidence of a question at random, the same in every run."""
-    asked = prompt.questions[question]
-    others = sorted({*prompt.context_tokens} - {*asked.evidence_tokens})
-    generator = torch.Generator().manual_seed(
-        seed_of(draw, asked.question.id, "rows of an intervention")
-    )
-    return [others[place] for place in torch.randperm(len(others), generator=generator).tolist()]
+    tokenized = prompt.questions[question]
+    others = sorted(set(prompt.context_tokens) - set(tokenized.evidence_tokens))
+    seed = seed_of(draw, tokenized.question.id, "rows of an intervention")
+    generator = torch.Generator().manual_seed(seed)
+    places = torch.randperm(len(others), generator=generator).tolist()
+    return [others[place] for place in places]
 
 
 def choose(
@@ -78,7 +81,9 @@ def choose(
     of_target &= available
     if order is None:
         return of_target
-    ordered = available[..., list(order)]
+    places = list(order)
+    ordered = available[..., places]
+    count = of_target.sum(-1, keepdim=True)
     chosen = torch.zeros_like(available)
-    chosen[..., list(order)] = ordered & (ordered.cumsum(-1) <= of_target.sum(-1, keepdim=True))
+    chosen[..., places] = ordered & (ordered.cumsum(-1) <= count)
     return chosen

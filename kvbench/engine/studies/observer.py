@@ -54,7 +54,7 @@ def observed(model: LoadedModel) -> Iterator[None]:
         yield
 
 
-def weights_of(
+def attention_to(
     query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float
 ) -> torch.Tensor:
     """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
@@ -63,7 +63,8 @@ def weights_of(
     ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (..., queries, keys).
     """
     scores = (query @ keys.mT) * scaling
-    return scores.masked_fill(~seen, float("-inf")).softmax(-1, dtype=torch.float32)
+    seen_scores = scores.masked_fill(~seen, float("-inf"))
+    return seen_scores.softmax(-1, dtype=torch.float32)
 
 
 ROWS_AT_ONCE = 2**16  # of contexts, in one pass
@@ -131,10 +132,14 @@ class TurnObserver:
             return
         alike: dict[int, list[int]] = defaultdict(list)  # by the number of tokens that are passed
         for place, answer in enumerate(step.answers):
-            branch, question = answer.branch, self._prompt.questions[answer.question].token_ids
+            branch = answer.branch
             gone = answer.forced or branch.press_cache is not None or branch.error is not None
-            if not gone and not self._left_out(branch):
-                alike[len(question) if step.number == QUESTION else 1].append(place)
+            if gone or self._left_out(branch):
+                continue
+            passed = 1
+            if step.number == QUESTION:
+                passed = len(self._prompt.questions[answer.question].token_ids)
+            alike[passed].append(place)
         at_once = max(1, ROWS_AT_ONCE // len(self._prompt.token_ids))
         for places in alike.values():
             for first in range(0, len(places), at_once):
@@ -144,38 +149,47 @@ class TurnObserver:
     def _read(self, step: Step, places: list[int]) -> None:
         answers = [step.answers[place] for place in places]
         questions = [self._prompt.questions[answer.question].token_ids for answer in answers]
-        passed = (
-            questions
-            if step.latest is None
-            else [(token,) for token in step.latest[places].tolist()]
-        )
-        length, windows = len(self._prompt.token_ids), self._model.windows
-        watchers = [
-            _TurnWatcher(
-                step.cache(place),
-                length,
-                len(question) + step.number,
-                self._spans[answer.question],
-                windows,
+        passed: Sequence[Sequence[int]] = questions
+        if step.latest is not None:
+            passed = [(token,) for token in step.latest[places].tolist()]
+        length = len(self._prompt.token_ids)
+        watchers = []
+        for place, answer, question in zip(places, answers, questions, strict=True):
+            turn = len(question) + step.number
+            spans = self._spans[answer.question]
+            cache = step.cache(place)
+            watchers.append(_TurnWatcher(cache, length, turn, spans, self._model.windows))
+        states = self._pass_again(passed, watchers)
+        last = torch.stack([state[:, -1] for state in states], dim=1)
+        of_answers = last.float().cpu().numpy()
+        for answer, watcher, of_answer in zip(answers, watchers, of_answers, strict=True):
+            key = id(answer.branch), answer.question, step.number
+            self.readings[key] = TurnReading(
+                spans=tuple(watcher.spans),
+                layers=tuple(watcher.layers),
+                states=of_answer,
+                values=np.stack(watcher.values),
             )
-            for place, answer, question in zip(places, answers, questions, strict=True)
-        ]
-        width = len(passed[0])
-        positions = torch.stack([watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers])
+
+    def _pass_again(
+        self, passed: Sequence[Sequence[int]], watchers: "Sequence[_TurnWatcher]"
+    ) -> Sequence[torch.Tensor]:
+        """Passes tokens, as many of each answer, through the model over what their caches hold.
+
+        Returns the hidden states before the first layer and behind each, (answers, tokens, hidden_size).
+        """
+        width, device = len(passed[0]), self._model.device
+        positions = [watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers]
         with observed(self._model):
-            states = decoder_of(self._model.network)(
-                input_ids=torch.tensor(passed, device=self._model.device),
-                position_ids=positions.to(self._model.device),
+            output = decoder_of(self._model.network)(
+                input_ids=torch.tensor(passed, device=device),
+                position_ids=torch.stack(positions).to(device),
                 use_cache=False,
                 output_hidden_states=True,
                 watchers=watchers,
-            ).hidden_states
-        last = torch.stack([state[:, -1] for state in states], dim=1).float().cpu().numpy()
-        for answer, watcher, of_answer in zip(answers, watchers, last, strict=True):
-            reading = TurnReading(
-                tuple(watcher.spans), tuple(watcher.layers), of_answer, np.stack(watcher.values)
             )
-            self.readings[id(answer.branch), answer.question, step.number] = reading
+        states: Sequence[torch.Tensor] = output.hidden_states
+        return states
 
 
 class _TurnWatcher:
@@ -202,32 +216,33 @@ class _TurnWatcher:
         value: torch.Tensor,
         scaling: float,
     ) -> torch.Tensor:
-        tokens, keys, values = (
-            part(layer)[0] for part in (self.cache.tokens, self.cache.keys, self.cache.values)
-        )
+        tokens = self.cache.tokens(layer)[0]
+        keys = self.cache.keys(layer)[0]
+        values = self.cache.values(layer)[0]
         heads, passed, size = query.shape
-        kv_heads, rows = tokens.shape
-        columns, absent = self._columns(tokens), tokens == ABSENT
-        places = torch.arange(rows, device=query.device)
-        before = places <= places[rows - passed :, None]
-        if window := self._windows[layer]:  # of a sliding layer, whose rows all have a token
-            before = before & (tokens[:, None] > tokens[:, rows - passed :, None] - window)
-        seen = (before & ~absent[:, None])[:, None]
+        kv_heads = len(tokens)
+        seen = self._seen(layer, tokens, passed)
         grouped = query.view(kv_heads, heads // kv_heads, passed, size)
-        weights = weights_of(grouped, keys[:, None], seen, scaling)
-        read = values.masked_fill(absent[..., None], 0.0)[:, None]  # 0 times NaN is NaN
+        weights = attention_to(grouped, keys[:, None], seen[:, None], scaling)
+        absent = (tokens == ABSENT)[..., None]
+        read = values.masked_fill(absent, 0.0)[:, None]  # 0 times NaN is NaN
         output = (weights.to(values.dtype) @ read).view(query.shape)
-        strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
-        last = strongest.new_zeros(*grouped.shape[:2], len(self._members))
-        to_tokens = columns.flatten().expand(passed, -1)
-        strongest.scatter_reduce_(
-            1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax"
-        )
-        last.scatter_add_(2, columns[:, None].expand(*grouped.shape[:2], -1), weights[:, :, -1])
-        last = last.view(heads, -1)
-        self._note(strongest, last)
+        columns = self._columns(tokens)
+        self._note(columns, weights)
         self._note_values(columns, values)
         return output
+
+    def _seen(self, layer: int, tokens: torch.Tensor, passed: int) -> torch.Tensor:
+        """Tells which rows each of the last ``passed`` tokens sees: bool (num_kv_heads, passed, rows)."""
+        rows = tokens.shape[1]
+        places = torch.arange(rows, device=tokens.device)
+        before = places <= places[rows - passed :, None]
+        window = self._windows[layer]
+        if window:  # of a sliding layer, whose rows all have a token
+            first = tokens[:, rows - passed :, None] - window
+            before = before & (tokens[:, None] > first)
+        is_present = tokens != ABSENT
+        return before & is_present[:, None]
 
     def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """Numbers the token of each row, int64 (num_kv_heads, rows)."""
@@ -237,27 +252,46 @@ class _TurnWatcher:
         )
         return columns.masked_fill(columns < 0, self.length + self._turn)
 
-    def _note(self, strongest: torch.Tensor, last: torch.Tensor) -> None:
-        end, first = self.length + self._turn, self.length + self._turn - len(strongest)
-        edges = Edges.of(strongest[:, :end].cpu().numpy(), first_query=first)
+    def _note(self, columns: torch.Tensor, weights: torch.Tensor) -> None:
+        """Notes what tokens attend to. ``columns``: of the rows, as :meth:`_columns` gives them.
+
+        ``weights``: (num_kv_heads, query heads of each, passed, rows).
+        """
+        kv_heads, groups, passed, _ = weights.shape
+        count = len(self._members)
+        strongest = weights.new_zeros(passed, count)
+        of_rows = columns.flatten().expand(passed, -1)
+        strongest_rows = weights.amax(1).transpose(0, 1).reshape(passed, -1)
+        strongest.scatter_reduce_(1, of_rows, strongest_rows, "amax")
+        last = weights.new_zeros(kv_heads, groups, count)
+        last.scatter_add_(2, columns[:, None].expand(kv_heads, groups, -1), weights[:, :, -1])
+        last = last.view(kv_heads * groups, -1)
+
+        end = self.length + self._turn
+        of_tokens = strongest[:, :end].cpu().numpy()
         top_weight, top = last.max(-1)
-        most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
-        parts = (
-            top.masked_fill(top == end, UNKNOWN),
-            top_weight,
-            last @ self._members.to(last.device),
-            most,
-            most_share,
+        shares = last @ self._members.to(last.device)
+        of_context = last[:, : self.length].mean(0)
+        most_share, most_read = of_context.topk(min(MOST, self.length))
+        reading = LayerReading(
+            edges=Edges.of(of_tokens, first_query=end - passed),
+            top=top.masked_fill(top == end, UNKNOWN).cpu().numpy(),
+            top_weight=top_weight.cpu().numpy(),
+            shares=shares.cpu().numpy(),
+            most=most_read.cpu().numpy(),
+            most_share=most_share.cpu().numpy(),
         )
-        self.layers.append(LayerReading(edges, *(part.cpu().numpy() for part in parts)))
+        self.layers.append(reading)
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
         """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""
-        pooled = torch.zeros(len(self._members), dtype=torch.bool, device=columns.device)
-        pooled[list(self.spans.get(POOLED, ()))] = True
-        of_span = pooled[columns][..., None]
+        is_pooled = torch.zeros(len(self._members), dtype=torch.bool, device=columns.device)
+        is_pooled[list(self.spans.get(POOLED, ()))] = True
+        of_span = is_pooled[columns][..., None]
         kept = values.masked_fill(~of_span, 0.0).float()
-        self.values.append((kept.sum(1) / of_span.sum(1).clamp(min=1)).flatten().cpu().numpy())
+        count = of_span.sum(1).clamp(min=1)
+        mean = kept.sum(1) / count
+        self.values.append(mean.flatten().cpu().numpy())
 
 
 WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
@@ -291,17 +325,19 @@ class _ContextWatcher:
     ) -> torch.Tensor:
         heads, tokens, _ = query.shape
         groups = heads // key.shape[0]
+        window = self._windows[layer]
         places = torch.arange(tokens, device=query.device)
         output = query.new_empty(query.shape)
         parts = []
         for block in places.split(max(1, WEIGHTS_AT_ONCE // tokens)):
             seen = places <= block[:, None]
-            if window := self._windows[layer]:
+            if window:
                 seen &= places > block[:, None] - window
             strongest = query.new_zeros(len(block), tokens, dtype=torch.float32)
             for head in range(heads):
-                weights = weights_of(query[head, block], key[head // groups], seen, scaling)
-                output[head, block] = weights.to(value.dtype) @ value[head // groups]
+                group = head // groups
+                weights = attention_to(query[head, block], key[group], seen, scaling)
+                output[head, block] = weights.to(value.dtype) @ value[group]
                 strongest = torch.maximum(strongest, weights)
             parts.append(Edges.of(strongest.cpu().numpy(), first_query=int(block[0])))
         self.edges.append(joined(parts))
@@ -315,8 +351,10 @@ NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32))
 def why_not_observed(branch: Branch) -> str:
     """Says why nothing is observed of a branch, or nothing if something is: routes go through the shared prefill, and
     end in rows whose tokens are known."""
-    is_private = branch.treatment.policy.prefill != "shared"
-    return reason_without_mask(branch) or ("it has a prefill of its own" if is_private else "")
+    reason = reason_without_mask(branch)
+    if not reason and branch.treatment.policy.prefill != "shared":
+        reason = "it has a prefill of its own"
+    return reason
 
 
 class AnswerObserver:
@@ -358,8 +396,9 @@ class AnswerObserver:
     def _routes(
         self, question: int, answered: int, edges: Sequence[Edges]
     ) -> npt.NDArray[np.float32]:
-        context = len(self._prompt.token_ids)
-        end = context + len(self._prompt.questions[question].token_ids)
+        length = len(self._prompt.token_ids)
+        end = length + len(self._prompt.questions[question].token_ids)
         layers = [joined(parts) for parts in zip(self._context, edges, strict=True)]
         sinks = list(range(end - 1, end + answered))
-        return widest(layers, end + answered, sinks)[0, :context].astype(np.float32)
+        widths = widest(layers, end + answered, sinks)[0, :length]
+        return widths.astype(np.float32)

@@ -50,22 +50,25 @@ def place_of(forced: Walk) -> tuple[int, bool] | None:
     divergence, and tells which it is; None where they are equal to the bit, as they are at the first step, at which
     both read the prompt at once."""
     pairs = zip(forced.tokens, forced.other_tokens, strict=True)
-    flip = next((step for step, (one, other) in enumerate(pairs) if one != other), None)
-    if flip is not None:
-        return flip, True
-    kl = [one.kl for one in forced.differences]
-    largest = max(
-        (step for step, value in enumerate(kl) if value > 0), key=kl.__getitem__, default=None
-    )
+    for step, (token, other_token) in enumerate(pairs):
+        if token != other_token:
+            return step, True
+    largest = None
+    largest_kl = 0.0
+    for step, difference in enumerate(forced.differences):
+        if difference.kl > largest_kl:
+            largest, largest_kl = step, difference.kl
     return None if largest is None else (largest, False)
 
 
 def first_apart(forced: Walk) -> int | None:
     """Finds the first step at which both paths differ at all; None where they never do, or overflow before. The step at
     which both read the prompt at once never differs: it is the prefill of the text, whose step 0 is the next."""
-    for step, one in enumerate(forced.differences):
-        if one.kl != 0:
-            return step if one.kl > 0 else None  # NaN is not above 0
+    for step, difference in enumerate(forced.differences):
+        if difference.kl > 0:
+            return step
+        if difference.kl != 0:  # NaN
+            return None
     return None
 
 
@@ -74,9 +77,8 @@ def localise(
 ) -> Iterator[Patched]:
     """Patches the pass of cache on that reads the last of the ``written`` tokens behind a prompt."""
     on, _ = _read_one_by_one(network, prompt, written[:-1])
-    yield from patched(
-        network, written[-1], on, read_states(network, [*prompt, *written], DynamicCache())
-    )
+    off = read_states(network, [*prompt, *written], DynamicCache())
+    yield from patched(network, written[-1], on, off)
 
 
 def _read_one_by_one(
@@ -95,13 +97,13 @@ def patched(network: PreTrainedModel, token: int, on: States, off: States) -> It
 
     def kl_with(rows: Sequence[int], stream: Sequence[int]) -> float:
         cache = DynamicCache()
-        for layer, own in enumerate(zip(on.keys, on.values, strict=True)):
-            others = off.keys[layer][:, :-1], off.values[layer][:, :-1]
-            keys, values = others if layer in rows else own
+        for layer, (keys, values) in enumerate(zip(on.keys, on.values, strict=True)):
+            if layer in rows:
+                keys = off.keys[layer][:, :-1]
+                values = off.values[layer][:, :-1]
             cache.update(keys[None], values[None], layer)
-        states = read_states(
-            network, [token], cache, {layer: off.hidden[layer] for layer in stream}
-        )
+        patches = {layer: off.hidden[layer] for layer in stream}
+        states = read_states(network, [token], cache, patches)
         return divergence(log_probabilities(states.logits), log_off)
 
     log_off = log_probabilities(off.logits)
@@ -124,7 +126,8 @@ def inject(
     ids = [*prompt, *written]
     on, cache = _read_one_by_one(network, prompt, written)
     log_on = log_probabilities(on.logits)
-    after = StepsAfter(network, ids, _greedy_rows(network, on.logits, cache, steps, ends), ends)
+    on_rows = _greedy_rows(network, on.logits, cache, steps, ends)
+    after = StepsAfter(network, ids, on_rows, ends)
 
     def measured(streams: Mapping[int, torch.Tensor]) -> tuple[float, float]:
         logits = read_states(network, ids, DynamicCache(), streams).logits

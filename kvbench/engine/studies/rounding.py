@@ -46,9 +46,9 @@ class Rounding:
 
 @dataclass(frozen=True)
 class _LayerPass:
-    """Holds what a layer is given and puts out."""
+    """Holds what a layer reads, the arguments that it is called with, and what it puts out."""
 
-    given: torch.Tensor
+    stream: torch.Tensor
     arguments: dict[str, Any]
     output: torch.Tensor
 
@@ -65,29 +65,31 @@ def rounding_of(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
         scale: float,
     ) -> None:
         groups = query.shape[1] // key.shape[1]
-        keys, values = (rows[0].repeat_interleave(groups, dim=0) for rows in (key, value))
-        measured.append(products_of(Attended(query[0], keys, values, scale)))
+        keys = key[0].repeat_interleave(groups, dim=0)
+        values = value[0].repeat_interleave(groups, dim=0)
+        measured.append(measure_products(Attended(query[0], keys, values, scale)))
 
     with attention_seen(network, see), _noted_layers(network) as passes:
         logits_of(network, ids[: LENGTHS[-1]], DynamicCache())
-    for of_layer, (alone, propagated) in zip(measured, _propagation(network, passes), strict=True):
-        of_layer.alone, of_layer.propagated = alone, propagated
+    errors = _propagation(network, passes)
+    for of_layer, (alone, propagated) in zip(measured, errors, strict=True):
+        of_layer.alone = alone
+        of_layer.propagated = propagated
     return measured
 
 
 @contextmanager
 def _noted_layers(network: PreTrainedModel) -> Iterator[list[_LayerPass]]:
-    """Notes what each layer is given and puts out inside a ``with`` block."""
+    """Notes what each layer reads and puts out inside a ``with`` block."""
     noted: list[_LayerPass] = []
 
     def note(
-        _: Any, given: tuple[torch.Tensor, ...], arguments: dict[str, Any], output: torch.Tensor
+        _: Any, inputs: tuple[torch.Tensor, ...], arguments: dict[str, Any], output: torch.Tensor
     ) -> None:
-        noted.append(_LayerPass(given[0], arguments, output))
+        noted.append(_LayerPass(inputs[0], arguments, output))
 
-    handles = [
-        layer.register_forward_hook(note, with_kwargs=True) for layer in decoder_of(network).layers
-    ]
+    layers = decoder_of(network).layers
+    handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in layers]
     try:
         yield noted
     finally:
@@ -96,21 +98,23 @@ def _noted_layers(network: PreTrainedModel) -> Iterator[list[_LayerPass]]:
 
 
 @torch.no_grad()
-def products_of(attended: Attended) -> Rounding:
+def measure_products(attended: Attended) -> Rounding:
     """Measures the products of the last query of each length, as an answer's token has them."""
     rounding = Rounding()
     for length in LENGTHS:
         if length > attended.keys.shape[1]:
             break
         query = attended.query[:, length - 1, :, None]
-        keys, values = (rows[:, :length] for rows in (attended.keys, attended.values))
-        exact = keys.double() @ query.double()
-        weights = (exact * attended.scale).softmax(1).to(values.dtype).mT
+        keys = attended.keys[:, :length]
+        values = attended.values[:, :length]
+        exact_scores = keys.double() @ query.double()
+        weights = (exact_scores * attended.scale).softmax(1).to(values.dtype).mT
+        exact_output = weights.double() @ values.double()
+        scores = (keys @ query)[..., 0]
+        output = (weights @ values)[:, 0]
         rounding.lengths.append(length)
-        rounding.scores.append(_relative((keys @ query)[..., 0], exact[..., 0]))
-        rounding.outputs.append(
-            _relative((weights @ values)[:, 0], (weights.double() @ values.double())[:, 0])
-        )
+        rounding.scores.append(_relative(scores, exact_scores[..., 0]))
+        rounding.outputs.append(_relative(output, exact_output[:, 0]))
     return rounding
 
 
@@ -126,22 +130,24 @@ def _propagation(
 ) -> Iterator[tuple[float, float]]:
     """Yields by layer the error that it adds to an exact input, and that of all layers so far. One layer at a time is
     copied to float64, so that no second network is needed."""
-    stream = passes[0].given.double()
-    for layer, one in zip(decoder_of(network).layers, passes, strict=True):
+    stream = passes[0].stream.double()
+    for layer, layer_pass in zip(decoder_of(network).layers, passes, strict=True):
         exact_layer = layer_in_float64(layer)
-        arguments = {
-            name: _doubled(value) for name, value in one.arguments.items() if name not in CACHES
-        }
+        arguments = {}
+        for name, value in layer_pass.arguments.items():
+            if name not in CACHES:
+                arguments[name] = _doubled(value)
         arguments["use_cache"] = False
-        alone = exact_layer(one.given.double(), **arguments)
+        alone = exact_layer(layer_pass.stream.double(), **arguments)
         stream = exact_layer(stream, **arguments)
-        yield _relative(one.output[0], alone[0]), _relative(one.output[0], stream[0])
+        output = layer_pass.output[0]
+        yield _relative(output, alone[0]), _relative(output, stream[0])
 
 
 def _doubled(value: Any) -> Any:
     """Returns numbers, also those in a tuple such as the angles of positions, in float64; anything else as it is."""
     if isinstance(value, tuple):
-        return tuple(map(_doubled, value))
-    return (
-        value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-    )
+        return tuple(_doubled(part) for part in value)
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,19 +53,18 @@ def _hooked(
     """Notes what layers put out for the last token, and puts the patches in its place, inside a ``with`` block."""
     hidden: list[torch.Tensor] = []
 
-    def see(layer: int, output: torch.Tensor) -> torch.Tensor | None:
+    def see(number: int, _layer: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
         hidden.append(output[0, -1].clone())
-        if layer not in patches:
+        if number not in patches:
             return None
         patched = output.clone()
-        patched[0, -1] = patches[layer]
+        patched[0, -1] = patches[number]
         return patched
 
-    def hook(layer: int) -> Any:
-        return lambda _module, _given, output: see(layer, output)
-
-    layers = decoder_of(network).layers
-    handles = [layer.register_forward_hook(hook(number)) for number, layer in enumerate(layers)]
+    handles = []
+    for number, layer in enumerate(decoder_of(network).layers):
+        see_layer = partial(see, number)
+        handles.append(layer.register_forward_hook(see_layer))
     try:
         yield hidden
     finally:

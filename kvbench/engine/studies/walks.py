@@ -60,11 +60,12 @@ def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     No term is negative, so that nothing cancels: rounding of float32 moves log p by 1e-6, the divergence is 1e-12, and
     a sum over p d would have an error of the same size. Equal rows give exactly 0.
     """
-    apart, p = log_p - log_q, log_p.exp()
+    apart = log_p - log_q
+    p = log_p.exp()
     # Where p is far below q, exp(-d) may be infinite, and p 0.
-    terms = torch.where(
-        apart < -1, p * (apart - 1) + log_q.exp(), p * (apart + torch.expm1(-apart))
-    )
+    far_below = p * (apart - 1) + log_q.exp()
+    near = p * (apart + torch.expm1(-apart))
+    terms = torch.where(apart < -1, far_below, near)
     return float(terms.sum().clamp(min=0.0))
 
 
@@ -94,18 +95,25 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
         if not row.isfinite().all():
             return int(row.argmax())  # nothing can be drawn; the answer is compared with none
         log_p = log_probabilities(row / TEMPERATURE)
-        ordered = log_p.sort(descending=True).values
-        if name == "top_k":
-            least = ordered[min(TOP_K, len(ordered)) - 1]
-        else:  # the fewest most likely tokens that have 0.9 together
-            # On the processor: a GPU has no deterministic running sum.
-            before = ordered.cpu().exp().cumsum(-1) - ordered.cpu().exp()
-            least = ordered[int((before < TOP_P).sum()) - 1]
+        least = _least_chosen(log_p, name)
         random = np.random.default_rng(seed_of(seed, question_id, f"{name} {draw} {step}"))
         noise = torch.from_numpy(random.exponential(size=len(row))).to(row.device)
-        return int((torch.where(log_p >= least, log_p, -torch.inf) - noise.log()).argmax())
+        among = torch.where(log_p >= least, log_p, -torch.inf)
+        return int((among - noise.log()).argmax())
 
     return choose
+
+
+def _least_chosen(log_p: torch.Tensor, name: str) -> torch.Tensor:
+    """Returns the lowest log probability that a token may have to be drawn, of those of all tokens, (vocabulary,)."""
+    ordered = log_p.sort(descending=True).values
+    if name == "top_k":
+        return ordered[min(TOP_K, len(ordered)) - 1]
+    # The fewest most likely tokens that have 0.9 together. On the processor: a GPU has no deterministic running sum.
+    p = ordered.cpu().exp()
+    before = p.cumsum(-1) - p
+    count = int((before < TOP_P).sum())
+    return ordered[count - 1]
 
 
 CHUNK = 32  # tokens that the null row reads at once
@@ -141,9 +149,11 @@ class Whole:
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
         self.ids += tokens
-        cache, size = DynamicCache(), self.chunk or len(self.ids)
-        parts = [self.ids[start : start + size] for start in range(0, len(self.ids), size)]
-        return [logits_of(self.network, part, cache) for part in parts][-1]
+        cache = DynamicCache()
+        size = self.chunk or len(self.ids)
+        for start in range(0, len(self.ids), size):
+            row = logits_of(self.network, self.ids[start : start + size], cache)
+        return row
 
 
 @torch.no_grad()
@@ -180,15 +190,22 @@ class Walk:
 
 def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
     """Walks both paths over the same tokens, up to an end token that the first path chooses."""
-    walk, read = Walk(), plan.ids
-    for step in range(min(plan.steps, len(plan.given) or plan.steps)):
-        rows = first.read(read), second.read(read)
-        walk.differences.append(difference(*rows))
-        walk.tokens.append(plan.choose(rows[0], step))
-        walk.other_tokens.append(plan.choose(rows[1], step))
-        if not plan.given and walk.tokens[-1] in plan.ends:
+    walk = Walk()
+    steps = plan.steps
+    if plan.given:
+        steps = min(steps, len(plan.given))
+    read = plan.ids
+    for step in range(steps):
+        row, other_row = first.read(read), second.read(read)
+        walk.differences.append(difference(row, other_row))
+        token = plan.choose(row, step)
+        walk.tokens.append(token)
+        walk.other_tokens.append(plan.choose(other_row, step))
+        if plan.given:
+            token = plan.given[step]
+        elif token in plan.ends:
             break
-        read = [plan.given[step] if plan.given else walk.tokens[-1]]
+        read = [token]
     return walk
 
 
