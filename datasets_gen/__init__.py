@@ -88,7 +88,17 @@ def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
 
 
 TASKS = by_name(
-    (BASE, KNOWLEDGE, MULTI_PRESENCE, MULTI_ENTITY, COREFERENCE, HOPS, LONG_CONTEXT, ARITHMETIC, INSTRUCTIONS)
+    (
+        BASE,
+        KNOWLEDGE,
+        MULTI_PRESENCE,
+        MULTI_ENTITY,
+        COREFERENCE,
+        HOPS,
+        LONG_CONTEXT,
+        ARITHMETIC,
+        INSTRUCTIONS,
+    )
 )
 
 # Tasks whose rows come from elsewhere, or may: they take part where they are named. But for prose they have no contexts

@@ -43,7 +43,10 @@ def dataset_card(task: Task, split: Split, command: str) -> str:
     )
 
 
-_TEXTS, _SPANS = List(Value("string")), List({"kind": Value("string"), "start": Value("int32"), "end": Value("int32")})
+_TEXTS, _SPANS = (
+    List(Value("string")),
+    List({"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}),
+)
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("golds", "abstentions", "bridges", "directives", "stated_values"), _TEXTS),
     **dict.fromkeys(("spans", "context_spans"), _SPANS),
@@ -87,4 +90,6 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
 
 def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
     rows = [row for example in examples for row in rows_of(task, example)]
-    return Dataset.from_list(rows, features=Features({name: _TYPES.get(name, Value("string")) for name in rows[0]}))
+    return Dataset.from_list(
+        rows, features=Features({name: _TYPES.get(name, Value("string")) for name in rows[0]})
+    )

@@ -34,7 +34,11 @@ ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "keywords:frequency": {"frequency": int, "keyword": str, "relation": str},
     "keywords:letter_frequency": {"let_frequency": int, "let_relation": str, "letter": str},
     "language:response_language": {"language": str},
-    "length_constraints:nth_paragraph_first_word": {"first_word": str, "nth_paragraph": int, "num_paragraphs": int},
+    "length_constraints:nth_paragraph_first_word": {
+        "first_word": str,
+        "nth_paragraph": int,
+        "num_paragraphs": int,
+    },
     "length_constraints:number_paragraphs": {"num_paragraphs": int},
     "length_constraints:number_sentences": {"num_sentences": int, "relation": str},
     "length_constraints:number_words": {"num_words": int, "relation": str},
@@ -45,7 +49,11 @@ ARGUMENTS: Mapping[str, Mapping[str, type]] = {
 
 
 FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
-BRACKETS: Mapping[str, tuple[str, str]] = {"square": ("[", "]"), "round": ("(", ")"), "curly": ("{", "}")}
+BRACKETS: Mapping[str, tuple[str, str]] = {
+    "square": ("[", "]"),
+    "round": ("(", ")"),
+    "curly": ("{", "}"),
+}
 MARKS: Mapping[str, str] = {"slash": " / ", "semicolon": "; ", "comma": ", "}
 
 
@@ -80,7 +88,9 @@ class DirectiveKind:
     family: str
     phrasings: Phrasings
     obeys: Callable[[str, str], bool]  # of the argument and an output of one word at least
-    undo: Callable[[str, str], str] = lambda _, text: text  # takes from a text what the directive makes it say
+    undo: Callable[[str, str], str] = lambda _, text: (
+        text
+    )  # takes from a text what the directive makes it say
 
 
 def words_of(text: str) -> list[str]:
@@ -122,9 +132,13 @@ def _is_titled(word: str, output: str) -> bool:
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
     """Accepts one pair of marks, or one around each of the two halves that a mark of ``twice`` divides."""
-    halves = next((sides for mark in MARKS.values() if len(sides := output.split(mark.strip())) == 2), [])
+    halves = next(
+        (sides for mark in MARKS.values() if len(sides := output.split(mark.strip())) == 2), []
+    )
     return any(
-        all(_is_in_one_pair(part.strip(), opening, closing) for part in parts) for parts in ([output], halves) if parts
+        all(_is_in_one_pair(part.strip(), opening, closing) for part in parts)
+        for parts in ([output], halves)
+        if parts
     )
 
 
@@ -192,7 +206,9 @@ def check_argument(directive: Directive) -> None:
     a_word = r"[\p{L}\p{M}\p{N}]+" if takes_word else ""
     if not regex.fullmatch(forms.get(directive.kind, a_word), directive.argument, FLAGS):
         marks = {kind: f"one of {forms[kind].replace('|', ', ')}" for kind in ("brackets", "twice")}
-        takes = {"exactly": "a number of words", **marks}.get(directive.kind, "one word" if takes_word else "no word")
+        takes = {"exactly": "a number of words", **marks}.get(
+            directive.kind, "one word" if takes_word else "no word"
+        )
         raise DatasetError(f"'{directive}': {directive.kind} takes {takes}")
 
 
@@ -217,7 +233,11 @@ def check(directive: Directive, output: str) -> bool:
 
 def share_obeyed(directives: Sequence[Directive], output: str) -> float:
     """Returns the share of the directives that the output obeys; 1 where there is none to disobey."""
-    return sum(check(directive, output) for directive in directives) / len(directives) if directives else 1.0
+    return (
+        sum(check(directive, output) for directive in directives) / len(directives)
+        if directives
+        else 1.0
+    )
 
 
 def undo(directives: Sequence[Directive], text: str) -> str:
@@ -236,7 +256,13 @@ def exemplar(directives: Sequence[Directive], answer: str) -> str:
     '[walnut Velden]'
     """
     given = {directive.kind: directive.argument for directive in directives}
-    head = [given["begin"]] if "begin" in given else ["Title:", given["title"]] if "title" in given else []
+    head = (
+        [given["begin"]]
+        if "begin" in given
+        else ["Title:", given["title"]]
+        if "title" in given
+        else []
+    )
     tail = [given["end"]] if "end" in given else []
     body = [word for word in answer.split() if word != given.get("avoid")]
     missing = int(given.get("exactly", 0)) - len(head + body + tail)
@@ -248,6 +274,10 @@ def exemplar(directives: Sequence[Directive], answer: str) -> str:
     if "twice" in given:
         text = text + MARKS[given["twice"]] + text
     opening, closing = (
-        BRACKETS[given["brackets"]] if "brackets" in given else ('"', '"') if "quotes" in given else ("", "")
+        BRACKETS[given["brackets"]]
+        if "brackets" in given
+        else ('"', '"')
+        if "quotes" in given
+        else ("", "")
     )
     return opening + text + closing

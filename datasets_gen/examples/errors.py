@@ -25,6 +25,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Asks whether the nearest known name was meant, in front of what else is to be said; empty if none is near."""
     names = list(known)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
-    by_word = {word: whole for whole in names for word in whole.split("-")} | {whole: whole for whole in names}
+    by_word = {word: whole for whole in names for word in whole.split("-")} | {
+        whole: whole for whole in names
+    }
     close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.5)
     return f"did you mean '{by_word[close[0]]}'? " if close else ""

@@ -10,7 +10,9 @@ Split = Literal["train", "test"]
 Direction = Literal["forward", "reverse"]
 Arm = Literal["", "defence first", "directives first", "no defence"]
 QuestionType = Literal["standard", "manipulated", "part"]
-AnswerType = Literal["person", "thing", "organisation", "creature", "location", "numeral", "date", "event"]
+AnswerType = Literal[
+    "person", "thing", "organisation", "creature", "location", "numeral", "date", "event"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +60,29 @@ class Question:
     direction: Direction
     answer_type: AnswerType
     hops: int  # facts that have to be read, 0 if the question cannot be answered
-    spans: tuple[Span, ...]  # empty if the question cannot be answered: nothing in the context carries the answer
-    bridges: tuple[str, ...] = ()  # names on the way to the answer, in order: one less than the facts of a chain
+    spans: tuple[
+        Span, ...
+    ]  # empty if the question cannot be answered: nothing in the context carries the answer
+    bridges: tuple[
+        str, ...
+    ] = ()  # names on the way to the answer, in order: one less than the facts of a chain
     # The answer stands in the context (standard), is worked out of what stands there (manipulated), or is put together
     # from several places (part).
     type: QuestionType = "standard"
-    target: str | None = None  # what a model is trained to write, where that is more than the first gold
+    target: str | None = (
+        None  # what a model is trained to write, where that is more than the first gold
+    )
     directives: tuple[Directive, ...] = ()  # to be obeyed by the answer
     protected: str = ""  # the text that an attack is after
-    others: tuple[str, ...] = ()  # right for something else that the context tells of, in other words than its own
+    others: tuple[
+        str, ...
+    ] = ()  # right for something else that the context tells of, in other words than its own
     # The beginning of the sentence that states the answer, such as "Ada Falbrook lives in": decoded behind the question
     # where a run asks for it, never compressed, and no part of the answer. It does not end with a space.
     answer_prefix: str = ""
-    every_gold: bool = False  # an answer has to name all golds, in any order; else any one of them is right
+    every_gold: bool = (
+        False  # an answer has to name all golds, in any order; else any one of them is right
+    )
 
     @property
     def perfect_output(self) -> str:
@@ -99,4 +111,6 @@ class Example:
 
     def text_of(self, kind: SpanKind) -> str:
         """Joins the text of the context's spans of a kind; empty if it has none."""
-        return " ".join(self.context[span.start : span.end] for span in self.spans if span.kind == kind)
+        return " ".join(
+            self.context[span.start : span.end] for span in self.spans if span.kind == kind
+        )

@@ -68,7 +68,9 @@ def _of_ruler(fields: dict[str, Any], any_is_right: bool) -> Converted:
     prompt = str(fields.pop("input")).strip()
     outputs = fields.pop("outputs")
     border = next(filter(None, (border.search(prompt) for border in BORDERS)), None)
-    context, question = (prompt[: border.start()], prompt[border.end() :]) if border else (prompt, "")
+    context, question = (
+        (prompt[: border.start()], prompt[border.end() :]) if border else (prompt, "")
+    )
     every = isinstance(outputs, list) and not any_is_right
     fields |= {"context": context, "question": question, "answers": outputs}
     return Converted(fields, every, is_whole_prompt=True, may_lack_question=True)
@@ -103,8 +105,15 @@ def _take_options(fields: dict[str, Any], where: str) -> dict[str, str]:
         return dict(zip(map(str, texts["label"]), map(str, texts["text"]), strict=True))
     if isinstance(texts, Mapping):
         return {str(letter): str(text) for letter, text in texts.items()}
-    if not isinstance(texts, Sequence) or isinstance(texts, str) or not 2 <= len(texts) <= len(LETTERS):
+    if (
+        not isinstance(texts, Sequence)
+        or isinstance(texts, str)
+        or not 2 <= len(texts) <= len(LETTERS)
+    ):
         raise DatasetError(f"{where}: 'options' is no list of two or more texts")
     # An option may have its letter already: "A) Breveth" or "B. Ambrova".
-    bare = [re.sub(rf"^\(?{letter}[).:]\s+", "", str(text)) for letter, text in zip(LETTERS, texts, strict=False)]
+    bare = [
+        re.sub(rf"^\(?{letter}[).:]\s+", "", str(text))
+        for letter, text in zip(LETTERS, texts, strict=False)
+    ]
     return dict(zip(LETTERS, bare, strict=False))

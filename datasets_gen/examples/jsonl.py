@@ -23,9 +23,15 @@ def read_entries(path: Path, kind: str, option: str = "--data") -> list[tuple[st
             f"{option} {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
         ) from error
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{option} {path} is no text in UTF-8: give a JSONL file of {kind} rows") from error
+        raise DatasetError(
+            f"{option} {path} is no text in UTF-8: give a JSONL file of {kind} rows"
+        ) from error
     # Not splitlines: a string of JSON may hold other line separators as they are.
-    lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = [
+        (f"{path}, line {number}", line)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
     return [(where, _parse(line, where)) for where, line in lines]
 
 
@@ -33,13 +39,19 @@ def _parse(line: str, where: str) -> object:
     try:
         entry: object = json.loads(line)
     except (ValueError, RecursionError) as error:
-        said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        said = (
+            f"{error.msg} at column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else str(error)
+        )
         raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
     if HALF.search(line):
         try:
             json.dumps(entry, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise DatasetError(f"{where}: it holds half a character (\\ud800 to \\udfff come in twos)") from error
+            raise DatasetError(
+                f"{where}: it holds half a character (\\ud800 to \\udfff come in twos)"
+            ) from error
     return entry
 
 

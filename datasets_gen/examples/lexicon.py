@@ -79,7 +79,9 @@ def name_split(full_name: str) -> Split:
 def full_names(split: Split) -> tuple[tuple[str, str], ...]:
     """Lists all (given, family) pairs of a split, in lexicon order."""
     words = lexicon()
-    return tuple((g, f) for g in words.given for f in words.family if name_split(f"{g} {f}") == split)
+    return tuple(
+        (g, f) for g in words.given for f in words.family if name_split(f"{g} {f}") == split
+    )
 
 
 def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
@@ -102,7 +104,9 @@ def draw_value(rng: random.Random, kind: str) -> str:
         case "city" | "job" | "creature" | "thing":
             return str(rng.choice(getattr(words, kind)))
         case "organisation" | "event":
-            return " ".join(rng.choice(getattr(words, f"{kind}_{part}")) for part in ("first", "second"))
+            return " ".join(
+                rng.choice(getattr(words, f"{kind}_{part}")) for part in ("first", "second")
+            )
         case "date":
             return f"{rng.randint(*words.day)} {rng.choice(words.month)} {rng.randint(*words.year)}"
         case "number":
@@ -136,7 +140,9 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
 def _kinds() -> dict[str, frozenset[str]]:
     """Returns the kinds of values of each word that is one by itself."""
     words = lexicon()
-    lists = {kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")}
+    lists = {
+        kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")
+    }
     return {
         word: frozenset(k for k, members in lists.items() if word in members)
         for members in lists.values()
@@ -165,5 +171,7 @@ def kinds_of(value: str) -> frozenset[str]:
         "organisation": (words.organisation_first, words.organisation_second),
         "event": (words.event_first, words.event_second),
     }
-    in_two = frozenset(kind for kind, (firsts, seconds) in pairs.items() if first in firsts and second in seconds)
+    in_two = frozenset(
+        kind for kind, (firsts, seconds) in pairs.items() if first in firsts and second in seconds
+    )
     return in_two | _kinds().get(value, frozenset())

@@ -19,7 +19,9 @@ ABSTENTION = "I don't know"
 # The tokens of a context of a run: of 768, a window of 64 and the sinks are a small part of what is kept at 0.9.
 USUAL_TOKENS = 768
 NATIVE = "native"  # instead of a number: each task has contexts of its own length
-USUAL: Literal["usual"] = "usual"  # likewise: those that a run has unless another length is asked for
+USUAL: Literal["usual"] = (
+    "usual"  # likewise: those that a run has unless another length is asked for
+)
 
 Profile = Literal["quick", "paper"]
 MOST_TOKENS = 131_072
@@ -37,14 +39,20 @@ class Length:
 
     tokens: int
     count: Callable[[str], int]  # the tokens of a text
-    depth: float | None = None  # of all evidence together, from 0, the beginning, to 1; None: scattered
+    depth: float | None = (
+        None  # of all evidence together, from 0, the beginning, to 1; None: scattered
+    )
     counted_by: str = ""  # the model whose tokens these are
 
     def __post_init__(self) -> None:
         if not 1 <= self.tokens <= MOST_TOKENS:
-            raise DatasetError(f"a context has 1 or more tokens and {MOST_TOKENS} at most, not {self.tokens}")
+            raise DatasetError(
+                f"a context has 1 or more tokens and {MOST_TOKENS} at most, not {self.tokens}"
+            )
         if self.depth is not None and not 0 <= self.depth <= 1:
-            raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {self.depth}")
+            raise DatasetError(
+                f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {self.depth}"
+            )
 
     @property
     def text(self) -> str:
@@ -102,15 +110,21 @@ class Task:
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
-    role: Literal["user", "system", "text"] = "user"  # whose turn of a chat the context is; text: there is no chat
+    role: Literal["user", "system", "text"] = (
+        "user"  # whose turn of a chat the context is; text: there is no chat
+    )
     answer_marker: str = ""  # stands before the answer in an output that shows its steps
     variant: str = ""
     level: str = ""  # of difficulty, such as "3 of 5", where it is not the highest: see at_level
-    arms: tuple[Arm, ...] = ("",)  # the ways in which each draw is written, one context after the other
+    arms: tuple[Arm, ...] = (
+        "",
+    )  # the ways in which each draw is written, one context after the other
     most: int | None = None  # how many contexts there are, None where any number can be made
     paper: str = ""  # which has such a task
     family: str = ""  # the benchmark whose forms it has, whose name stands for all of its tasks
-    begins_answers: bool = False  # whether answers go on from the answer prefixes of their questions
+    begins_answers: bool = (
+        False  # whether answers go on from the answer prefixes of their questions
+    )
     # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its tokens.
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
@@ -150,25 +164,48 @@ class Task:
         questions = self.questions_per_context if questions is None else questions
         if split not in get_args(Split):
             raise DatasetError(unknown_name("split", split, get_args(Split)))
-        for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
+        for what, value, least in (
+            ("index", index, 0),
+            ("level", level, 0),
+            ("number of questions", questions, 1),
+        ):
             if value < least:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
         if self.most == 0:
-            raise DatasetError(f"{self.name} has no rows of its own: run takes them from --data FILE")
+            raise DatasetError(
+                f"{self.name} has no rows of its own: run takes them from --data FILE"
+            )
         if self.most is not None and split != "test":
             raise DatasetError(f"{self.name} has a test split only, not '{split}'")
         if self.most is not None and index >= self.most:
-            raise DatasetError(f"{self.name} has {self.most:,} contexts, and index {index} is none of them")
+            raise DatasetError(
+                f"{self.name} has {self.most:,} contexts, and index {index} is none of them"
+            )
         number, way = divmod(index, len(self.arms))
         draw = f"{self.name}/{split}/{seed}/{number}" + ("/held_out" if held_out else "")
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
         draft = self.make(rng, Request(split, level, questions, held_out, arm, number))
-        numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
-        return Example(identity, self.name, split, index, draft.context, draft.stated, numbered, draft.spans, arm, draw)
+        numbered = tuple(
+            replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions)
+        )
+        return Example(
+            identity,
+            self.name,
+            split,
+            index,
+            draft.context,
+            draft.stated,
+            numbered,
+            draft.spans,
+            arm,
+            draw,
+        )
 
-    def generate(self, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Iterator[Example]:
+    def generate(
+        self, seed: int, count: int, split: Split = "test", held_out: bool = False
+    ) -> Iterator[Example]:
         """Yields the first ``count`` examples of a seed."""
         if count < 1:
             raise DatasetError(f"the number of contexts is 1 or more, not {count}")
@@ -182,7 +219,9 @@ def at_level(task: Task, level: int) -> Task:
     Contexts of a seed have the same ids at all levels: the version tells them apart, which names the level.
     """
     if not 0 <= level <= task.top_level:
-        raise DatasetError(f"{task.name} has no level {level}: its levels are 0 to {task.top_level}")
+        raise DatasetError(
+            f"{task.name} has no level {level}: its levels are 0 to {task.top_level}"
+        )
     name = f"level.{level}"
     return replace(
         task,
@@ -196,7 +235,10 @@ def at_level(task: Task, level: int) -> Task:
 
 
 def _make_at_level(
-    make: Callable[[random.Random, Request], Draft], level: int, rng: random.Random, request: Request
+    make: Callable[[random.Random, Request], Draft],
+    level: int,
+    rng: random.Random,
+    request: Request,
 ) -> Draft:
     return make(rng, replace(request, level=level))
 

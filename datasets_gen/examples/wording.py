@@ -21,13 +21,17 @@ class Phrasings:
 
     common: tuple[str, ...]
     held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
-    answer_prefix: str = ""  # of questions: it begins the sentence that states the answer, whichever phrasing asks
+    answer_prefix: str = (
+        ""  # of questions: it begins the sentence that states the answer, whichever phrasing asks
+    )
 
 
 @cache
 def tables() -> Mapping[str, Any]:
     """Reads the file of phrasings, by section."""
-    content: Mapping[str, Any] = json.loads(files(__package__).joinpath("phrasings.json").read_text(encoding="utf-8"))
+    content: Mapping[str, Any] = json.loads(
+        files(__package__).joinpath("phrasings.json").read_text(encoding="utf-8")
+    )
     return content
 
 

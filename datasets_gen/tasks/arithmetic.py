@@ -56,7 +56,9 @@ class Account:
     sentences: int = 0
 
     def book(self, sign: str, number: int) -> None:
-        result = {"+": self.count + number, "-": self.count - number, "*": self.count * number}[sign]
+        result = {"+": self.count + number, "-": self.count - number, "*": self.count * number}[
+            sign
+        ]
         self.equations.append(f"{self.count} {sign} {number} = {result}.")
         self.count = result
         self.left -= 1
@@ -76,9 +78,15 @@ class ArithmeticStory:
         start = len(self.text)
         sentence, ranges = write(template, {"item": self.item, **words}, start)
         self.text += sentence
-        kinds: dict[str, SpanKind] = {slot: "subject" if slot in ("subject", "other") else "answer" for slot in words}
-        places = {slot: Span(kinds[slot], *place) for slot, place in ranges.items() if slot != "item"}
-        self.stated += [StatedValue(words[slot], span.start, span.end) for slot, span in places.items()]
+        kinds: dict[str, SpanKind] = {
+            slot: "subject" if slot in ("subject", "other") else "answer" for slot in words
+        }
+        places = {
+            slot: Span(kinds[slot], *place) for slot, place in ranges.items() if slot != "item"
+        }
+        self.stated += [
+            StatedValue(words[slot], span.start, span.end) for slot, span in places.items()
+        ]
         for account in accounts:
             of_others = {slot for slot in ("subject", "other") if words.get(slot) != account.name}
             account.spans.append(Span("fact", start, len(self.text)))
@@ -95,7 +103,10 @@ def make(rng: random.Random, request: Request) -> Draft:
     fewest, most = size.steps
     fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
     questions = [
-        _question(wording.choose_question(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
+        _question(
+            wording.choose_question(rng, QUESTIONS).format(item=story.item, subject=account.name),
+            account,
+        )
         for account in rng.sample(fitting, min(request.questions, len(fitting)))
     ]
     return Draft(story.text, tuple(story.stated), tuple(questions))
@@ -123,7 +134,12 @@ def _story(
 
 
 def _happen(
-    rng: random.Random, story: ArithmeticStory, wording: Wording, event: str, account: Account, other: Account | None
+    rng: random.Random,
+    story: ArithmeticStory,
+    wording: Wording,
+    event: str,
+    account: Account,
+    other: Account | None,
 ) -> None:
     """Tells an event and books it on every account that it changes, unless it cannot happen here: too long to work out,
     or out of what one can have. A gain or a loss can always happen, or both."""
@@ -160,7 +176,9 @@ def _happen(
 
 def _question(text: QuestionText, account: Account) -> Question:
     target = " ".join([*account.equations, f"{MARKER} {account.count}"])
-    question = answerable(text, str(account.count), "numeral", "forward", tuple(account.spans), hops=account.sentences)
+    question = answerable(
+        text, str(account.count), "numeral", "forward", tuple(account.spans), hops=account.sentences
+    )
     return replace(question, type="part", target=target)
 
 

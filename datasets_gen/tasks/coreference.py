@@ -50,14 +50,19 @@ UNANSWERABLE_SHARE = 0.25  # of the forward and of the reverse questions
 REVERSE_SHARE = 0.35
 REFERENCE_SHARE = 0.95  # of the sentences that could do without a full name
 PRONOUN_SHARE = 0.6  # of those that could have either, right after a sentence about the same person; else the rest
-CHAIN_SHARE = 0.6  # of those that could have one that goes back to another, which would be rare otherwise
+CHAIN_SHARE = (
+    0.6  # of those that could have one that goes back to another, which would be rare otherwise
+)
 STAY_SHARE = 0.6  # of the sentences go on about the same person
 EMPLOYED_SHARE = 0.8  # of the people, where there are descriptions
 JOB_FIRST_SHARE = 0.4  # of those: a description needs a job that has been told
 LONGEST_CHAIN = 2  # sentences to be read before the one that states the fact
 JOB = next(relation for relation in ATTRIBUTES if relation.name == "job")
 GENDERED_JOBS = ("ferryman", "midwife")  # would say "he" or "she" before the pronoun does
-FORMS = {True: {"he": "she", "his": "her", "him": "her"}, False: {"he": "he", "his": "his", "him": "him"}}
+FORMS = {
+    True: {"he": "she", "his": "her", "him": "her"},
+    False: {"he": "he", "his": "his", "him": "him"},
+}
 
 
 # --- who can be called what
@@ -126,7 +131,9 @@ def pronoun_template(template: str) -> tuple[str, str]:
 class CoreferenceStory:
     """Sentences told one after the other, each with the references that those before it allow."""
 
-    def __init__(self, rng: random.Random, wording: Wording, references: tuple[Kind, ...], people: list[str]) -> None:
+    def __init__(
+        self, rng: random.Random, wording: Wording, references: tuple[Kind, ...], people: list[str]
+    ) -> None:
         self.rng, self.wording, self.references = rng, wording, references
         feminine = lexicon().feminine
         self.people = {name: Referent(name, name.split()[0] in feminine) for name in people}
@@ -201,7 +208,9 @@ class CoreferenceStory:
             return
         for person, how, way in mentioned:
             rivals = any(
-                one.known and one.feminine == person.feminine for one in self.people.values() if one is not person
+                one.known and one.feminine == person.feminine
+                for one in self.people.values()
+                if one is not person
             )
             # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant. And
             # a sentence about two people is no new beginning, if somebody else of that gender was told of before.
@@ -237,7 +246,9 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
     pool = rng.sample(free, size.attributes[1] + 1)
     chosen: list[list[Relation]] = []
     while len({frozenset(r.name for r in of_person) for of_person in chosen}) < 2:
-        chosen = [_in_telling_order(rng, pool, rng.randint(*size.attributes), described) for _ in people]
+        chosen = [
+            _in_telling_order(rng, pool, rng.randint(*size.attributes), described) for _ in people
+        ]
     dealt = deal_facts(rng, people, chosen)
     while any(fact.value in GENDERED_JOBS for fact in dealt):
         dealt = deal_facts(rng, people, chosen)
@@ -252,7 +263,9 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
     return facts
 
 
-def _in_telling_order(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
+def _in_telling_order(
+    rng: random.Random, pool: list[Relation], count: int, described: bool
+) -> list[Relation]:
     if not described or rng.random() >= EMPLOYED_SHARE:
         return draw_relations(rng, pool, count)
     others = draw_relations(rng, pool, count - 1)
@@ -283,7 +296,9 @@ def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
     facts = [statement.fact for statement in story.statements]
     known = {person: said_of(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}
-    return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
+    return [
+        (r, person) for r in stated.values() for person, has in known.items() if r.name not in has
+    ]
 
 
 def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, str]]) -> Question:
@@ -302,9 +317,18 @@ def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, s
     return _unknown_value(ask, story, fact)
 
 
-def _answerable(ask: Asker, story: CoreferenceStory, statement: Statement, reverse: bool) -> Question:
-    fact, relation, name, value = statement.fact, statement.fact.relation, statement.name, statement.value
-    bridges = [story.statements[number].sentence.as_a("bridge") for number in sorted(statement.read)]
+def _answerable(
+    ask: Asker, story: CoreferenceStory, statement: Statement, reverse: bool
+) -> Question:
+    fact, relation, name, value = (
+        statement.fact,
+        statement.fact.relation,
+        statement.name,
+        statement.value,
+    )
+    bridges = [
+        story.statements[number].sentence.as_a("bridge") for number in sorted(statement.read)
+    ]
     evidence = (statement.sentence, *bridges)
     if reverse:
         spans = (name.as_a("answer"), value.as_a("subject"), *evidence)
@@ -321,7 +345,9 @@ def _unknown_value(ask: Asker, story: CoreferenceStory, fact: Fact) -> Question:
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])
     else:
-        value = draw_unmentioned(rng, relation.value_kind, {*(value.text for value in story.values), *GENDERED_JOBS})
+        value = draw_unmentioned(
+            rng, relation.value_kind, {*(value.text for value in story.values), *GENDERED_JOBS}
+        )
     return ask.unknown_reverse(relation, value)
 
 

@@ -25,7 +25,9 @@ from datasets_gen.writing.questions import answerable
 SHOTS = 4  # rows at the beginning that are shown as worked problems, and not asked
 QUICK = 12  # problems
 INSTRUCTION = f"Answer the last question step by step, as the others are answered. End with {MARKER} and the number."
-CALCULATION = re.compile(r"<<.*?>>")  # of the calculator that the solutions were written for: no word of the solution
+CALCULATION = re.compile(
+    r"<<.*?>>"
+)  # of the calculator that the solutions were written for: no word of the solution
 NUMBER = re.compile(r"[-−]?\d[\d,]*(\.\d+)?")
 
 
@@ -76,14 +78,18 @@ def gsm8k_of(rows: Sequence[Problem]) -> Task:
     )
 
 
-def _make(shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random, request: Request) -> Draft:
+def _make(
+    shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random, request: Request
+) -> Draft:
     """Takes a row as it is; nothing is drawn."""
     row = rows[request.number]
     worked = [f"Question: {shot.question}\nAnswer: {shot.solution}" for shot in shots]
     before = "\n\n".join([INSTRUCTION, *worked, "Question: "])
     spans = (Span("fact", len(before), len(before) + len(row.question)),)
     question = answerable(QuestionText(""), row.number, "numeral", "forward", spans)
-    return Draft(f"{before}{row.question}", (), (replace(question, type="manipulated", target=row.solution),))
+    return Draft(
+        f"{before}{row.question}", (), (replace(question, type="manipulated", target=row.solution),)
+    )
 
 
 GSM8K = Task(

@@ -18,7 +18,13 @@ from datasets_gen.writing.passage import (
     deal_facts,
     write_passage,
 )
-from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
+from datasets_gen.writing.questions import (
+    Asker,
+    answerable,
+    draw_different,
+    forward_question,
+    reverse_question,
+)
 
 # (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in use, by level; the last
 # is the task.
@@ -67,7 +73,10 @@ def make(rng: random.Random, request: Request) -> Draft:
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
-    facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:length], strict=False)]
+    facts = [
+        Fact(bond, one, other)
+        for bond, one, other in zip(bonds, people, people[1:length], strict=False)
+    ]
     facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
     line = ChainOfPeople(people, bonds, attribute, write_passage(rng, facts, wording))
@@ -75,7 +84,8 @@ def make(rng: random.Random, request: Request) -> Draft:
     reverse_share = 0.0 if request.level == CHAINS_LEVEL else REVERSE_SHARE
     possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
     questions = draw_different(
-        min(request.questions, possible), lambda: _question(ask, line, longest, unanswerable_share, reverse_share)
+        min(request.questions, possible),
+        lambda: _question(ask, line, longest, unanswerable_share, reverse_share),
     )
     return Draft(line.passage.text, line.passage.stated(), questions)
 
@@ -108,7 +118,12 @@ def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     links = [line.bond_from(start + step) for step in range(hops - 1)]
     last = line.attribute_of(start + hops - 1) if to_attribute else line.bond_from(start + hops - 1)
     phrase = _subject_phrase([link.fact.relation for link in links], links[0].fact.subject)
-    spans = (last.value, links[0].subject, last.sentence, *(link.sentence.as_a("bridge") for link in links))
+    spans = (
+        last.value,
+        links[0].subject,
+        last.sentence,
+        *(link.sentence.as_a("bridge") for link in links),
+    )
     relation = last.fact.relation
     text = ask.forward(relation, phrase)
     bridges = tuple(link.fact.value for link in links)
@@ -137,7 +152,9 @@ def _broken_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     reached = start + hops - 1
     stated = line.bonds[reached] if reached < len(line.bonds) else ask.rng.choice((LAWYER, None))
     missing = ask.rng.choice(TEACHERS) if stated is LAWYER else LAWYER
-    return ask.unknown_forward(line.attribute, _subject_phrase([*known, missing], line.people[start]))
+    return ask.unknown_forward(
+        line.attribute, _subject_phrase([*known, missing], line.people[start])
+    )
 
 
 HOPS = Task(

@@ -20,7 +20,14 @@ from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text
 from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.writing.questions import Asker, answerable
-from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence, with_directives
+from datasets_gen.writing.system_prompt import (
+    ATTACKS,
+    DEFENCES,
+    SystemPrompt,
+    attack,
+    with_defence,
+    with_directives,
+)
 
 Placement = Literal["none", "before", "after", "both"]
 # Where the defence stands: before or behind the system message.
@@ -57,7 +64,9 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalP
         if rows and bool(row.system) != bool(rows[0].system):
             kinds = ("split into messages", "plain")
             kind, first = kinds if row.system else kinds[::-1]
-            raise DatasetError(f"{where}: the row is {kind} and the rows before it are {first}: keep them in two files")
+            raise DatasetError(
+                f"{where}: the row is {kind} and the rows before it are {first}: keep them in two files"
+            )
         rows.append(row)
     if not rows:
         raise DatasetError(f"{source} has no rows: give a JSONL file of IFEval rows")
@@ -69,9 +78,13 @@ def _row(row: object, where: str) -> IfevalPrompt:
     directives = _directives(entry, where)
     if entry.get("messages") is None:
         return IfevalPrompt(text_of(entry, "prompt", where), "", directives)
-    messages = [message for message in _list(entry, "messages", where) if isinstance(message, Mapping)]
+    messages = [
+        message for message in _list(entry, "messages", where) if isinstance(message, Mapping)
+    ]
     if [message.get("role") for message in messages] != ROLES:
-        raise DatasetError(f"{where}: 'messages' are one of the role system and then one of the role user")
+        raise DatasetError(
+            f"{where}: 'messages' are one of the role system and then one of the role user"
+        )
     system, user = (text_of(message, "content", where) for message in messages)
     return IfevalPrompt(user, system, directives)
 
@@ -79,10 +92,16 @@ def _row(row: object, where: str) -> IfevalPrompt:
 def _directives(entry: Mapping[str, object], where: str) -> tuple[Directive, ...]:
     kinds, arguments = (_list(entry, name, where) for name in ("instruction_id_list", "kwargs"))
     if not kinds:
-        raise DatasetError(f"{where}: 'instruction_id_list' is empty: there is nothing to be obeyed")
+        raise DatasetError(
+            f"{where}: 'instruction_id_list' is empty: there is nothing to be obeyed"
+        )
     if len(kinds) != len(arguments):
-        raise DatasetError(f"{where}: {len(kinds)} instructions have {len(arguments)} kwargs: give each its own")
-    return tuple(_directive(kind, given, where) for kind, given in zip(kinds, arguments, strict=True))
+        raise DatasetError(
+            f"{where}: {len(kinds)} instructions have {len(arguments)} kwargs: give each its own"
+        )
+    return tuple(
+        _directive(kind, given, where) for kind, given in zip(kinds, arguments, strict=True)
+    )
 
 
 def _directive(kind: object, given: object, where: str) -> Directive:
@@ -93,14 +112,22 @@ def _directive(kind: object, given: object, where: str) -> Directive:
         raise DatasetError(f"{where}: the kwargs of {kind} are no JSON object")
     arguments = {name: value for name, value in given.items() if value is not None}
     if sorted(arguments) != sorted(ARGUMENTS[kind]):
-        accepted, given_names = (", ".join(sorted(names)) or "nothing" for names in (ARGUMENTS[kind], arguments))
+        accepted, given_names = (
+            ", ".join(sorted(names)) or "nothing" for names in (ARGUMENTS[kind], arguments)
+        )
         raise DatasetError(f"{where}: {kind} takes {accepted}, and is given {given_names}")
     for name, value in arguments.items():
         if not isinstance(value, ARGUMENTS[kind][name]):
-            raise DatasetError(f"{where}: the {name} of {kind} is no {ARGUMENTS[kind][name].__name__}")
+            raise DatasetError(
+                f"{where}: the {name} of {kind} is no {ARGUMENTS[kind][name].__name__}"
+            )
         if not value:
-            raise DatasetError(f"{where}: the {name} of {kind} is empty, and its checker would draw one at random")
-    return Directive(kind, json.dumps(arguments, ensure_ascii=False, sort_keys=True) if arguments else "")
+            raise DatasetError(
+                f"{where}: the {name} of {kind} is empty, and its checker would draw one at random"
+            )
+    return Directive(
+        kind, json.dumps(arguments, ensure_ascii=False, sort_keys=True) if arguments else ""
+    )
 
 
 def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
@@ -112,9 +139,13 @@ def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
 
 def rows_without(rows: Sequence[IfevalPrompt], kinds: Collection[str]) -> tuple[IfevalPrompt, ...]:
     """Leaves out the rows that have a directive of these kinds; raises :class:`DatasetError` where all of them have."""
-    left = tuple(row for row in rows if not any(directive.kind in kinds for directive in row.directives))
+    left = tuple(
+        row for row in rows if not any(directive.kind in kinds for directive in row.directives)
+    )
     if not left:
-        raise DatasetError(f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more rows")
+        raise DatasetError(
+            f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more rows"
+        )
     return left
 
 
@@ -151,7 +182,9 @@ def _make(rows: Sequence[IfevalPrompt], rng: random.Random, request: Request) ->
         _question(row.user, row, prompt.directives),
         attack(for_attack, for_attack.rng.choice(tuple(ATTACKS)), (), prompt),
     )
-    return Draft(prompt.text, (), questions[: request.questions], prompt.defence + prompt.directives)
+    return Draft(
+        prompt.text, (), questions[: request.questions], prompt.defence + prompt.directives
+    )
 
 
 def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:

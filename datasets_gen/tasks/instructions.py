@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from datasets_gen.examples.directives import BRACKETS, CLASHES, KINDS, MARKS, Directive, compatible, exemplar
+from datasets_gen.examples.directives import (
+    BRACKETS,
+    CLASHES,
+    KINDS,
+    MARKS,
+    Directive,
+    compatible,
+    exemplar,
+)
 from datasets_gen.examples.example import Arm, Direction, Question, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
@@ -26,7 +34,14 @@ from datasets_gen.writing.passage import (
     write_passage,
 )
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
-from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence, with_directives
+from datasets_gen.writing.system_prompt import (
+    ATTACKS,
+    REFUSAL,
+    SystemPrompt,
+    attack,
+    with_defence,
+    with_directives,
+)
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
@@ -67,13 +82,19 @@ class Ground:
     """The facts of a context."""
 
     facts: tuple[Fact, ...]
-    only: Relation | None = None  # the relation that is asked about; all are, in both directions, if there is none
+    only: Relation | None = (
+        None  # the relation that is asked about; all are, in both directions, if there is none
+    )
     shared_word: str = ""  # a word that all values of that relation share, which can be forbidden
 
     def choices(self) -> list[tuple[int, Direction]]:
         """Lists the facts, by their places, and the directions in which they can be asked."""
         if self.only is not None:
-            return [(place, "forward") for place, fact in enumerate(self.facts) if fact.relation == self.only]
+            return [
+                (place, "forward")
+                for place, fact in enumerate(self.facts)
+                if fact.relation == self.only
+            ]
         directions: tuple[Direction, ...] = ("forward", "reverse")
         return [(place, direction) for place in range(len(self.facts)) for direction in directions]
 
@@ -92,13 +113,19 @@ def make(rng: random.Random, request: Request) -> Draft:
     choices = ground.choices()
     chosen = rng.sample(choices, min(request.questions - attacks, len(choices)))
     questions = [
-        _question_under_directives(ask, stated[place], direction, directives, prompt) for place, direction in chosen
+        _question_under_directives(ask, stated[place], direction, directives, prompt)
+        for place, direction in chosen
     ]
-    questions += [attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
+    questions += [
+        attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)
+    ]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
     return Draft(
-        context, Passage(context, tuple(stated)).stated(), tuple(questions), prompt.defence + prompt.directives
+        context,
+        Passage(context, tuple(stated)).stated(),
+        tuple(questions),
+        prompt.defence + prompt.directives,
     )
 
 
@@ -123,7 +150,9 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     return kinds
 
 
-def _draw_ground(rng: random.Random, split: Split, size: InstructionsSize, kinds: Sequence[str]) -> Ground:
+def _draw_ground(
+    rng: random.Random, split: Split, size: InstructionsSize, kinds: Sequence[str]
+) -> Ground:
     fitting = [
         relation
         for relation in ATTRIBUTES
@@ -141,7 +170,9 @@ def _draw_shared_ground(
     """Draws facts that share a word: everybody works for a bank, say, and the word is forbidden. Every plain answer
     then disobeys, and none is given away by the word, as it would be if that were part of a single value."""
     people = draw_people(rng, split, size.people[1])
-    only = rng.choice([relation for relation in fitting if relation.value_kind in ("organisation", "event")])
+    only = rng.choice(
+        [relation for relation in fitting if relation.value_kind in ("organisation", "event")]
+    )
     words = lexicon()
     parts = (
         (words.organisation_first, words.organisation_second)
@@ -160,10 +191,15 @@ def _draw_shared_ground(
     return Ground(tuple(facts), only, word)
 
 
-def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -> tuple[Directive, ...]:
+def _draw_directives(
+    rng: random.Random, kinds: Sequence[str], ground: Ground
+) -> tuple[Directive, ...]:
     words = iter(rng.sample(lexicon().keyword, len(kinds)))
     facts = ground.facts
-    answers = [facts[place].value if way == "forward" else facts[place].subject for place, way in ground.choices()]
+    answers = [
+        facts[place].value if way == "forward" else facts[place].subject
+        for place, way in ground.choices()
+    ]
     # More words than any answer, or the refusal, has of itself, or one would obey by chance.
     longest = max(len(answer.split()) for answer in (*answers, REFUSAL))
     least = longest + sum(kind in ("begin", "end") for kind in kinds) + 1
@@ -179,7 +215,9 @@ def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -
     return tuple(Directive(kind, arguments[kind]() if kind in arguments else "") for kind in kinds)
 
 
-def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Directive], arm: Arm) -> SystemPrompt:
+def _write_prompt(
+    ask: Asker, size: InstructionsSize, directives: Sequence[Directive], arm: Arm
+) -> SystemPrompt:
     """Writes directives next to one another, and the defence, if there is one, before or behind them."""
     defended = ask.rng.random() < size.defended
     directives_first = size.either_order and ask.rng.random() < 0.5
@@ -187,7 +225,9 @@ def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Direc
     if arm:
         defended, directives_first = arm != "no defence", arm == "directives first"
         # Each from a stream of its own: all arms have the same words, and leave the same draws to what follows.
-        for_directives, for_defence = (Asker(random.Random(ask.rng.getrandbits(64)), ask.wording) for _ in range(2))
+        for_directives, for_defence = (
+            Asker(random.Random(ask.rng.getrandbits(64)), ask.wording) for _ in range(2)
+        )
     prompt = SystemPrompt()
     if defended and not directives_first:
         prompt = with_defence(for_defence, prompt)
@@ -198,12 +238,18 @@ def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Direc
 
 
 def _shift(stated: StatedFact, by: int) -> StatedFact:
-    subject, value, sentence = (span.shift(by) for span in (stated.subject, stated.value, stated.sentence))
+    subject, value, sentence = (
+        span.shift(by) for span in (stated.subject, stated.value, stated.sentence)
+    )
     return replace(stated, subject=subject, value=value, sentence=sentence)
 
 
 def _question_under_directives(
-    ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...], prompt: SystemPrompt
+    ask: Asker,
+    stated: StatedFact,
+    direction: Direction,
+    directives: tuple[Directive, ...],
+    prompt: SystemPrompt,
 ) -> Question:
     """Returns a question about a fact, to be answered under all directives: they are part of its evidence."""
     question = (forward_question if direction == "forward" else reverse_question)(ask, stated)

@@ -11,7 +11,15 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Quest
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import QuestionText, Wording, phrasings_of
-from datasets_gen.writing.passage import ATTRIBUTES, RELATIONS, Fact, Passage, Relation, StatedFact, write_passage
+from datasets_gen.writing.passage import (
+    ATTRIBUTES,
+    RELATIONS,
+    Fact,
+    Passage,
+    Relation,
+    StatedFact,
+    write_passage,
+)
 from datasets_gen.writing.questions import (
     Asker,
     answerable,
@@ -23,8 +31,12 @@ from datasets_gen.writing.questions import (
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
 BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))
-PLAYS = RELATIONS["plays"]  # not functional: a person plays up to three, and several people may play the same
-DERIVED = phrasings_of("derived")  # questions for what is worked out of several values, or of a part of one
+PLAYS = RELATIONS[
+    "plays"
+]  # not functional: a person plays up to three, and several people may play the same
+DERIVED = phrasings_of(
+    "derived"
+)  # questions for what is worked out of several values, or of a part of one
 NUMBER_WORDS = ("zero", "one", "two", "three")
 
 
@@ -76,8 +88,17 @@ class Lives:
         """Draws a relation, and someone of whom it is not stated: half of the time a person of the passage, if there is
         one, else a stranger."""
         stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
-        gaps = [(r, person) for r in relations for person in self.people if (r.name, person) not in stated]
-        return rng.choice(gaps) if gaps and rng.random() < 0.5 else (rng.choice(relations), self.stranger)
+        gaps = [
+            (r, person)
+            for r in relations
+            for person in self.people
+            if (r.name, person) not in stated
+        ]
+        return (
+            rng.choice(gaps)
+            if gaps and rng.random() < 0.5
+            else (rng.choice(relations), self.stranger)
+        )
 
 
 def make(rng: random.Random, request: Request) -> Draft:
@@ -91,7 +112,9 @@ def make(rng: random.Random, request: Request) -> Draft:
         question = rng.choice(MAKERS[kind])(ask, lives, missing)
         return question and replace(question, type=kind)
 
-    questions = draw_of_kinds(rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw)
+    questions = draw_of_kinds(
+        rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw
+    )
     return Draft(lives.passage.text, lives.passage.stated(), questions)
 
 
@@ -102,9 +125,14 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
     values: dict[str, list[str]] = {}
     unmentioned: dict[str, str] = {}
     for relation in SLOTS:
-        drawn = _drawn_apart(partial(draw_values, rng, relation.value_kind, count), WORKED_FROM.get(relation.name, str))
+        drawn = _drawn_apart(
+            partial(draw_values, rng, relation.value_kind, count),
+            WORKED_FROM.get(relation.name, str),
+        )
         *values[relation.name], unmentioned[relation.name] = drawn
-    if "part" in size.types:  # one to three of the people, as many as there are at most, work for the same
+    if (
+        "part" in size.types
+    ):  # one to three of the people, as many as there are at most, work for the same
         employers = values["employer"]
         together = min(len(employers), rng.randint(1, 3))
         employers[:together] = employers[:1] * together
@@ -112,9 +140,14 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
-        of_person = [Fact(r, person, values[r.name][number]) for r in rng.sample(slots, rng.randint(*size.slots))]
+        of_person = [
+            Fact(r, person, values[r.name][number])
+            for r in rng.sample(slots, rng.randint(*size.slots))
+        ]
         played = rng.sample(instruments, rng.randint(*size.instruments))
-        facts += _in_order(rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played])
+        facts += _in_order(
+            rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played]
+        )
     passage = write_passage(rng, facts, wording)
     times = Counter((s.fact.relation.name, s.fact.value) for s in passage.facts)
     unshared = [s for s in passage.facts if times[s.fact.relation.name, s.fact.value] == 1]
@@ -161,7 +194,9 @@ def _derived_question(
 ) -> Question:
     """Returns a question whose answer is worked out of, or put together from, these statements; ``others`` would be the
     golds for somebody else."""
-    question = answerable(text, golds[0], answer_type, direction, _spans(stated, direction), hops=len(stated))
+    question = answerable(
+        text, golds[0], answer_type, direction, _spans(stated, direction), hops=len(stated)
+    )
     return replace(question, golds=golds, others=tuple(chain.from_iterable(others)))
 
 
@@ -186,13 +221,17 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     template = ask.choose(DERIVED["decade"])
     born = lives.of(BIRTHDAY)
     if missing:
-        return unanswerable(template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward")
+        return unanswerable(
+            template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward"
+        )
     if not born:
         return None
     stated = ask.rng.choice(born)
     text = template.format(subject=stated.fact.subject)
     others = [(_decade_of(s.fact.value),) for s in born if s is not stated]
-    return _derived_question(text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others)
+    return _derived_question(
+        text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others
+    )
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -201,7 +240,10 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if len(born) < 2:
         return None
     first, second = ask.rng.sample(born, 2)
-    names = [first.fact.subject, lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject]
+    names = [
+        first.fact.subject,
+        lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject,
+    ]
     ask.rng.shuffle(names)
     text = ask.choose(DERIVED["older"]).format(first=names[0], second=names[1])
     if missing:
@@ -221,15 +263,21 @@ def _decade_of(date: str) -> str:
 def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     template = ask.choose(DERIVED["employer_initials"])
     if missing:
-        return unanswerable(template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward")
+        return unanswerable(
+            template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward"
+        )
     known = [s for s in lives.of(EMPLOYER) if _has_initials(s.fact.value)]
     if not known:
         return None
     stated = ask.rng.choice(known)
     text = template.format(subject=stated.fact.subject)
-    others = dict.fromkeys(s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value)
+    others = dict.fromkeys(
+        s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value
+    )
     golds = _initials_of(stated.fact.value)
-    return _derived_question(text, golds, "organisation", "forward", [stated], map(_initials_of, others))
+    return _derived_question(
+        text, golds, "organisation", "forward", [stated], map(_initials_of, others)
+    )
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -244,7 +292,9 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     if missing:
         return unanswerable(text, "person", "reverse")
     others = [_initials_of(person) for person in lives.people if person != stated.fact.subject]
-    return _derived_question(text, _initials_of(stated.fact.subject), "person", "reverse", [stated], others)
+    return _derived_question(
+        text, _initials_of(stated.fact.subject), "person", "reverse", [stated], others
+    )
 
 
 def _initials(name: str) -> str:
@@ -268,7 +318,9 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     person = ask.rng.choice(lives.people)
     text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
-    golds, *others = (_lists(lives, one) for one in (person, *(one for one in lives.people if one != person)))
+    golds, *others = (
+        _lists(lives, one) for one in (person, *(one for one in lives.people if one != person))
+    )
     return _derived_question(text, golds, "thing", "forward", played, others)
 
 
@@ -286,7 +338,9 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     others = Counter(s.fact.subject for s in lives.of(PLAYS) if s not in played)
-    return _derived_question(text, _count(len(played)), "numeral", "forward", played, map(_count, others.values()))
+    return _derived_question(
+        text, _count(len(played)), "numeral", "forward", played, map(_count, others.values())
+    )
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -299,7 +353,9 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     staff = [s for s in employed if s.fact.value == employer]
     text = ask.choose(DERIVED["staff"]).format(value=employer)
     others = Counter(s.fact.value for s in employed if s not in staff)
-    return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, map(_count, others.values()))
+    return _derived_question(
+        text, _count(len(staff)), "numeral", "reverse", staff, map(_count, others.values())
+    )
 
 
 def _count(number: int) -> tuple[str, ...]:

@@ -42,9 +42,13 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
     if length is None:
         prose = prose_of_words(for_prose, for_prose.randint(*words_range))
     else:
-        prose = prose_of_tokens(for_prose, length, lambda prose: hide(statements, depths, prose)[0].text)
+        prose = prose_of_tokens(
+            for_prose, length, lambda prose: hide(statements, depths, prose)[0].text
+        )
     passage, distractors = hide(statements, depths, prose)
-    questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
+    questions = attribute_questions(
+        Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE
+    )
     return Draft(passage.text, passage.stated(), questions, distractors)
 
 
@@ -52,7 +56,9 @@ def hide(
     statements: Sequence[tuple[Fact, str]], depths: Sequence[float], prose: Sequence[str]
 ) -> tuple[Passage, tuple[Span, ...]]:
     """Sets facts, each with its template, into prose at ascending depths; returns the spans of the prose too."""
-    sentences = [template.format(subject=fact.subject, value=fact.value) for fact, template in statements]
+    sentences = [
+        template.format(subject=fact.subject, value=fact.value) for fact, template in statements
+    ]
     text, starts, distractors = lay_out(sentences, depths, prose)
     facts = [
         write_fact(template, fact.subject, fact, start)[1]
@@ -62,9 +68,13 @@ def hide(
 
 
 def _with_length(length: Length) -> Task:
-    description = f"Facts about three or four people, {length.where} in prose about no one, {length.text}"
+    description = (
+        f"Facts about three or four people, {length.where} in prose about no one, {length.text}"
+    )
     variant = length.variant_of(LONG_CONTEXT)
-    return replace(LONG_CONTEXT, description=description, make=partial(make, length=length), variant=variant)
+    return replace(
+        LONG_CONTEXT, description=description, make=partial(make, length=length), variant=variant
+    )
 
 
 LONG_CONTEXT = Task(

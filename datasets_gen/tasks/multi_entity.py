@@ -22,7 +22,13 @@ from datasets_gen.writing.passage import (
     draw_relations,
     write_passage,
 )
-from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
+from datasets_gen.writing.questions import (
+    Asker,
+    answerable,
+    draw_different,
+    forward_question,
+    reverse_question,
+)
 
 # (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is the task. First the
 # relation alone tells the answer, then the name alone, then both are needed, then links.
@@ -34,7 +40,9 @@ SIZES = (
     ((3, 4), (2, 3), (1, 2), 3),
     ((4, 5), (2, 3), (2, 3), 3),
 )
-UNANSWERABLE_SHARE = 0.11  # of each kind of question: the kind does not tell whether there is an answer
+UNANSWERABLE_SHARE = (
+    0.11  # of each kind of question: the kind does not tell whether there is an answer
+)
 LINK_SHARE = 0.25
 LACKED = 0.6  # of the attributes but one, how often somebody has none
 REVERSE_SHARE = 0.3
@@ -79,21 +87,33 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
         for one in names:
             if others := tuple(n for n in names if n[0] in likes[one[0]] and n[1] != one[1]):
                 partners[one] = others
-        pairs = tuple((one, other) for one, others in partners.items() for other in others if one < other)
+        pairs = tuple(
+            (one, other) for one, others in partners.items() for other in others if one < other
+        )
         if pairs:
-            groups[stem] = Namesakes(len({family for _, family in names}), tuple(names), pairs, partners)
+            groups[stem] = Namesakes(
+                len({family for _, family in names}), tuple(names), pairs, partners
+            )
     return groups
 
 
 @cache
 def _alikes() -> Mapping[str, frozenset[str]]:
     given = lexicon().given
-    return {one: frozenset(other for other in given if other != one and alike(one, other)) for one in given}
+    return {
+        one: frozenset(other for other in given if other != one and alike(one, other))
+        for one in given
+    }
 
 
 @cache
 def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
-    return tuple(pair for group in namesakes(split).values() if group.families >= families for pair in group.pairs)
+    return tuple(
+        pair
+        for group in namesakes(split).values()
+        if group.families >= families
+        for pair in group.pairs
+    )
 
 
 def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
@@ -106,7 +126,11 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
             if len(people) == count:
                 return people
             odd = len(people) == count - 1
-            more = (rng.choice(group.partners[rng.choice(people)]),) if odd else rng.choice(group.pairs)
+            more = (
+                (rng.choice(group.partners[rng.choice(people)]),)
+                if odd
+                else rng.choice(group.pairs)
+            )
             if all(new[0] != known[0] and new[1] != known[1] for new in more for known in people):
                 people += more
 
@@ -115,7 +139,11 @@ def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name
     """Draws a name like that of one of the people and none of theirs; it may share one of its words with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
     given = rng.choice(people)[0]
-    likest = [name for name in names if (name[0] == given or name[0] in _alikes()[given]) and name not in people]
+    likest = [
+        name
+        for name in names
+        if (name[0] == given or name[0] in _alikes()[given]) and name not in people
+    ]
     return rng.choice(likest or [name for name in names if name not in people])
 
 
@@ -145,21 +173,30 @@ def make(rng: random.Random, request: Request) -> Draft:
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
     gaps = _draw_gaps(rng, attributes, people) if len(attributes) > 1 else []
-    has = [[attribute for attribute in attributes if (attribute, person) not in gaps] for person in people]
+    has = [
+        [attribute for attribute in attributes if (attribute, person) not in gaps]
+        for person in people
+    ]
     facts = [*deal_facts(rng, people, has), *links]
     rng.shuffle(facts)
     circle = Circle(request.split, names, people, links, gaps, write_passage(rng, facts, wording))
     ask = Asker(rng, wording)
-    questions = draw_different(min(request.questions, 2 * len(facts)), lambda: _question(ask, circle))
+    questions = draw_different(
+        min(request.questions, 2 * len(facts)), lambda: _question(ask, circle)
+    )
     return Draft(circle.passage.text, circle.passage.stated(), questions)
 
 
-def _draw_gaps(rng: random.Random, attributes: list[Relation], people: list[str]) -> list[tuple[Relation, str]]:
+def _draw_gaps(
+    rng: random.Random, attributes: list[Relation], people: list[str]
+) -> list[tuple[Relation, str]]:
     """Draws one of the people for some of the attributes, another for each, so that nobody lacks all of them: what the
     text says of nobody would tell by itself that there is no answer."""
     without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
     return [
-        (attribute, person) for attribute, person in zip(attributes, without, strict=False) if rng.random() < LACKED
+        (attribute, person)
+        for attribute, person in zip(attributes, without, strict=False)
+        if rng.random() < LACKED
     ]
 
 
@@ -174,7 +211,9 @@ def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]
         new = Fact(rng.choice(kinds), *rng.sample(people, 2))
         same = [link for link in links if link.relation == new.relation]
         linked = any({link.subject, link.value} == {new.subject, new.value} for link in links)
-        if not linked and all(link.subject != new.subject and link.value != new.value for link in same):
+        if not linked and all(
+            link.subject != new.subject and link.value != new.value for link in same
+        ):
             links.append(new)
     return links
 
@@ -225,7 +264,9 @@ def _unknown_subject(ask: Asker, circle: Circle) -> Question:
         return ask.unknown_forward(*_draw_unlinked(rng, circle, has=True))
     if rng.random() < 0.5 and circle.gaps:
         return ask.unknown_forward(*rng.choice(circle.gaps))
-    return ask.unknown_forward(stated.relation, " ".join(draw_lookalike(rng, circle.split, circle.names)))
+    return ask.unknown_forward(
+        stated.relation, " ".join(draw_lookalike(rng, circle.split, circle.names))
+    )
 
 
 def _unknown_value(ask: Asker, circle: Circle) -> Question:

@@ -43,7 +43,8 @@ class Period:
 
 
 PERIODS = tuple(
-    TypeAdapter(Period).validate_python({"name": name, **fields}) for name, fields in tables()["periods"].items()
+    TypeAdapter(Period).validate_python({"name": name, **fields})
+    for name, fields in tables()["periods"].items()
 )
 
 
@@ -101,7 +102,9 @@ class MultiPresenceStory:
     def carried_on(self, period: Period, person: str, year: int) -> str | None:
         """Returns what a reader may take to be true of a person in a year: the last that is said of it. Who lived
         somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
-        of_person = [m for m in self.mentions if m.period is period and m.words["subject"] == person]
+        of_person = [
+            m for m in self.mentions if m.period is period and m.words["subject"] == person
+        ]
         before = [m for m in of_person if m.year <= year]
         return max(before, key=lambda m: m.year).words["value"] if before else None
 
@@ -129,11 +132,15 @@ def make(rng: random.Random, request: Request) -> Draft:
         return _look_up(rng, wording, story, form, missing)
 
     questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
-    stated = tuple(StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items())
+    stated = tuple(
+        StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items()
+    )
     return Draft(text, stated, questions)
 
 
-def _happenings(rng: random.Random, size: MultiPresenceSize, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
+def _happenings(
+    rng: random.Random, size: MultiPresenceSize, people: list[str]
+) -> list[tuple[Period, dict[str, str]]]:
     """Draws the statements, in random order.
 
     At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
@@ -147,20 +154,26 @@ def _happenings(rng: random.Random, size: MultiPresenceSize, people: list[str]) 
     rng.shuffle(lived)
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
-    drawn = _draw_shared(rng, size, lived, birth) if size.shared else _draw_unshared(rng, lived, birth)
+    drawn = (
+        _draw_shared(rng, size, lived, birth) if size.shared else _draw_unshared(rng, lived, birth)
+    )
     return [
         (period, {"subject": person, "value": value, "year": str(year)})
         for (period, person), (value, year) in zip(lived, drawn, strict=True)
     ]
 
 
-def _draw_unshared(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+def _draw_unshared(
+    rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int
+) -> list[tuple[str, int]]:
     """Draws a value and a year of its own for each."""
     counts = Counter(period.name for period, _ in lived)
     kinds = {period.name: period.value_kind for period, _ in lived}
     values = {name: draw_values(rng, kind, counts[name]) for name, kind in kinds.items()}
     years = rng.sample(range(birth, birth + LIFETIME), len(lived))
-    return [(values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)]
+    return [
+        (values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)
+    ]
 
 
 def _draw_shared(
@@ -184,11 +197,15 @@ def _draw_shared(
             ]
             before.append(rng.choice(free))
         drawn = [taken[period.name, person].pop(0) for period, person in lived]
-        if len({(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}) == len(drawn):
+        if len(
+            {(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}
+        ) == len(drawn):
             return drawn
 
 
-def _look_up(rng: random.Random, wording: Wording, story: MultiPresenceStory, slot: Slot, missing: bool) -> Question:
+def _look_up(
+    rng: random.Random, wording: Wording, story: MultiPresenceStory, slot: Slot, missing: bool
+) -> Question:
     """Asks for the third word of a sentence, given two of them; unanswerable when the two are not of one sentence, nor
     of one that a reader would carry on."""
     mention = rng.choice(story.mentions)
@@ -197,7 +214,11 @@ def _look_up(rng: random.Random, wording: Wording, story: MultiPresenceStory, sl
         words |= UNSTATED[slot](rng, story, mention)
     text = wording.choose_question(rng, mention.period.look_up[slot]).format(**words)
     direction: Direction = "forward" if slot == "value" else "reverse"
-    answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[slot]
+    answer_type: AnswerType = {
+        "value": mention.period.value_type,
+        "year": "date",
+        "subject": "person",
+    }[slot]
     if missing:
         return unanswerable(text, answer_type, direction)
     given = (Span("subject", *place) for other, place in mention.places.items() if other != slot)
@@ -205,7 +226,9 @@ def _look_up(rng: random.Random, wording: Wording, story: MultiPresenceStory, sl
     return answerable(text, words[slot], answer_type, direction, spans)
 
 
-def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, missing: bool) -> Question:
+def _order(
+    rng: random.Random, wording: Wording, story: MultiPresenceStory, missing: bool
+) -> Question:
     """Asks what came first or last: all mentions of the person must be read to know."""
     mention = rng.choice(story.mentions)
     period, person = mention.period, mention.words["subject"]
@@ -226,27 +249,42 @@ def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, miss
     return replace(question, type="manipulated")
 
 
-def _without_value(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
+def _without_value(
+    rng: random.Random, story: MultiPresenceStory, mention: Mention
+) -> dict[str, str]:
     """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
     period = mention.period
     pairs = [(person, year) for person in story.people for year in story.years()]
-    free = [(person, year) for person, year in pairs if story.carried_on(period, person, year) is None]
+    free = [
+        (person, year) for person, year in pairs if story.carried_on(period, person, year) is None
+    ]
     known = free and rng.random() < KNOWN_SHARE
     person, year = rng.choice(free) if known else (story.stranger, rng.choice(story.years()))
     return {"subject": person, "year": str(year)}
 
 
-def _without_year(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
+def _without_year(
+    rng: random.Random, story: MultiPresenceStory, mention: Mention
+) -> dict[str, str]:
     """Draws a person and a value of which the text does not say that they go together."""
-    stated = {(m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period}
+    stated = {
+        (m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period
+    }
     said = sorted({value for _, value in stated})
-    others = [(person, value) for person in story.people for value in said if (person, value) not in stated]
+    others = [
+        (person, value)
+        for person in story.people
+        for value in said
+        if (person, value) not in stated
+    ]
     known = others and rng.random() < KNOWN_SHARE
     person, value = rng.choice(others) if known else (story.stranger, rng.choice(said))
     return {"subject": person, "value": value}
 
 
-def _without_subject(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
+def _without_subject(
+    rng: random.Random, story: MultiPresenceStory, mention: Mention
+) -> dict[str, str]:
     """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
     period = mention.period
     values = sorted({m.words["value"] for m in story.mentions if m.period is period})

@@ -18,7 +18,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from datasets_gen.examples.directives import Directive, check_argument, compatible, exemplar, share_obeyed
+from datasets_gen.examples.directives import (
+    Directive,
+    check_argument,
+    compatible,
+    exemplar,
+    share_obeyed,
+)
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.foreign_rows import converted
@@ -42,7 +48,10 @@ MOST_HOPS = 9
 TOKENS = 32  # of an answer: a sentence
 TOKENS_OF_WORD = 2  # of a protected text, as far as an answer may give it away,
 MOST_LEAKED = 512  # and no more
-SPLITS_OF_RULER = ("validation", "test")  # files of one of its tasks, each task in a folder of its own
+SPLITS_OF_RULER = (
+    "validation",
+    "test",
+)  # files of one of its tasks, each task in a folder of its own
 NO_GOLDS = "[]"  # stands for an empty list of golds: there is no answer
 RIVAL_FORMS = ("number", "date", "time", "yes or no")  # one answers what another one does
 
@@ -51,7 +60,11 @@ def _texts(value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list | tuple) else [value]
     # pandas writes whole numbers as 3.0 where a column lacks one.
     whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
-    texts = [str(one).strip() for one in whole if isinstance(one, str | int | float) and not isinstance(one, bool)]
+    texts = [
+        str(one).strip()
+        for one in whole
+        if isinstance(one, str | int | float) and not isinstance(one, bool)
+    ]
     if len(texts) < len(values) or not all(texts):
         raise ValueError("it holds what is no text, or an empty one")
     return tuple(dict.fromkeys(texts))
@@ -120,12 +133,18 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
-    rows = [_read(entry, where, name) for where, entry in read_entries(path, "question", "the file")]
+    rows = [
+        _read(entry, where, name) for where, entry in read_entries(path, "question", "the file")
+    ]
     if not rows:
-        raise DatasetError(f"{path} has no questions: give a JSON object a line, with context, question and answers")
+        raise DatasetError(
+            f"{path} has no questions: give a JSON object a line, with context, question and answers"
+        )
     is_system = rows[0].row.system
     if other := next((one for one in rows if one.row.system != is_system), None):
-        raise DatasetError(f"{other.where}: some contexts are system prompts and some are not: keep them in two files")
+        raise DatasetError(
+            f"{other.where}: some contexts are system prompts and some are not: keep them in two files"
+        )
     by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
         by_context.setdefault(row.row.context, []).append(row)
@@ -141,7 +160,9 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         chances=(0.0,),  # nobody knows how often which answer is right
         contexts={"quick": min(QUICK, len(drafts)), "paper": len(drafts)},
         questions_per_context=max(len(draft.questions) for draft in drafts),
-        instruction="" if is_system or begun or any(row.is_whole_prompt for row in rows) else INSTRUCTION,
+        instruction=""
+        if is_system or begun or any(row.is_whole_prompt for row in rows)
+        else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
         role="system" if is_system else "user",
         variant=digest_of((is_system, drafts)),
@@ -177,7 +198,11 @@ def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draf
 
 def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     questions = tuple(question for row in rows for question in row.questions)
-    golds = tuple(dict.fromkeys(gold for question in questions if question.answerable for gold in question.golds))
+    golds = tuple(
+        dict.fromkeys(
+            gold for question in questions if question.answerable for gold in question.golds
+        )
+    )
     # Where 3.1 and 3.10 both answer something, they are versions, and each stands where it is written so.
     twins = {gold for pair in combinations(golds, 2) if is_twin(*pair) for gold in pair}
     finder, sentences = Context(context), Sentences(context)
@@ -186,7 +211,9 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     located = (_located(question, places, finder, sentences) for question in questions)
     spans = _instructions(context, rows) if rows[0].row.system else ()
     alike = _golds_by_what_they_answer(questions)
-    return Draft(context, stated, tuple(_with_others(question, alike) for question in located), spans)
+    return Draft(
+        context, stated, tuple(_with_others(question, alike) for question in located), spans
+    )
 
 
 def _located(
@@ -200,12 +227,15 @@ def _located(
     listed = options_in(question.text)
     if listed:  # the text of an option stands in the context, and its letter only by chance
         texts = [
-            same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold for gold in question.golds
+            same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold
+            for gold in question.golds
         ]
         of_answer = [place for text in texts if text for place in finder.places_of(text)]
     facts = [span for span in question.spans if span.kind == "fact"]
     inside = [
-        (start, end) for start, end in of_answer if any(fact.start <= start and end <= fact.end for fact in facts)
+        (start, end)
+        for start, end in of_answer
+        if any(fact.start <= start and end <= fact.end for fact in facts)
     ]
     answers = [Span("answer", *place) for place in dict.fromkeys(inside or of_answer)]
     if not facts:
@@ -228,7 +258,9 @@ def _golds_by_what_they_answer(questions: Sequence[Question]) -> Mapping[str, Co
     alike: dict[str, dict[str, None]] = {}
     for question in questions:
         for key in _asked_for(question) if question.answerable else ():
-            forms = (gold for gold in question.golds if key not in RIVAL_FORMS or form_of(gold) == key)
+            forms = (
+                gold for gold in question.golds if key not in RIVAL_FORMS or form_of(gold) == key
+            )
             alike.setdefault(key, {}).update(dict.fromkeys(forms))
     return alike
 
@@ -245,9 +277,12 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     rest where there are none. No two spans overlap, and none ends with white space, which a tokenizer may count to the
     next word."""
     kinds: list[SpanKind | None] = [None] * len(context)
-    protected = dict.fromkeys(question.protected for row in rows for question in row.questions if question.protected)
+    protected = dict.fromkeys(
+        question.protected for row in rows for question in row.questions if question.protected
+    )
     parts: dict[SpanKind, list[str]] = {
-        "directive": [text for row in rows for text in row.row.instructions] or list(protected or (context,)),
+        "directive": [text for row in rows for text in row.row.instructions]
+        or list(protected or (context,)),
         "defence": [text for row in rows for text in row.row.defence],
     }
     for kind, texts in parts.items():
@@ -263,7 +298,11 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
 def _read(entry: object, where: str, name: str) -> ReadRow:
     """Reads a line. ``name``: of the task."""
     # A table that is written as JSON has all columns in all lines: null is no value.
-    filled = {field: _composed(value) for field, value in mapping_of(entry, where).items() if not _is_missing(value)}
+    filled = {
+        field: _composed(value)
+        for field, value in mapping_of(entry, where).items()
+        if not _is_missing(value)
+    }
     form = converted(filled, where, name)
     fields = dict(form.fields)
     questions_given = _questions_of(fields, where)
@@ -271,11 +310,20 @@ def _read(entry: object, where: str, name: str) -> ReadRow:
     if not form.may_lack_question and not all(one.question.strip() for one in row.questions):
         raise DatasetError(f"{where}: 'question' is missing")
     several = len(row.questions) > 1
-    places = [f"{where}, question {number}" if several else where for number in range(1, len(row.questions) + 1)]
-    questions = tuple(_question(one, row, place) for one, place in zip(row.questions, places, strict=True))
+    places = [
+        f"{where}, question {number}" if several else where
+        for number in range(1, len(row.questions) + 1)
+    ]
+    questions = tuple(
+        _question(one, row, place) for one, place in zip(row.questions, places, strict=True)
+    )
     if form.every_gold:
         questions = tuple(_with_every_gold(question) for question in questions)
-    of_system = row.defence or row.instructions or any(one.directives or one.protected for one in row.questions)
+    of_system = (
+        row.defence
+        or row.instructions
+        or any(one.directives or one.protected for one in row.questions)
+    )
     if of_system and not row.system:
         raise DatasetError(
             f'{where}: defence, instructions, directives and protected need a system prompt: give "system": true too'
@@ -315,15 +363,21 @@ def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
     if not isinstance(questions, list):
         raise DatasetError(f"{where}: 'questions' is no list")
     if name := next((name for name in ("question", "evidence") if name in of_all), None):
-        raise DatasetError(f"{where}: '{name}' does not go with 'questions': write it into each of them")
+        raise DatasetError(
+            f"{where}: '{name}' does not go with 'questions': write it into each of them"
+        )
     answers = of_all.pop("answers", [None] * len(questions))
     if not isinstance(answers, list) or len(answers) != len(questions):
-        raise DatasetError(f"{where}: 'answers' is no list with one entry for each of {len(questions)} questions")
+        raise DatasetError(
+            f"{where}: 'answers' is no list with one entry for each of {len(questions)} questions"
+        )
     merged = (
         {**of_all, "answers": answer, **(one if isinstance(one, Mapping) else {"question": one})}
         for one, answer in zip(questions, answers, strict=True)
     )
-    return tuple({name: value for name, value in fields.items() if value is not None} for fields in merged)
+    return tuple(
+        {name: value for name, value in fields.items() if value is not None} for fields in merged
+    )
 
 
 def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
@@ -331,12 +385,16 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
         return OwnRow.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        *_, name = names = [str(part) for part in first["loc"] if isinstance(part, str) and part.isidentifier()]
+        *_, name = names = [
+            str(part) for part in first["loc"] if isinstance(part, str) and part.isidentifier()
+        ]
         name = names[1] if names[0] == "questions" and len(names) > 1 else names[0]
         if first["type"] == "extra_forbidden":
             known = {*OwnQuestion.model_fields, *OwnRow.model_fields}
             raise DatasetError(f"{where}: {unknown_name('field', name, known)}") from error
-        raise DatasetError(f"{where}: '{name}': {first['msg'].removeprefix('Value error, ')}") from error
+        raise DatasetError(
+            f"{where}: '{name}': {first['msg'].removeprefix('Value error, ')}"
+        ) from error
 
 
 def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
@@ -349,13 +407,19 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
         raise DatasetError(f"{where}: 'answers' is missing")
     if golds and all(map(says_no_answer, golds)):
         if evidence:
-            raise DatasetError(f"{where}: 'evidence' is of an answer, and there is none to this question")
+            raise DatasetError(
+                f"{where}: 'evidence' is of an answer, and there is none to this question"
+            )
         question = unanswerable(asked, "thing", "forward")
     else:
         leak = places_of(protected, row.context) if protected else ()
-        spans = [Span("answer", *place) for place in leak] + [Span("fact", *place) for place in evidence]
+        spans = [Span("answer", *place) for place in leak] + [
+            Span("fact", *place) for place in evidence
+        ]
         hops = min(max(1, len(evidence)), MOST_HOPS)
-        question = replace(answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds)
+        question = replace(
+            answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds
+        )
     target = exemplar(directives, question.golds[0]) if question.golds else ""
     if question.golds and share_obeyed(directives, target) < 1:
         raise DatasetError(f"{where}: no answer with '{question.golds[0]}' obeys its directives")
@@ -378,7 +442,9 @@ def _directives(own: OwnQuestion, where: str) -> tuple[Directive, ...]:
         except DatasetError as error:
             raise DatasetError(f"{where}: {error}") from error
         if not compatible(kind, [other.kind for other in directives]):
-            raise DatasetError(f"{where}: '{text}' clashes with another directive: give each a question of its own")
+            raise DatasetError(
+                f"{where}: '{text}' clashes with another directive: give each a question of its own"
+            )
         directives.append(directive)
     return tuple(directives)
 

@@ -53,7 +53,9 @@ def prose_of(texts: Sequence[str]) -> Task:
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
         if LEAST <= len(words) < WINDOW:
-            stretches.append(TextStretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4)))
+            stretches.append(
+                TextStretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4))
+            )
         starts = range(0, len(words) - WINDOW + 1, WINDOW)
         stretches += [TextStretch.of(words[start : start + WINDOW], CONTEXT) for start in starts]
     if not stretches:
@@ -75,7 +77,9 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
     """Makes the task over given texts with contexts of as many words as make at most so many tokens."""
     tokens, count = length.tokens, length.count
     if length.depth is not None:
-        raise DatasetError("--depth is for generated contexts: a given text states its facts where they are")
+        raise DatasetError(
+            "--depth is for generated contexts: a given text states its facts where they are"
+        )
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
         start = 0
@@ -83,7 +87,9 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
             left = range(len(words) - start - LEAD - CONTINUATION + 1)
             # As many words as fit, plus one: each has a token at least.
             beyond = bisect_right(
-                left[: tokens + 1], tokens, key=lambda size: count(" ".join(words[start : start + size]))
+                left[: tokens + 1],
+                tokens,
+                key=lambda size: count(" ".join(words[start : start + size])),
             )
             if beyond == 1 or beyond == len(left):  # not a word fits, or the text ends before
                 break
@@ -115,11 +121,16 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
 def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
     """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text."""
     if path.suffix == ".jsonl":
-        return tuple(text_of(mapping_of(entry, where), "text", where) for where, entry in read_entries(path, "text"))
+        return tuple(
+            text_of(mapping_of(entry, where), "text", where)
+            for where, entry in read_entries(path, "text")
+        )
     try:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file") from error
+        raise DatasetError(
+            f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
+        ) from error
 
 
 def _cut(stretches: Sequence[TextStretch], rng: random.Random, request: Request) -> Draft:
@@ -138,13 +149,19 @@ def _make(rng: random.Random, request: Request) -> Draft:
     passage, distractors = hide(statements, depths, prose_of_words(rng, rng.randint(*PROSE_WORDS)))
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
-    spans = tuple(span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence))
-    return Draft(passage.text, passage.stated(), (_continuation(lead, " ".join(rest), spans),), distractors)
+    spans = tuple(
+        span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence)
+    )
+    return Draft(
+        passage.text, passage.stated(), (_continuation(lead, " ".join(rest), spans),), distractors
+    )
 
 
 def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:
     """Returns a question without gold answers, since no answer is judged."""
-    return replace(answerable(QuestionText(lead), "", "thing", "forward", spans), golds=(), target=continuation)
+    return replace(
+        answerable(QuestionText(lead), "", "thing", "forward", spans), golds=(), target=continuation
+    )
 
 
 PROSE = Task(

@@ -25,14 +25,19 @@ def options_in(question: str) -> Mapping[str, str]:
     if len(expected) < FEWEST or len(expected) < len(marks):
         return {}
     ends = [*(match.start() for match in marks[1:]), len(question)]
-    texts = (question[match.end() : end].strip(" \n\t,;.") for match, end in zip(marks, ends, strict=True))
+    texts = (
+        question[match.end() : end].strip(" \n\t,;.")
+        for match, end in zip(marks, ends, strict=True)
+    )
     options = {match[1].lower(): text for match, text in zip(marks, texts, strict=True)}
     return options if all(options.values()) else {}
 
 
 def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[str]:
     """Returns what names another option than the right one: its letter or its text."""
-    right = letter or next((key for key, text in options.items() if text.casefold() == gold.casefold()), "")
+    right = letter or next(
+        (key for key, text in options.items() if text.casefold() == gold.casefold()), ""
+    )
     if right not in options:
         return []
     return [name for key, text in options.items() if key != right for name in (key.upper(), text)]
@@ -42,4 +47,6 @@ def same_option(gold: str, letter: str, options: Mapping[str, str]) -> str:
     """Returns the other name of the option that a gold is: its text for its letter, its letter for its text."""
     if letter:
         return options.get(letter, "")
-    return next((key.upper() for key, text in options.items() if text.casefold() == gold.casefold()), "")
+    return next(
+        (key.upper() for key, text in options.items() if text.casefold() == gold.casefold()), ""
+    )

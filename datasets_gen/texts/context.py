@@ -68,7 +68,9 @@ class Context:
             return []
         folded, places = self._folded
         if item.by_worth:
-            candidates: Iterable[Place] = (match.span() for match in _MAY_BE_NUMBER.finditer(folded))
+            candidates: Iterable[Place] = (
+                match.span() for match in _MAY_BE_NUMBER.finditer(folded)
+            )
         else:
             candidates = _occurrences(self._rarest(item.keys), folded)
         beside = BESIDE + 2 * sum(map(len, item.keys))
@@ -92,7 +94,10 @@ class Context:
     def _widened(self, start: int, end: int, beside: int) -> Place:
         """Adds what stands beside a candidate, up to white space where there is any."""
         start, end = max(0, start - beside), min(len(self.text), end + 2 * beside)
-        before, after = self.text.rfind(" ", max(0, start - beside), start), self.text.find(" ", end, end + beside)
+        before, after = (
+            self.text.rfind(" ", max(0, start - beside), start),
+            self.text.find(" ", end, end + beside),
+        )
         return (before if before >= 0 else start), (after if after >= 0 else end)
 
 

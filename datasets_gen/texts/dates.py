@@ -22,8 +22,16 @@ _NAMES = (
     "november nov novembre noviembre novembro ноябрь ноября",
     "december dec dezember décembre diciembre dicembre dezembro декабрь декабря",
 )
-_MONTH_OF = {fold(name): number for number, names in reversed([*enumerate(_NAMES, 1)]) for name in names.split()}
-_MONTH = "(?i:" + "|".join(sorted({name for names in _NAMES for name in names.split()}, key=len, reverse=True)) + ")"
+_MONTH_OF = {
+    fold(name): number
+    for number, names in reversed([*enumerate(_NAMES, 1)])
+    for name in names.split()
+}
+_MONTH = (
+    "(?i:"
+    + "|".join(sorted({name for names in _NAMES for name in names.split()}, key=len, reverse=True))
+    + ")"
+)
 _AFTER = rf"(?!{LETTER})"
 DATE = rf"""
     (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,/-])(?:
@@ -75,7 +83,9 @@ def read_time(match: "regex.Match[str]") -> tuple[str, ...]:
     hour, minute = int(ascii_digits(match["hour"])), ascii_digits(match["minute"] or "00")
     second = ascii_digits(match["second"] or "")
     hours = hours_of(hour, match["half1"] or match["half2"] or "", len(match["hour"]) == 1)
-    return tuple(f"{one}h{minute}" + (f"m{second}" if second not in ("", "00") else "") for one in hours)
+    return tuple(
+        f"{one}h{minute}" + (f"m{second}" if second not in ("", "00") else "") for one in hours
+    )
 
 
 def hours_of(hour: int, half: str, is_vague: bool) -> tuple[int, ...]:

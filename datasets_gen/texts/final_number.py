@@ -11,7 +11,9 @@ from datasets_gen.texts.numbers import DIGITS, read_digits
 _FRACTION_OF_LATEX = regex.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", FLAGS)
 _COMMANDS_OF_LATEX = regex.compile(r"\\(?:boxed|text|mathbf|left|right|[(\[\])!,;])|[{}\\]", FLAGS)
 # What stands behind these words or marks explains the number, and may be an equation of its own.
-_REASON = regex.compile(r"[(;]\s*\p{L}|\b(?:because|since|as|where|when|if)\b", FLAGS | regex.IGNORECASE)
+_REASON = regex.compile(
+    r"[(;]\s*\p{L}|\b(?:because|since|as|where|when|if)\b", FLAGS | regex.IGNORECASE
+)
 _NUMBER = regex.compile(
     rf"""
     (?P<sign>[{DASHES}+])?[\s*]*\p{{Sc}}?[\s*]*(?P<inner>[{DASHES}+])?
@@ -39,7 +41,11 @@ def final_number(text: str) -> str:
     numbers = [list(_NUMBER.finditer(side)) for side in sides]
     for of_side in reversed(numbers):
         if len(of_side) == 1:
-            return _value_of(of_side[0]) if len(sides) > 1 or _begins_with(sides[0], of_side[0]) else ""
+            return (
+                _value_of(of_side[0])
+                if len(sides) > 1 or _begins_with(sides[0], of_side[0])
+                else ""
+            )
     stated = [(side, of_side[0]) for side, of_side in zip(sides, numbers, strict=True) if of_side]
     if not stated or (len(sides) == 1 and not _begins_with(*stated[0])):
         return ""

@@ -10,7 +10,9 @@ from functools import lru_cache
 import regex
 
 # Scripts that put no space between words, so that a word is looked for as a part of the text.
-SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}ー々〆〇ｰﾞﾟ"
+SPACELESS = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}ー々〆〇ｰﾞﾟ"
+)
 # What a word of the other scripts is made of.
 LETTER = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{SPACELESS}]]"
 DASHES = "-−–‒‐‑﹣－⁻"  # what people write for a hyphen or a minus sign
@@ -18,7 +20,9 @@ CLOSERS = "\"'”’»」』）】》)\\]"  # what may stand behind the mark tha
 STOPS = ".!?。！？｡．؟۔।॥։።…"  # marks that end a sentence, in any script
 
 FLAGS = regex.VERSION1
-_UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}\u0640]", FLAGS)  # and the stroke that widens Arabic words
+_UNSEEN = regex.compile(
+    r"[\p{Default_Ignorable_Code_Point}\u0640]", FLAGS
+)  # and the stroke that widens Arabic words
 _SUPERSCRIPT = regex.compile(r"(?<=\p{Nd})[⁰¹²³⁴-⁹]+", FLAGS)
 _GREEK_ACCENT = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0342]", FLAGS)
 

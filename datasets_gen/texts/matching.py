@@ -22,9 +22,7 @@ _SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b
 _DIGIT = regex.compile(r"\p{Nd}", FLAGS)
 _DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
 _TIME_KEY = regex.compile(r"\d+h", FLAGS)
-_YES_AND_NO = (
-    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 "
-)
+_YES_AND_NO = "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 "
 _YES_AND_NO += "아니요 아니오 نعم لا हाँ नहीं"
 _YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
 
@@ -49,7 +47,9 @@ def read(text: str, by_worth: bool) -> TextTokens:
     return TextTokens(tokens_of(text, by_worth))
 
 
-LONG = 100  # characters of a text that is read sentence by sentence, where it holds what is looked for
+LONG = (
+    100  # characters of a text that is read sentence by sentence, where it holds what is looked for
+)
 _SENTENCE_ENDS = regex.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+", FLAGS)
 _MAY_BE_NUMBER = regex.compile(rf"\p{{Nd}}|\p{{No}}|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
 _SIGNS = "+-#*.="
@@ -61,7 +61,9 @@ def _sentences(text: str) -> tuple[tuple[str, str], ...]:
     """Returns the sentences of a text, each with the ones beside it, and in the form in which keys are looked for."""
     parts = [part for part in _SENTENCE_ENDS.split(composed(text)) if part]
     groups = ("\n".join(parts[max(0, number - 1) : number + 2]) for number in range(len(parts)))
-    return tuple((group, fold(part).translate(_SKIPPED)) for group, part in zip(groups, parts, strict=True))
+    return tuple(
+        (group, fold(part).translate(_SKIPPED)) for group, part in zip(groups, parts, strict=True)
+    )
 
 
 def readings(text: str, item: "Item") -> Iterable[TextTokens]:
@@ -87,7 +89,9 @@ class Item:
 
     keys: tuple[str, ...]
     by_worth: bool  # whether it is a number or date, and compared by its worth
-    joints: tuple[bool, ...]  # whether each is a number that a dash ties to the one before, as in "10-20"
+    joints: tuple[
+        bool, ...
+    ]  # whether each is a number that a dash ties to the one before, as in "10-20"
     currency: str = ""  # of a number, or a percent sign: it may be missing, and may be no other
     is_letter: bool = False
     is_yes_or_no: bool = False
@@ -110,7 +114,11 @@ class Item:
             place += 1
             while place < len(tokens) and self._is_passed_over(tokens[place]):
                 place += 1
-            if place == len(tokens) or key not in tokens[place].keys or (is_joint and not tokens[place].is_glued):
+            if (
+                place == len(tokens)
+                or key not in tokens[place].keys
+                or (is_joint and not tokens[place].is_glued)
+            ):
                 return None
         if place + 1 < len(tokens) and tokens[place + 1].is_glued:
             return None
@@ -122,7 +130,10 @@ class Item:
     def _has_currency(self, tokens: Sequence[Token], number: int) -> bool:
         if not self.currency:
             return True
-        beside = {one.keys[0] for one in (*tokens[max(0, number - 1) : number], *tokens[number + 1 : number + 2])}
+        beside = {
+            one.keys[0]
+            for one in (*tokens[max(0, number - 1) : number], *tokens[number + 1 : number + 2])
+        }
         signs = {key for key in beside if _CURRENCY.fullmatch(key)}
         return not signs or self.currency in signs
 
@@ -151,7 +162,9 @@ def is_measure(value: str) -> bool:
     words = _words(value, True)
     if not words or not words[0].is_number or any(word.is_number for word in words[1:]):
         return False
-    is_name = value.strip()[0].isalpha() and len(words) > 1 and value.strip()[words[1].start].isupper()
+    is_name = (
+        value.strip()[0].isalpha() and len(words) > 1 and value.strip()[words[1].start].isupper()
+    )
     return not is_name
 
 
@@ -211,7 +224,9 @@ def item_of(value: str, as_written: bool = False) -> Item:
     currency = ""
     if by_worth:
         currency = next((one.keys[0] for one in tokens if _CURRENCY.fullmatch(one.keys[0])), "")
-    keys = tuple(_written_key(word) if as_written and word.is_number else word.keys[0] for word in words)
+    keys = tuple(
+        _written_key(word) if as_written and word.is_number else word.keys[0] for word in words
+    )
     joints = tuple(word.is_number and word.is_glued for word in words)
     return Item(keys, by_worth, joints, currency, is_yes_or_no=is_yes_or_no(value))
 
@@ -238,8 +253,14 @@ def is_twin(value: str, other: str) -> bool:
     """
     if not (is_quantity(value) and is_quantity(other)) or item_of(value) != item_of(other):
         return False
-    written, other_written = item_of(value, as_written=True).keys[0], item_of(other, as_written=True).keys[0]
-    return written != other_written and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
+    written, other_written = (
+        item_of(value, as_written=True).keys[0],
+        item_of(other, as_written=True).keys[0],
+    )
+    return (
+        written != other_written
+        and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
+    )
 
 
 @lru_cache(maxsize=16384)
@@ -263,4 +284,6 @@ def is_part(value: str, whole: str) -> bool:
 
 def _is_inside(word: str, words: Iterable[str]) -> bool:
     """Tells whether a word of a script without spaces stands in one of several."""
-    return any(token.is_spaceless for token in tokens_of(word, False)) and any(word in whole for whole in words)
+    return any(token.is_spaceless for token in tokens_of(word, False)) and any(
+        word in whole for whole in words
+    )

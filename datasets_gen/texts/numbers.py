@@ -13,8 +13,23 @@ import regex
 from datasets_gen.texts.folding import DASHES, LETTER, ascii_digits
 
 _VULGAR = "¼½¾⅐-⅞"
-_VALUE_OF_VULGAR = {"¼": ".25", "½": ".5", "¾": ".75", "⅓": ".3333333333", "⅔": ".6666666667", "⅛": ".125"}
-_VALUE_OF_VULGAR |= {"⅕": ".2", "⅖": ".4", "⅗": ".6", "⅘": ".8", "⅜": ".375", "⅝": ".625", "⅞": ".875"}
+_VALUE_OF_VULGAR = {
+    "¼": ".25",
+    "½": ".5",
+    "¾": ".75",
+    "⅓": ".3333333333",
+    "⅔": ".6666666667",
+    "⅛": ".125",
+}
+_VALUE_OF_VULGAR |= {
+    "⅕": ".2",
+    "⅖": ".4",
+    "⅗": ".6",
+    "⅘": ".8",
+    "⅜": ".375",
+    "⅝": ".625",
+    "⅞": ".875",
+}
 DIGITS = r"""(?:
     \p{Nd}{1,3}(?:[\u00a0\u2009\u202f'’٬_]\p{Nd}{3})+(?!\p{Nd})(?:[.,٫．，]\p{Nd}+)?   # 12'000.50, 1 234,56
   | \p{Nd}{1,3}(?:\x20\p{Nd}{3}){2,}(?!\p{Nd})(?:[.,٫]\p{Nd}+)?                      # 1 234 567
@@ -49,7 +64,8 @@ _BELOW_100 = rf"(?:(?:{_TENS.replace(' ', '|')})(?:[\ -](?:{_BELOW_10}))?|{'|'.j
 _BELOW_1000 = rf"(?:(?:{_BELOW_10}|a)[\ -]hundred(?:(?:\ and)?\ {_BELOW_100})?|{_BELOW_100})"
 # "One" is a number where it does not stand for somebody: "no one", "the one who".
 _NOBODY = "".join(
-    rf"(?<!\b{word}\ )" for word in ("no", "any", "every", "some", "the", "this", "that", "each", "which")
+    rf"(?<!\b{word}\ )"
+    for word in ("no", "any", "every", "some", "the", "this", "that", "each", "which")
 )
 IN_WORDS = rf"""(?i:
     (?<!{LETTER}){_NOBODY}(?P<minus>minus\ )?
@@ -97,7 +113,9 @@ def read_digits(digits: str) -> Number:
 def _of_groups(groups: list[str], whole: list[str], marks: list[str]) -> Number:
     """Reads digits of which all marks but perhaps the last are alike."""
     in_threes = 1 <= len(whole[0]) <= 3 and all(len(group) == 3 for group in whole[1:])
-    in_twos = len(whole) > 2 and len(whole[-1]) == 3 and all(len(group) == 2 for group in whole[1:-1])  # 12,34,567
+    in_twos = (
+        len(whole) > 2 and len(whole[-1]) == 3 and all(len(group) == 2 for group in whole[1:-1])
+    )  # 12,34,567
     if whole is not groups and (in_threes or in_twos):
         return _with_part("".join(whole), groups[-1])
     is_point = marks[0] == "."

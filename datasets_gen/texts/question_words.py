@@ -35,9 +35,7 @@ _SPACELESS = regex.compile(
 )
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)?", FLAGS)
 # Behind these, "what" asks for anything; else for what the next word names, as in "what colour" and "which town".
-_AUXILIARIES = (
-    "is are was were do does did has have had can could will would should may might s of the a an in on at to"
-)
+_AUXILIARIES = "is are was were do does did has have had can could will would should may might s of the a an in on at to"
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +50,9 @@ def question_word(question: str) -> str:
     words = [fold(word).replace("’", "'").partition("'")[0] for word in _WORD.findall(question)]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         if word in ("what", "which"):
-            return word if following in _AUXILIARIES.split() or not following else f"which {following}"
+            return (
+                word if following in _AUXILIARIES.split() or not following else f"which {following}"
+            )
         if word == "how":
             return f"how {following}"
         if word in _SPACED:

@@ -30,7 +30,9 @@ class Sentences:
     def _is_abbreviation(self, match: "regex.Match[str]") -> bool:
         if match[0] != ".":
             return False
-        is_short = _ABBREVIATED.search(self.text, max(0, match.start() - 8), match.end()) is not None
+        is_short = (
+            _ABBREVIATED.search(self.text, max(0, match.start() - 8), match.end()) is not None
+        )
         return is_short or _GOES_ON.match(self.text, match.end()) is not None
 
     def around(self, start: int, end: int) -> tuple[int, int]:
@@ -50,4 +52,6 @@ class Sentences:
         first, last = max(first, start - beside), min(last, end + beside)
         before = regex.search(r"\s", self.text[first:start])
         after = regex.search(r"\s\S*$", self.text[end:last])
-        return first + (before.end() if before else 0), end + (after.start() if after else last - end)
+        return first + (before.end() if before else 0), end + (
+            after.start() if after else last - end
+        )

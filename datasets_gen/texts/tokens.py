@@ -12,7 +12,15 @@ from typing import NamedTuple, TypeAlias
 import regex
 
 from datasets_gen.texts import dates, numbers
-from datasets_gen.texts.folding import DASHES, FLAGS, LETTER, SPACELESS, ascii_digits, composed, fold
+from datasets_gen.texts.folding import (
+    DASHES,
+    FLAGS,
+    LETTER,
+    SPACELESS,
+    ascii_digits,
+    composed,
+    fold,
+)
 from datasets_gen.texts.inflection import korean_stems, semitic_stems, without_apostrophes
 
 Match: TypeAlias = regex.Match[str]
@@ -27,7 +35,9 @@ _CURRENCIES = {
     **dict.fromkeys(("rupee", "rupees", "inr"), "₹"),
     **dict.fromkeys(("krw", "won", "원"), "₩"),
     **dict.fromkeys(("rub", "ruble", "rubles", "руб", "рублей"), "₽"),
-    **dict.fromkeys(("percent", "pct", "prozent", "процент", "процентов", "percento", "porcentaje"), "%"),
+    **dict.fromkeys(
+        ("percent", "pct", "prozent", "процент", "процентов", "percento", "porcentaje"), "%"
+    ),
 }
 _CLAUSE_END = r"""[.:?!](?=\s|$)|[,;()\[\]{}/|…–—―\n"“”„«»&。！？；：，、､・「」『』（）【】《》〈〉؟،؛।॥።؞]"""
 _PERCENT = "%％٪﹪"
@@ -53,17 +63,20 @@ _ALTERNATIVES = rf"""
 _NUMBERS = rf"(?P<date>{dates.DATE})|(?P<time>{dates.TIME})|(?P<of_version>{numbers.VERSION})"
 _DIGITS = rf"(?P<number>{numbers.NUMBER}(?P<plus>{_PLUS}(?![\p{{L}}\p{{N}}]))?{{scale}})"
 _WRITTEN = regex.compile(
-    f"{_NUMBERS}|{_DIGITS.replace('{scale}', '(?P<scale>(?!))?')}|{_ALTERNATIVES}", FLAGS | regex.VERBOSE
+    f"{_NUMBERS}|{_DIGITS.replace('{scale}', '(?P<scale>(?!))?')}|{_ALTERNATIVES}",
+    FLAGS | regex.VERBOSE,
 )
 _IN_WORDS = f"(?P<number_words>{numbers.IN_WORDS}{numbers.SCALE.replace('<scale>', '<times>')})"
 _WORTH = regex.compile(
-    f"{_NUMBERS}|{_DIGITS.replace('{scale}', numbers.SCALE)}|{_IN_WORDS}|{_ALTERNATIVES}", FLAGS | regex.VERBOSE
+    f"{_NUMBERS}|{_DIGITS.replace('{scale}', numbers.SCALE)}|{_IN_WORDS}|{_ALTERNATIVES}",
+    FLAGS | regex.VERBOSE,
 )
 _LETTER = regex.compile(r"[\p{Lu}\p{Ll}]", FLAGS)
 # How the letter of an option is marked, what announces it, and what follows the capital A of no article.
 _MARKED = regex.compile(r"""\s*(?:[).:\]!?。．、！？：」』）"”’»।؟]|$)(?!\w)""", FLAGS)
 _ANNOUNCED = regex.compile(
-    r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$", FLAGS
+    r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$",
+    FLAGS,
 )
 _GOES_ON = regex.compile(r"\s*(?:[,;/|\-–—\n]|(?:is|was|and|or|because|since)\b)", FLAGS)
 _SENTENCE_BEFORE = regex.compile(r"[.!?:;\n\"“]\s*$", FLAGS)
@@ -75,10 +88,14 @@ class Token(NamedTuple):
     keys: tuple[str, ...]
     start: int
     end: int
-    is_glued: bool = False  # to the token before it: the two are one word, as in "Jean-Luc" or "10-20"
+    is_glued: bool = (
+        False  # to the token before it: the two are one word, as in "Jean-Luc" or "10-20"
+    )
     is_number: bool = False
     is_spaceless: bool = False  # of a script that sets no space between words
-    is_option: bool = False  # a single letter that stands for itself, as the letter of an option does
+    is_option: bool = (
+        False  # a single letter that stands for itself, as the letter of an option does
+    )
 
     @property
     def is_end(self) -> bool:
@@ -158,7 +175,9 @@ def _read_number(match: Match, by_worth: bool) -> list[Token]:
 
 
 def _read_number_words(match: Match, _: bool) -> list[Token]:
-    return [Token(_keys_of(numbers.read_words(match), True), match.start(), match.end(), is_number=True)]
+    return [
+        Token(_keys_of(numbers.read_words(match), True), match.start(), match.end(), is_number=True)
+    ]
 
 
 def _keys_of(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
@@ -214,7 +233,9 @@ def _read_word(match: Match, by_worth: bool) -> list[Token]:
         return [*(Token((word,), start, end) for word in before), Token((last, *stems), start, end)]
     if match["point"]:
         return [Token((folded, folded[1:]), start, end)]
-    is_option = len(raw) == 1 and _LETTER.match(raw) is not None and _is_option(match.string, start, end)
+    is_option = (
+        len(raw) == 1 and _LETTER.match(raw) is not None and _is_option(match.string, start, end)
+    )
     keys = (folded,) if folded.isascii() else semitic_stems(folded)
     return [Token(keys, start, end, is_option=is_option)]
 
@@ -274,7 +295,9 @@ def _without_articles(tokens: list[Token]) -> list[Token]:
     A L, answer A."""
     kept = []
     for token, following in zip_longest(tokens, tokens[1:]):
-        is_article = token.keys[0] in ("a", "an", "the") and not token.is_option and following is not None
+        is_article = (
+            token.keys[0] in ("a", "an", "the") and not token.is_option and following is not None
+        )
         if is_article and not following.is_end and len(following.keys[0]) > 1:
             continue
         if token.keys[0] in ("but", "and") and not token.is_glued:

@@ -38,7 +38,9 @@ def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> 
     """Draws ``count`` relations of a pool, of which none implies another. The pool has one more at least."""
     while True:
         drawn = rng.sample(pool, count)
-        if {relation.implies for relation in drawn}.isdisjoint({relation.name for relation in drawn}):
+        if {relation.implies for relation in drawn}.isdisjoint(
+            {relation.name for relation in drawn}
+        ):
             return drawn
 
 
@@ -47,7 +49,8 @@ RELATIONS: Mapping[str, Relation] = TypeAdapter(dict[str, Relation]).validate_py
     {name: {"name": name, **fields} for name, fields in tables()["relations"].items()}
 )
 ATTRIBUTES = tuple(
-    RELATIONS[name] for name in ("home", "job", "employer", "pet", "possession", "birthday", "locker", "attended")
+    RELATIONS[name]
+    for name in ("home", "job", "employer", "pet", "possession", "birthday", "locker", "attended")
 )
 # Where people have lawyers and coaches "lawyer" would be a fair answer to what the lawyer of somebody works as.
 BESIDE_BONDS = tuple(relation for relation in ATTRIBUTES if relation.name != "job")
@@ -91,7 +94,9 @@ class Passage:
 
     def find(self, relation: str, subject: str) -> StatedFact:
         """Finds the statement of ``relation(subject)``."""
-        return next(s for s in self.facts if s.fact.relation.name == relation and s.fact.subject == subject)
+        return next(
+            s for s in self.facts if s.fact.relation.name == relation and s.fact.subject == subject
+        )
 
     def stated(self) -> tuple[StatedValue, ...]:
         """Lists every subject and value, fact by fact."""
@@ -109,7 +114,9 @@ def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
     return said - {""}
 
 
-def deal_facts(rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]) -> list[Fact]:
+def deal_facts(
+    rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]
+) -> list[Fact]:
     """Draws a value for each relation of each person. Values of one relation share no word: they are drawn together."""
     used = dict.fromkeys(relation for of_person in relations for relation in of_person)
     values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
@@ -129,7 +136,9 @@ def draw_facts(
     return deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*count)) for _ in people])
 
 
-def write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:
+def write(
+    template: str, words: Mapping[str, str], start: int
+) -> tuple[str, dict[str, tuple[int, int]]]:
     """Writes a sentence that starts at ``start``; returns it, and the character range of each word in its order."""
     text = ""
     places: dict[str, tuple[int, int]] = {}

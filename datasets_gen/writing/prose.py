@@ -25,7 +25,9 @@ from datasets_gen.examples.wording import tables
 TEMPLATES: tuple[str, ...] = tuple(tables()["prose"])
 TOLERANCE = 0.02  # of the tokens asked for may be missing
 SAMPLE = 256  # sentences from which the tokens of one are estimated
-ROUNDS = 200  # of correction; a long text takes two or three, a short one some swaps of single sentences
+ROUNDS = (
+    200  # of correction; a long text takes two or three, a short one some swaps of single sentences
+)
 
 
 @cache
@@ -60,7 +62,9 @@ def prose_of_words(rng: random.Random, words: int) -> list[str]:
     return sentences
 
 
-def prose_of_tokens(rng: random.Random, length: Length, write: Callable[[list[str]], str]) -> list[str]:
+def prose_of_tokens(
+    rng: random.Random, length: Length, write: Callable[[list[str]], str]
+) -> list[str]:
     """Chooses sentences with which ``write(sentences)``, the whole text, has a length; raises :class:`DatasetError`
     where it has more without any.
 
@@ -89,12 +93,20 @@ def prose_of_tokens(rng: random.Random, length: Length, write: Callable[[list[st
         else:  # one sentence for a longer one; if none is drawn, the next round starts elsewhere
             old = count(sentences.pop(rng.randrange(len(sentences))))
             drawn = draw_sentences(rng, SAMPLE // 4)
-            sentences += islice((one for one in drawn if 0 <= missing + old - count(one) <= allowed), 1)
-    raise DatasetError(f"no prose was found that fills {tokens} tokens of this tokenizer: ask for another number")
+            sentences += islice(
+                (one for one in drawn if 0 <= missing + old - count(one) <= allowed), 1
+            )
+    raise DatasetError(
+        f"no prose was found that fills {tokens} tokens of this tokenizer: ask for another number"
+    )
 
 
 def lay_out(
-    pieces: Sequence[str], depths: Sequence[float], prose: Sequence[str], joint: str = " ", start: int = 0
+    pieces: Sequence[str],
+    depths: Sequence[float],
+    prose: Sequence[str],
+    joint: str = " ",
+    start: int = 0,
 ) -> tuple[str, list[int], tuple[Span, ...]]:
     """Sets pieces into prose; returns the text, where each piece begins, and the spans of the prose between them.
 
@@ -132,11 +144,15 @@ def pieces_of(draft: Draft) -> list[tuple[int, int]]:
     text = draft.context
     whole = [(span.start, span.end) for question in draft.questions for span in question.spans]
     whole += [(span.start, span.end) for span in draft.spans if span.kind != "distractor"]
-    whole.append((0, max((span.end for span in draft.spans if span.kind in SYSTEM_PROMPT), default=0)))
+    whole.append(
+        (0, max((span.end for span in draft.spans if span.kind in SYSTEM_PROMPT), default=0))
+    )
     starts = [0]
     for match in _END_OF_SENTENCE.finditer(text):
         sentence = _END_OF_SENTENCE.split(text[match.end() :], maxsplit=1)[0]
-        if not _GOES_ON.search(sentence) and not any(start < match.end() < end for start, end in whole):
+        if not _GOES_ON.search(sentence) and not any(
+            start < match.end() < end for start, end in whole
+        ):
             starts.append(match.end())
     return list(zip(starts, [*(start - 1 for start in starts[1:]), len(text)], strict=True))
 
@@ -149,7 +165,9 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
     draft = task.make(rng, request)
     rng = random.Random(rng.getrandbits(64))
     pieces = pieces_of(draft)
-    depths = length.depths(rng, len(pieces)) if length.depth is None else [length.depth] * len(pieces)
+    depths = (
+        length.depths(rng, len(pieces)) if length.depth is None else [length.depth] * len(pieces)
+    )
     if any(span.kind in SYSTEM_PROMPT for span in draft.spans):
         depths[0] = 0.0
     texts = [draft.context[start:end] for start, end in pieces]
@@ -159,12 +177,16 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
 
     def shift(spans: tuple[Place, ...]) -> tuple[Place, ...]:
         return tuple(
-            span.shift(next(by for (start, end), by in moves if start <= span.start and span.end <= end))
+            span.shift(
+                next(by for (start, end), by in moves if start <= span.start and span.end <= end)
+            )
             for span in spans
         )
 
     kept = tuple(span for span in draft.spans if span.kind != "distractor")
-    questions = tuple(replace(question, spans=shift(question.spans)) for question in draft.questions)
+    questions = tuple(
+        replace(question, spans=shift(question.spans)) for question in draft.questions
+    )
     return Draft(text, shift(draft.stated), questions, shift(kept) + distractors)
 
 

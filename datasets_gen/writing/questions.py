@@ -26,13 +26,26 @@ def answerable(
 ) -> Question:
     hops = len(bridges) + 1 if hops is None else hops
     text, prefix = question.text, question.answer_prefix
-    return Question("", text, (answer,), True, direction, answer_type, hops, spans, bridges, answer_prefix=prefix)
+    return Question(
+        "",
+        text,
+        (answer,),
+        True,
+        direction,
+        answer_type,
+        hops,
+        spans,
+        bridges,
+        answer_prefix=prefix,
+    )
 
 
 def unanswerable(question: QuestionText, answer_type: AnswerType, direction: Direction) -> Question:
     """Returns a question that nothing answers. Its answer prefix is that of half of the others: it does not tell."""
     text, prefix = question.text, question.answer_prefix
-    return Question("", text, (ABSTENTION,), False, direction, answer_type, 0, (), answer_prefix=prefix)
+    return Question(
+        "", text, (ABSTENTION,), False, direction, answer_type, 0, (), answer_prefix=prefix
+    )
 
 
 @dataclass(frozen=True)
@@ -50,7 +63,10 @@ class Asker:
 
     def reverse(self, relation: Relation, value: str) -> QuestionText:
         clause = relation.clause.format(value=value)
-        return replace(self.choose(relation.reverse).format(value=value), answer_prefix=f"The person who {clause} is")
+        return replace(
+            self.choose(relation.reverse).format(value=value),
+            answer_prefix=f"The person who {clause} is",
+        )
 
     def unknown_forward(self, relation: Relation, subject: str) -> Question:
         return unanswerable(self.forward(relation, subject), relation.value_type, "forward")
@@ -72,7 +88,9 @@ def forward_question(ask: Asker, stated: StatedFact) -> Question:
     """Asks for the value, given the subject."""
     fact = stated.fact
     spans = (stated.value, stated.subject, stated.sentence)
-    text = _begun(ask.forward(fact.relation, fact.subject), stated.statement, "value", subject=fact.subject)
+    text = _begun(
+        ask.forward(fact.relation, fact.subject), stated.statement, "value", subject=fact.subject
+    )
     return answerable(text, fact.value, fact.relation.value_type, "forward", spans)
 
 
@@ -80,7 +98,9 @@ def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     """Asks for the subject, given the value: the two mentions swap their parts."""
     fact = stated.fact
     spans = (stated.subject.as_a("answer"), stated.value.as_a("subject"), stated.sentence)
-    text = _begun(ask.reverse(fact.relation, fact.value), stated.statement, "subject", value=fact.value)
+    text = _begun(
+        ask.reverse(fact.relation, fact.value), stated.statement, "subject", value=fact.value
+    )
     return answerable(text, fact.subject, "person", "reverse", spans)
 
 
@@ -122,7 +142,9 @@ def attribute_questions(
         if ask.rng.random() < unanswerable_share:
             return _unanswerable_attribute(ask, request.split, passage)
         stated = ask.rng.choice(passage.facts)
-        return (reverse_question if ask.rng.random() < reverse_share else forward_question)(ask, stated)
+        return (reverse_question if ask.rng.random() < reverse_share else forward_question)(
+            ask, stated
+        )
 
     return draw_different(min(request.questions, 2 * len(passage.facts)), draw)
 
@@ -138,9 +160,15 @@ def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Quest
         mentioned = {s.fact.value for s in passage.facts}
         return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
     known = said_of(person, (s.fact for s in passage.facts))
-    of_others = {s.fact.relation.name: s.fact.relation for s in passage.facts if s.fact.relation.name not in known}
+    of_others = {
+        s.fact.relation.name: s.fact.relation
+        for s in passage.facts
+        if s.fact.relation.name not in known
+    }
     if kind == 1 or not of_others:
         people = {s.fact.subject for s in passage.facts}
-        stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
+        stranger = next(
+            name for name in draw_people(rng, split, len(people) + 1) if name not in people
+        )
         return ask.unknown_forward(relation, stranger)
     return ask.unknown_forward(rng.choice(list(of_others.values())), person)

@@ -29,10 +29,14 @@ class SystemPrompt:
     refusal: tuple[Span, ...] = ()  # that a defence asks for, and the sentence that names it
 
     def protected_text(self) -> str:
-        return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
+        return (
+            self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
+        )
 
 
-def with_directives(prompt: SystemPrompt, directives: Sequence[str], joint: str = " ") -> SystemPrompt:
+def with_directives(
+    prompt: SystemPrompt, directives: Sequence[str], joint: str = " "
+) -> SystemPrompt:
     """Adds directives, as they are worded, behind the prompt and one another; ``joint`` stands between them."""
     text, spans = prompt.text, []
     for directive in directives:
@@ -53,10 +57,14 @@ def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPr
     refusal = Span("answer", refusal_start, refusal_start + len(REFUSAL))
     sentence = Span("fact", len(text), refusal_start + len(REFUSAL) + len(after))
     text += before + REFUSAL + after
-    return replace(prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence))
+    return replace(
+        prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence)
+    )
 
 
-def attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: SystemPrompt) -> Question:
+def attack(
+    ask: Asker, pretext: str, directives: Sequence[Directive], prompt: SystemPrompt
+) -> Question:
     """Asks for the directives: refused where a defence says so, and else answered as they stand. Who refuses under the
     directives is right too: nothing says which of the two comes first."""
     # No answer prefix: a begun answer would leak, or refuse, in the model's place.

@@ -24,7 +24,13 @@ FAMILY = "ruler"
 USUAL = 4096
 CHARACTERS_OF_A_TOKEN = 4  # about, in English
 # A line of noise is these sentences, one after the other, and the haystack that line again and again.
-NOISE = ("The road is long.", "The lamp is lit.", "The river is near.", "On we go.", "Out and home again.")
+NOISE = (
+    "The road is long.",
+    "The lamp is lit.",
+    "The river is near.",
+    "On we go.",
+    "Out and home again.",
+)
 FIRST_GUESS = 16  # units of a haystack
 _WORD = re.compile(r"\w[\w-]*")
 Make = Callable[..., Draft]  # of a generator, a request and a length
@@ -94,7 +100,9 @@ class Vocabulary(BaseModel):
 
 @cache
 def vocabulary() -> Vocabulary:
-    return Vocabulary.model_validate(read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256))
+    return Vocabulary.model_validate(
+        read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256)
+    )
 
 
 @cache
@@ -121,7 +129,10 @@ class Needle:
 
     def spans(self, start: int) -> tuple[Span, ...]:
         text, places = write(self.template, self.words, start)
-        words = (Span("subject" if slot == "subject" else "answer", *place) for slot, place in places.items())
+        words = (
+            Span("subject" if slot == "subject" else "answer", *place)
+            for slot, place in places.items()
+        )
         return (Span("fact", start, start + len(text)), *words)
 
 
@@ -138,7 +149,9 @@ class Laid:
     distractors: tuple[Span, ...]
 
 
-def lay_out(lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[float], joint: str) -> Laid:
+def lay_out(
+    lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[float], joint: str
+) -> Laid:
     """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending depths."""
     lines = [one if isinstance(one, str) else one.text for one in hay]
     texts = [needle.text for needle in needles]
@@ -150,7 +163,11 @@ def lay_out(lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[flo
 def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[StatedValue, ...]:
     """Finds every place of every value, each a whole word that may have hyphens, from ``start`` on."""
     known = frozenset(values)
-    return tuple(StatedValue(found[0], *found.span()) for found in _WORD.finditer(text, start) if found[0] in known)
+    return tuple(
+        StatedValue(found[0], *found.span())
+        for found in _WORD.finditer(text, start)
+        if found[0] in known
+    )
 
 
 def fit(length: Length, write_units: Callable[[int], str]) -> int:
@@ -158,7 +175,9 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
     tokens, count = length.tokens, length.count
     low, at_low = 0, count(write_units(0))
     if at_low > tokens:
-        raise DatasetError(f"{tokens} tokens are too few for this context: without a haystack it has {at_low}")
+        raise DatasetError(
+            f"{tokens} tokens are too few for this context: without a haystack it has {at_low}"
+        )
     high = at_high = 0  # too many units, once there are any
     rate, guess = 0.0, FIRST_GUESS
     while not high or high - low > 1:
@@ -184,7 +203,9 @@ def noise(sentences: int) -> list[str]:
     return [" ".join(NOISE)] * lines + ([" ".join(NOISE[:rest])] if rest else [])
 
 
-def essays_of_tokens(sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write) -> list[str]:
+def essays_of_tokens(
+    sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write
+) -> list[str]:
     """Fills a length with given sentences, from any of them on, and from the beginning again where they end."""
     start = rng.randrange(len(sentences))
 

@@ -70,7 +70,9 @@ class Form:
         stated = f"{self.values} {self.value}s" if self.values > 1 else f"a {self.value}"
         keys = f"a {self.key} as key"
         if self.keys > 1:
-            keys = f"each of {self.keys} keys, {'one' if self.asked == 1 else 'all'} of them asked for"
+            keys = (
+                f"each of {self.keys} keys, {'one' if self.asked == 1 else 'all'} of them asked for"
+            )
         return f"RULER's needles {IN_WORDS[self.haystack]}: {stated} for {keys}"
 
 
@@ -104,7 +106,9 @@ def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
             return text
 
 
-def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fill = prose_of_tokens) -> Draft:
+def _make(
+    rng: random.Random, _: Request, length: Length, form: Form, essays: Fill = prose_of_tokens
+) -> Draft:
     used: set[str] = set()
     template = NEEDLE.format(kind=f"{form.value}s")
 
@@ -115,14 +119,24 @@ def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fi
     needles = [needle(key, rng) for key in keys for _ in range(form.values)]
     rng.shuffle(needles)
     depths = length.depths(rng, len(needles))
-    lead = (LEAD if form.golds == 1 else LEAD_OF_SEVERAL).format(one=form.value, several=f"{form.value}s")
-    write = partial(lay_out, lead, needles=needles, depths=depths, joint=" " if form.haystack == "prose" else "\n")
+    lead = (LEAD if form.golds == 1 else LEAD_OF_SEVERAL).format(
+        one=form.value, several=f"{form.value}s"
+    )
+    write = partial(
+        lay_out,
+        lead,
+        needles=needles,
+        depths=depths,
+        joint=" " if form.haystack == "prose" else "\n",
+    )
     # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its own.
     for_hay, hay = random.Random(rng.getrandbits(64)), list[str | Needle]()
     if form.haystack == "needles":
 
         def first(number: int) -> list[str | Needle]:
-            hay.extend(needle(draw_new(for_hay, form.key, used), for_hay) for _ in range(number - len(hay)))
+            hay.extend(
+                needle(draw_new(for_hay, form.key, used), for_hay) for _ in range(number - len(hay))
+            )
             return hay[:number]
 
         hay = first(fit(length, lambda number: write(first(number)).text))
@@ -132,7 +146,11 @@ def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fi
     laid = write(hay)
     asked = keys[: form.asked]
     of_key = {
-        key: [spans for one, spans in zip(needles, laid.needles, strict=True) if one.words["subject"] == key]
+        key: [
+            spans
+            for one, spans in zip(needles, laid.needles, strict=True)
+            if one.words["subject"] == key
+        ]
         for key in keys
     }
     evidence = [spans for key in asked for spans in of_key[key]]
@@ -141,14 +159,18 @@ def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fi
     return Draft(laid.text, occurrences(laid.text, used), (question,), (*laid.distractors, *others))
 
 
-def _question(form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]) -> Question:
+def _question(
+    form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]
+) -> Question:
     places = tuple(chain.from_iterable(spans))
     golds = tuple(text[span.start : span.end] for span in places if span.kind == "answer")
     keys = asked[0] if len(asked) == 1 else f"{', '.join(asked[:-1])} and {asked[-1]}"
     words = {"one": form.value, "several": f"{form.value}s", "keys": keys}
     kind: AnswerType = "numeral" if form.value == "number" else "thing"
     if form.golds == 1:
-        return answerable(QuestionText(QUESTION, PREFIX).format(**words), golds[0], kind, "forward", places)
+        return answerable(
+            QuestionText(QUESTION, PREFIX).format(**words), golds[0], kind, "forward", places
+        )
     several = QuestionText(QUESTION_OF_SEVERAL, PREFIX_OF_SEVERAL).format(**words)
     question = answerable(several, golds[0], kind, "forward", places, hops=len(golds))
     return replace(question, golds=golds, type="part", target=", ".join(golds), every_gold=True)
@@ -169,10 +191,14 @@ def takes_essays(task: Task) -> bool:
 def in_essays(task: Task, texts: Sequence[str]) -> Task:
     """Returns such a task with the sentences of given texts as its prose."""
     plain = (" ".join(text.split()) for text in texts)
-    sentences = tuple(sentence for text in plain for sentence in END_OF_SENTENCE.split(text) if sentence)
+    sentences = tuple(
+        sentence for text in plain for sentence in END_OF_SENTENCE.split(text) if sentence
+    )
     if not sentences:
         raise DatasetError("the file of --essays has no words: give another one")
-    return _niah(FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest_of(sentences)}")
+    return _niah(
+        FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest_of(sentences)}"
+    )
 
 
 TASKS = tuple(_niah(form) for form in FORMS.values())

@@ -8,7 +8,15 @@ from functools import partial
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.task import Draft, Length, Request
 from datasets_gen.examples.wording import QuestionText
-from datasets_gen.tasks.ruler.form import USUAL_LENGTH, Needle, lay_out, noise, noise_of_tokens, occurrences, ruler_task
+from datasets_gen.tasks.ruler.form import (
+    USUAL_LENGTH,
+    Needle,
+    lay_out,
+    noise,
+    noise_of_tokens,
+    occurrences,
+    ruler_task,
+)
 from datasets_gen.writing.questions import answerable
 
 HOPS = 4
@@ -31,7 +39,10 @@ def draw_chain(rng: random.Random, letters: int) -> list[Needle]:
         name = "".join(rng.choices(string.ascii_uppercase, k=letters))
         names += [name] if name not in names else []
     first = Needle(FIRST, {"answer": names[0], "subject": str(rng.randint(10_000, 99_999))})
-    return [first, *(Needle(NEXT, {"answer": name, "before": names[at]}) for at, name in enumerate(names[1:]))]
+    return [
+        first,
+        *(Needle(NEXT, {"answer": name, "before": names[at]}) for at, name in enumerate(names[1:])),
+    ]
 
 
 def _ask(chain: list[Needle]) -> tuple[str, str, list[str]]:
@@ -49,7 +60,10 @@ def _example(rng: random.Random, other: list[Needle]) -> tuple[str, list[str]]:
     depths = USUAL_LENGTH.depths(rng, len(chain))
     question, prefix, variables = _ask(chain)
     text = lay_out(LEAD, noise(NOISE_OF_EXAMPLE), chain, depths, "\n").text
-    return f"{text}\n{question}\n{prefix} {' '.join(variables)}\n\n", [chain[0].words["subject"], *variables]
+    return f"{text}\n{question}\n{prefix} {' '.join(variables)}\n\n", [
+        chain[0].words["subject"],
+        *variables,
+    ]
 
 
 def _make(rng: random.Random, _: Request, length: Length) -> Draft:
@@ -61,11 +75,20 @@ def _make(rng: random.Random, _: Request, length: Length) -> Draft:
     text, prefix, variables = _ask(chain)
     spans = tuple(span for of_needle in laid.needles for span in of_needle)
     # In reverse: from the value to those that have it. The target is written as in the worked example.
-    question = answerable(QuestionText(text, prefix), variables[0], "thing", "reverse", spans, hops=len(chain))
-    question = replace(question, golds=tuple(variables), type="part", target=" ".join(variables), every_gold=True)
+    question = answerable(
+        QuestionText(text, prefix), variables[0], "thing", "reverse", spans, hops=len(chain)
+    )
+    question = replace(
+        question, golds=tuple(variables), type="part", target=" ".join(variables), every_gold=True
+    )
     stated = occurrences(laid.text, {chain[0].words["subject"], *variables, *said})
     worked = Span("distractor", 0, len(example) - 2)
     return Draft(laid.text, stated, (question,), (worked, *laid.distractors))
 
 
-VT = ruler_task("vt", f"RULER's variable tracking: a chain of {HOPS} hops in noise, behind a worked example", _make, 30)
+VT = ruler_task(
+    "vt",
+    f"RULER's variable tracking: a chain of {HOPS} hops in noise, behind a worked example",
+    _make,
+    30,
+)

@@ -25,9 +25,7 @@ CODE_LETTERS = 6
 TOKENS_OF_A_CODED_WORD = 50  # a context of so many tokens has one more coded word to choose from
 ALPHA = 2.0
 ZETA_OF_ALPHA = math.pi**2 / 6
-FWE_LEAD = (
-    f"Count how often each coded word comes up in the text below. You will be asked for the {FREQUENT} most frequent."
-)
+FWE_LEAD = f"Count how often each coded word comes up in the text below. You will be asked for the {FREQUENT} most frequent."
 FWE_QUESTION = (
     f"Which are the {FREQUENT} most frequent coded words of the text above? Ignore the dots '{DOTS}', and do not "
     "explain the answer."
@@ -68,7 +66,8 @@ def other_words(rng: random.Random, common: Sequence[str]) -> Iterator[str]:
     single = [word for word in vocabulary().words if word not in common]
     yield from rng.sample(single, len(single))
     firsts, seconds = (
-        [word for word in words if word not in common] for words in (vocabulary().adjectives, vocabulary().nouns)
+        [word for word in words if word not in common]
+        for words in (vocabulary().adjectives, vocabulary().nouns)
     )
     pairs = len(firsts) * len(seconds)
     for pair in rng.sample(range(pairs), pairs):
@@ -93,7 +92,9 @@ def _cwe(rng: random.Random, _: Request, length: Length) -> Draft:
     text = write(fit(length, write))
     known = {*drawn, *others_of_example, *others}
     question = _question(CWE_QUESTION, CWE_PREFIX, text, len(head), common, numbered(common))
-    return Draft(text, occurrences(text, known), (question,), (Span("distractor", 0, len(head) - 1),))
+    return Draft(
+        text, occurrences(text, known), (question,), (Span("distractor", 0, len(head) - 1),)
+    )
 
 
 def counts_of_ranks(words: int, ranks: int) -> list[int]:
@@ -111,7 +112,9 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
 
     def write(number: int) -> str:
         counts = counts_of_ranks(number, ranks)
-        words = [word for word, times in zip((DOTS, *coded), counts, strict=True) for _ in range(times)]
+        words = [
+            word for word, times in zip((DOTS, *coded), counts, strict=True) for _ in range(times)
+        ]
         random.Random(order).shuffle(words)
         return f"{FWE_LEAD}\n{' '.join(words)}"
 
@@ -126,16 +129,22 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
     return Draft(text, occurrences(text, coded, len(FWE_LEAD)), (question,))
 
 
-def _question(text: str, prefix: str, context: str, start: int, golds: Sequence[str], target: str) -> Question:
+def _question(
+    text: str, prefix: str, context: str, start: int, golds: Sequence[str], target: str
+) -> Question:
     """Asks for the most frequent words, of which every place from ``start`` on is an answer."""
-    spans = tuple(Span("answer", place.start, place.end) for place in occurrences(context, golds, start))
+    spans = tuple(
+        Span("answer", place.start, place.end) for place in occurrences(context, golds, start)
+    )
     question = answerable(QuestionText(text, prefix), golds[0], "thing", "forward", spans)
     return replace(question, golds=tuple(golds), type="manipulated", target=target, every_gold=True)
 
 
 def _refuse_depth(name: str, length: Length) -> None:
     if length.depth is not None:
-        raise DatasetError(f"--depth is for needles, and {name} has none: its words stand all over the context")
+        raise DatasetError(
+            f"--depth is for needles, and {name} has none: its words stand all over the context"
+        )
 
 
 CWE = ruler_task(
@@ -145,4 +154,6 @@ CWE = ruler_task(
     120,
     chance=2.7,  # of a guesser who names every word that may be common: each is as often as any other
 )
-FWE = ruler_task("fwe", f"RULER's frequent words: the {FREQUENT} most frequent of a coded text", _fwe, 50)
+FWE = ruler_task(
+    "fwe", f"RULER's frequent words: the {FREQUENT} most frequent of a coded text", _fwe, 50
+)
