@@ -73,21 +73,22 @@ def make(rng: random.Random, request: Request) -> Draft:
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
-    facts = [
-        Fact(bond, one, other)
-        for bond, one, other in zip(bonds, people, people[1:length], strict=False)
-    ]
+    facts = list(map(Fact, bonds, people, people[1:length]))
     facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
-    line = ChainOfPeople(people, bonds, attribute, write_passage(rng, facts, wording))
+    passage = write_passage(rng, facts, wording)
+    line = ChainOfPeople(people, bonds, attribute, passage)
     unanswerable_share = UNANSWERABLE_SHARE if request.level > CHAINS_LEVEL else 0.0
-    reverse_share = 0.0 if request.level == CHAINS_LEVEL else REVERSE_SHARE
-    possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
+    reverse_share = REVERSE_SHARE
+    possible = 2 * len(facts)
+    if request.level == CHAINS_LEVEL:
+        reverse_share = 0.0
+        possible = 3 * len(facts) // 2
     questions = draw_different(
         min(request.questions, possible),
         lambda: _question(ask, line, longest, unanswerable_share, reverse_share),
     )
-    return Draft(line.passage.text, line.passage.stated(), questions)
+    return Draft(passage.text, passage.stated(), questions)
 
 
 def _question(
@@ -152,10 +153,8 @@ def _broken_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     reached = start + hops - 1
     bonds = line.bonds[start:reached]
     # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.
-    if reached < len(line.bonds):
-        stated = line.bonds[reached]
-    else:
-        stated = ask.rng.choice((LAWYER, None))
+    at_end = reached == len(line.bonds)
+    stated = ask.rng.choice((LAWYER, None)) if at_end else line.bonds[reached]
     missing = ask.rng.choice(TEACHERS) if stated is LAWYER else LAWYER
     phrase = _subject_phrase([*bonds, missing], line.people[start])
     return ask.unknown_forward(line.attribute, phrase)

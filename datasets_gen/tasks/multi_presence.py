@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -161,10 +162,8 @@ def _happenings(
     rng.shuffle(lived)
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
-    if size.shared:
-        drawn = _draw_shared(rng, size, lived, birth)
-    else:
-        drawn = _draw_unshared(rng, lived, birth)
+    draw = partial(_draw_shared, size) if size.shared else _draw_unshared
+    drawn = draw(rng, lived, birth)
     happenings = []
     for (period, person), (value, year) in zip(lived, drawn, strict=True):
         words = {"subject": person, "value": value, "year": str(year)}
@@ -190,7 +189,7 @@ def _draw_unshared(
 
 
 def _draw_shared(
-    rng: random.Random, size: MultiPresenceSize, lived: Sequence[tuple[Period, str]], birth: int
+    size: MultiPresenceSize, rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int
 ) -> list[tuple[str, int]]:
     """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
     year, and no two of one person and relation share either."""
