@@ -125,9 +125,11 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
         for _ in range(ATTEMPTS):
             if len(people) == count:
                 return people
-            more = rng.choice(group.pairs) if len(people) < count - 1 else None
-            if more is None:  # a pair would be too many
+            more: tuple[Name, ...]
+            if len(people) == count - 1:  # a pair would be too many
                 more = (rng.choice(group.partners[rng.choice(people)]),)
+            else:
+                more = rng.choice(group.pairs)
             used_given = {given for given, _ in people}
             used_families = {family for _, family in people}
             if all(
