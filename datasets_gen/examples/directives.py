@@ -132,20 +132,20 @@ def _is_titled(word: str, output: str) -> bool:
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
     """Accepts one pair of marks, or one around each of the two halves that a mark of ``twice`` divides."""
-    halves = next(
-        (sides for mark in MARKS.values() if len(sides := output.split(mark.strip())) == 2), []
-    )
-    return any(
-        all(_is_in_one_pair(part.strip(), opening, closing) for part in parts)
-        for parts in ([output], halves)
-        if parts
-    )
+    if _is_in_one_pair(output.strip(), opening, closing):
+        return True
+    for mark in MARKS.values():
+        halves = output.split(mark.strip())
+        if len(halves) == 2:
+            return all(_is_in_one_pair(half.strip(), opening, closing) for half in halves)
+    return False
 
 
 def _is_in_one_pair(whole: str, opening: str, closing: str) -> bool:
+    if len(whole) < 2 or not whole.startswith(opening) or not whole.endswith(closing):
+        return False
     inside = whole[1:-1]
-    wrapped = len(whole) > 1 and whole.startswith(opening) and whole.endswith(closing)
-    return wrapped and bool(words_of(inside)) and opening not in inside and closing not in inside
+    return bool(words_of(inside)) and opening not in inside and closing not in inside
 
 
 def _is_doubled(name: str, output: str) -> bool:
@@ -232,12 +232,11 @@ def check(directive: Directive, output: str) -> bool:
 
 
 def share_obeyed(directives: Sequence[Directive], output: str) -> float:
-    """Returns the share of the directives that the output obeys; 1 where there is none to disobey."""
-    return (
-        sum(check(directive, output) for directive in directives) / len(directives)
-        if directives
-        else 1.0
-    )
+    """Returns the share of the directives that the output obeys, from 0 to 1; 1 where there is none to disobey."""
+    if not directives:
+        return 1.0
+    obeyed = sum(check(directive, output) for directive in directives)
+    return obeyed / len(directives)
 
 
 def undo(directives: Sequence[Directive], text: str) -> str:
@@ -255,29 +254,23 @@ def exemplar(directives: Sequence[Directive], answer: str) -> str:
     >>> exemplar([Directive("brackets", "square"), Directive("begin", "walnut")], "Velden")
     '[walnut Velden]'
     """
-    given = {directive.kind: directive.argument for directive in directives}
-    head = (
-        [given["begin"]]
-        if "begin" in given
-        else ["Title:", given["title"]]
-        if "title" in given
-        else []
-    )
-    tail = [given["end"]] if "end" in given else []
-    body = [word for word in answer.split() if word != given.get("avoid")]
-    missing = int(given.get("exactly", 0)) - len(head + body + tail)
+    arguments = {directive.kind: directive.argument for directive in directives}
+    head: list[str] = []
+    if "begin" in arguments:
+        head = [arguments["begin"]]
+    elif "title" in arguments:
+        head = ["Title:", arguments["title"]]
+    tail = [arguments["end"]] if "end" in arguments else []
+    body = [word for word in answer.split() if word != arguments.get("avoid")]
+    missing = int(arguments.get("exactly", 0)) - len(head + body + tail)
     text = " ".join([*head, *body, *[FILLER] * missing, *tail])
-    if "upper" in given:
+    if "upper" in arguments:
         text = text.upper()
-    if "lower" in given:
+    if "lower" in arguments:
         text = text.lower()
-    if "twice" in given:
-        text = text + MARKS[given["twice"]] + text
-    opening, closing = (
-        BRACKETS[given["brackets"]]
-        if "brackets" in given
-        else ('"', '"')
-        if "quotes" in given
-        else ("", "")
-    )
-    return opening + text + closing
+    if "twice" in arguments:
+        text = text + MARKS[arguments["twice"]] + text
+    if "brackets" in arguments:
+        opening, closing = BRACKETS[arguments["brackets"]]
+        return opening + text + closing
+    return f'"{text}"' if "quotes" in arguments else text

@@ -78,19 +78,19 @@ class ArithmeticStory:
         start = len(self.text)
         sentence, ranges = write(template, {"item": self.item, **words}, start)
         self.text += sentence
-        kinds: dict[str, SpanKind] = {
-            slot: "subject" if slot in ("subject", "other") else "answer" for slot in words
-        }
-        places = {
-            slot: Span(kinds[slot], *place) for slot, place in ranges.items() if slot != "item"
-        }
-        self.stated += [
-            StatedValue(words[slot], span.start, span.end) for slot, span in places.items()
-        ]
+        places: dict[str, Span] = {}
+        for slot, place in ranges.items():
+            if slot != "item":
+                kind: SpanKind = "subject" if slot in ("subject", "other") else "answer"
+                places[slot] = Span(kind, *place)
+        for slot, span in places.items():
+            self.stated.append(StatedValue(words[slot], span.start, span.end))
         for account in accounts:
-            of_others = {slot for slot in ("subject", "other") if words.get(slot) != account.name}
             account.spans.append(Span("fact", start, len(self.text)))
-            account.spans += [span for slot, span in places.items() if slot not in of_others]
+            for slot, span in places.items():
+                names_another = slot in ("subject", "other") and words[slot] != account.name
+                if not names_another:
+                    account.spans.append(span)
             account.sentences += 1
 
 

@@ -320,23 +320,20 @@ def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, s
 def _answerable(
     ask: Asker, story: CoreferenceStory, statement: Statement, reverse: bool
 ) -> Question:
-    fact, relation, name, value = (
-        statement.fact,
-        statement.fact.relation,
-        statement.name,
-        statement.value,
-    )
-    bridges = [
-        story.statements[number].sentence.as_a("bridge") for number in sorted(statement.read)
-    ]
-    evidence = (statement.sentence, *bridges)
+    fact, relation = statement.fact, statement.fact.relation
+    name, value = statement.name, statement.value
+    evidence = [statement.sentence]
+    for number in sorted(statement.read):
+        sentence = story.statements[number].sentence
+        evidence.append(sentence.as_a("bridge"))
+    hops = len(evidence)
     if reverse:
         spans = (name.as_a("answer"), value.as_a("subject"), *evidence)
         text = ask.reverse(relation, fact.value)
-        return answerable(text, fact.subject, "person", "reverse", spans, hops=len(evidence))
+        return answerable(text, fact.subject, "person", "reverse", spans, hops=hops)
     text = ask.forward(relation, fact.subject)
     spans = (value, name, *evidence)
-    return answerable(text, fact.value, relation.value_type, "forward", spans, hops=len(evidence))
+    return answerable(text, fact.value, relation.value_type, "forward", spans, hops=hops)
 
 
 def _unknown_value(ask: Asker, story: CoreferenceStory, fact: Fact) -> Question:

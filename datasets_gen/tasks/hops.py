@@ -73,21 +73,22 @@ def make(rng: random.Random, request: Request) -> Draft:
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
-    facts = [
-        Fact(bond, one, other)
-        for bond, one, other in zip(bonds, people, people[1:length], strict=False)
-    ]
+    facts = list(map(Fact, bonds, people, people[1:length]))
     facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
-    line = ChainOfPeople(people, bonds, attribute, write_passage(rng, facts, wording))
+    passage = write_passage(rng, facts, wording)
+    line = ChainOfPeople(people, bonds, attribute, passage)
     unanswerable_share = UNANSWERABLE_SHARE if request.level > CHAINS_LEVEL else 0.0
-    reverse_share = 0.0 if request.level == CHAINS_LEVEL else REVERSE_SHARE
-    possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
+    reverse_share = REVERSE_SHARE
+    possible = 2 * len(facts)
+    if request.level == CHAINS_LEVEL:
+        reverse_share = 0.0
+        possible = 3 * len(facts) // 2
     questions = draw_different(
         min(request.questions, possible),
         lambda: _question(ask, line, longest, unanswerable_share, reverse_share),
     )
-    return Draft(line.passage.text, line.passage.stated(), questions)
+    return Draft(passage.text, passage.stated(), questions)
 
 
 def _question(
@@ -115,17 +116,14 @@ def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
     to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
-    links = [line.bond_from(start + step) for step in range(hops - 1)]
-    last = line.attribute_of(start + hops - 1) if to_attribute else line.bond_from(start + hops - 1)
-    phrase = _subject_phrase([link.fact.relation for link in links], links[0].fact.subject)
-    spans = (
-        last.value,
-        links[0].subject,
-        last.sentence,
-        *(link.sentence.as_a("bridge") for link in links),
-    )
+    reached = start + hops - 1
+    links = [line.bond_from(position) for position in range(start, reached)]
+    last = line.attribute_of(reached) if to_attribute else line.bond_from(reached)
+    bonds = [link.fact.relation for link in links]
     relation = last.fact.relation
-    text = ask.forward(relation, phrase)
+    text = ask.forward(relation, _subject_phrase(bonds, links[0].fact.subject))
+    steps = (link.sentence.as_a("bridge") for link in links)
+    spans = (last.value, links[0].subject, last.sentence, *steps)
     bridges = tuple(link.fact.value for link in links)
     return answerable(text, last.fact.value, relation.value_type, "forward", spans, bridges)
 
@@ -137,24 +135,29 @@ def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     start = ask.rng.randrange(len(line.bonds))
     last = line.bond_from(start)
     link = line.attribute_of(start + 1)
-    bond, clause = last.fact.relation.name, link.fact.relation.clause.format(value=link.fact.value)
-    answer, subject = last.subject.as_a("answer"), link.value.as_a("subject")
-    spans = (answer, subject, last.sentence, link.sentence.as_a("bridge"))
+    bond = last.fact.relation.name
+    clause = link.fact.relation.clause.format(value=link.fact.value)
     text = ask.choose(WHOSE).format(bond=bond, clause=clause)
+    spans = (
+        last.subject.as_a("answer"),
+        link.value.as_a("subject"),
+        last.sentence,
+        link.sentence.as_a("bridge"),
+    )
     return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
 def _broken_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Returns a chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
     start = ask.rng.randrange(len(line.bonds) - hops + 2)
-    known = [line.bond_from(start + step).fact.relation for step in range(hops - 1)]
-    # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.
     reached = start + hops - 1
-    stated = line.bonds[reached] if reached < len(line.bonds) else ask.rng.choice((LAWYER, None))
+    bonds = line.bonds[start:reached]
+    # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.
+    at_end = reached == len(line.bonds)
+    stated = ask.rng.choice((LAWYER, None)) if at_end else line.bonds[reached]
     missing = ask.rng.choice(TEACHERS) if stated is LAWYER else LAWYER
-    return ask.unknown_forward(
-        line.attribute, _subject_phrase([*known, missing], line.people[start])
-    )
+    phrase = _subject_phrase([*bonds, missing], line.people[start])
+    return ask.unknown_forward(line.attribute, phrase)
 
 
 HOPS = Task(

@@ -145,19 +145,25 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     """Draws at most ``count`` kinds of directives that one answer can obey together. A kind is drawn the more often the
     more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
-    while len(kinds) < count and (left := [kind for kind in KINDS if compatible(kind, kinds)]):
-        kinds += rng.choices(left, [1 + sum(kind in pair for pair in CLASHES) for kind in left])
+    while len(kinds) < count:
+        left = [kind for kind in KINDS if compatible(kind, kinds)]
+        if not left:
+            break
+        weights = []
+        for kind in left:
+            clashes = sum(kind in pair for pair in CLASHES)
+            weights.append(1 + clashes)
+        kinds += rng.choices(left, weights)
     return kinds
 
 
 def _draw_ground(
     rng: random.Random, split: Split, size: InstructionsSize, kinds: Sequence[str]
 ) -> Ground:
-    fitting = [
-        relation
-        for relation in ATTRIBUTES
-        if all(relation.value_kind in VALUES_FOR[kind] for kind in kinds if kind in VALUES_FOR)
-    ]
+    fitting = list(ATTRIBUTES)
+    for kind in kinds:
+        if kind in VALUES_FOR:
+            fitting = [r for r in fitting if r.value_kind in VALUES_FOR[kind]]
     if "avoid" in kinds:
         return _draw_shared_ground(rng, split, size, fitting)
     people = draw_people(rng, split, rng.randint(*size.people))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, permutations
+from itertools import chain, permutations, product
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
@@ -88,17 +88,13 @@ class Lives:
         """Draws a relation, and someone of whom it is not stated: half of the time a person of the passage, if there is
         one, else a stranger."""
         stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
-        gaps = [
-            (r, person)
-            for r in relations
-            for person in self.people
-            if (r.name, person) not in stated
-        ]
-        return (
-            rng.choice(gaps)
-            if gaps and rng.random() < 0.5
-            else (rng.choice(relations), self.stranger)
-        )
+        gaps = []
+        for relation, person in product(relations, self.people):
+            if (relation.name, person) not in stated:
+                gaps.append((relation, person))
+        if gaps and rng.random() < 0.5:
+            return rng.choice(gaps)
+        return rng.choice(relations), self.stranger
 
 
 def make(rng: random.Random, request: Request) -> Draft:
@@ -221,17 +217,15 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     template = ask.choose(DERIVED["decade"])
     born = lives.of(BIRTHDAY)
     if missing:
-        return unanswerable(
-            template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward"
-        )
+        _, person = lives.gap(ask.rng, [BIRTHDAY])
+        return unanswerable(template.format(subject=person), "date", "forward")
     if not born:
         return None
     stated = ask.rng.choice(born)
     text = template.format(subject=stated.fact.subject)
+    golds = (_decade_of(stated.fact.value),)
     others = [(_decade_of(s.fact.value),) for s in born if s is not stated]
-    return _derived_question(
-        text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others
-    )
+    return _derived_question(text, golds, "date", "forward", [stated], others)
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -240,10 +234,9 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if len(born) < 2:
         return None
     first, second = ask.rng.sample(born, 2)
-    names = [
-        first.fact.subject,
-        lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject,
-    ]
+    names = [first.fact.subject, second.fact.subject]
+    if missing:
+        _, names[1] = lives.gap(ask.rng, [BIRTHDAY])
     ask.rng.shuffle(names)
     text = ask.choose(DERIVED["older"]).format(first=names[0], second=names[1])
     if missing:
@@ -263,38 +256,34 @@ def _decade_of(date: str) -> str:
 def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     template = ask.choose(DERIVED["employer_initials"])
     if missing:
-        return unanswerable(
-            template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward"
-        )
-    known = [s for s in lives.of(EMPLOYER) if _has_initials(s.fact.value)]
-    if not known:
+        _, person = lives.gap(ask.rng, [EMPLOYER])
+        return unanswerable(template.format(subject=person), "organisation", "forward")
+    employed = lives.of(EMPLOYER)
+    scorable = [s for s in employed if _has_initials(s.fact.value)]
+    if not scorable:
         return None
-    stated = ask.rng.choice(known)
+    stated = ask.rng.choice(scorable)
+    employer = stated.fact.value
     text = template.format(subject=stated.fact.subject)
-    others = dict.fromkeys(
-        s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value
-    )
-    golds = _initials_of(stated.fact.value)
-    return _derived_question(
-        text, golds, "organisation", "forward", [stated], map(_initials_of, others)
-    )
+    other_employers = dict.fromkeys(s.fact.value for s in employed if s.fact.value != employer)
+    golds = _initials_of(employer)
+    others = map(_initials_of, other_employers)
+    return _derived_question(text, golds, "organisation", "forward", [stated], others)
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    known = [s for s in lives.unshared if _has_initials(s.fact.subject)]
-    if not known:
+    scorable = [s for s in lives.unshared if _has_initials(s.fact.subject)]
+    if not scorable:
         return None
-    stated = ask.rng.choice(known)
-    relation = stated.fact.relation
+    stated = ask.rng.choice(scorable)
+    relation, person = stated.fact.relation, stated.fact.subject
     value = lives.unmentioned[relation.name] if missing else stated.fact.value
     clause = relation.clause.format(value=value)
     text = ask.choose(DERIVED["person_initials"]).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    others = [_initials_of(person) for person in lives.people if person != stated.fact.subject]
-    return _derived_question(
-        text, _initials_of(stated.fact.subject), "person", "reverse", [stated], others
-    )
+    others = [_initials_of(other) for other in lives.people if other != person]
+    return _derived_question(text, _initials_of(person), "person", "reverse", [stated], others)
 
 
 def _initials(name: str) -> str:
@@ -318,17 +307,19 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     person = ask.rng.choice(lives.people)
     text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
-    golds, *others = (
-        _lists(lives, one) for one in (person, *(one for one in lives.people if one != person))
-    )
+    golds = _lists(lives, person)
+    others = [_lists(lives, other) for other in lives.people if other != person]
     return _derived_question(text, golds, "thing", "forward", played, others)
 
 
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
     """Writes what a person plays, in every order, such as "cello, flute and harp"."""
     played = [s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person]
-    lists = [(", ".join(order[:-1]), order[-1]) for order in permutations(played)]
-    return tuple(f"{first} and {last}" if first else last for first, last in lists)
+    lists = []
+    for *before, last in permutations(played):
+        text = f"{', '.join(before)} and {last}" if before else last
+        lists.append(text)
+    return tuple(lists)
 
 
 def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:

@@ -36,19 +36,21 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
     rng.shuffle(facts)
     statements = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
     depths = sorted(rng.random() for _ in facts)
-    if length is not None and length.depth is not None:
-        depths = [length.depth] * len(facts)
     for_prose = random.Random(rng.getrandbits(64))
     if length is None:
         prose = prose_of_words(for_prose, for_prose.randint(*words_range))
     else:
-        prose = prose_of_tokens(
-            for_prose, length, lambda prose: hide(statements, depths, prose)[0].text
-        )
+        if length.depth is not None:
+            depths = [length.depth] * len(facts)
+
+        def write(sentences: list[str]) -> str:
+            passage, _ = hide(statements, depths, sentences)
+            return passage.text
+
+        prose = prose_of_tokens(for_prose, length, write)
     passage, distractors = hide(statements, depths, prose)
-    questions = attribute_questions(
-        Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE
-    )
+    ask = Asker(rng, wording)
+    questions = attribute_questions(ask, request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
     return Draft(passage.text, passage.stated(), questions, distractors)
 
 
@@ -56,14 +58,15 @@ def hide(
     statements: Sequence[tuple[Fact, str]], depths: Sequence[float], prose: Sequence[str]
 ) -> tuple[Passage, tuple[Span, ...]]:
     """Sets facts, each with its template, into prose at ascending depths; returns the spans of the prose too."""
-    sentences = [
-        template.format(subject=fact.subject, value=fact.value) for fact, template in statements
-    ]
+    sentences = []
+    for fact, template in statements:
+        sentence = template.format(subject=fact.subject, value=fact.value)
+        sentences.append(sentence)
     text, starts, distractors = lay_out(sentences, depths, prose)
-    facts = [
-        write_fact(template, fact.subject, fact, start)[1]
-        for (fact, template), start in zip(statements, starts, strict=True)
-    ]
+    facts = []
+    for (fact, template), start in zip(statements, starts, strict=True):
+        _, stated = write_fact(template, fact.subject, fact, start)
+        facts.append(stated)
     return Passage(text, tuple(facts)), distractors
 
 

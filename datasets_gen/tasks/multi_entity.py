@@ -80,40 +80,40 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
     by_stem: dict[str, list[Name]] = defaultdict(list)
     for name in full_names(split):
         by_stem[name[1][:STEM]].append(name)
-    likes = _alikes()
     groups = {}
     for stem, names in by_stem.items():
         partners: dict[Name, tuple[Name, ...]] = {}
-        for one in names:
-            if others := tuple(n for n in names if n[0] in likes[one[0]] and n[1] != one[1]):
-                partners[one] = others
-        pairs = tuple(
-            (one, other) for one, others in partners.items() for other in others if one < other
-        )
+        pairs: list[tuple[Name, Name]] = []
+        for name in names:
+            alike_names = _alikes()[name[0]]
+            others = [n for n in names if n[0] in alike_names and n[1] != name[1]]
+            if others:
+                partners[name] = tuple(others)
+            pairs += [(name, other) for other in others if name < other]
         if pairs:
-            groups[stem] = Namesakes(
-                len({family for _, family in names}), tuple(names), pairs, partners
-            )
+            families = {family for _, family in names}
+            groups[stem] = Namesakes(len(families), tuple(names), tuple(pairs), partners)
     return groups
 
 
 @cache
 def _alikes() -> Mapping[str, frozenset[str]]:
-    given = lexicon().given
-    return {
-        one: frozenset(other for other in given if other != one and alike(one, other))
-        for one in given
-    }
+    """Returns the given names that are alike to each given name."""
+    names = lexicon().given
+    alikes = {}
+    for name in names:
+        others = [other for other in names if other != name and alike(name, other)]
+        alikes[name] = frozenset(others)
+    return alikes
 
 
 @cache
 def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
-    return tuple(
-        pair
-        for group in namesakes(split).values()
-        if group.families >= families
-        for pair in group.pairs
-    )
+    pairs: list[tuple[Name, Name]] = []
+    for group in namesakes(split).values():
+        if group.families >= families:
+            pairs += group.pairs
+    return tuple(pairs)
 
 
 def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
@@ -125,26 +125,26 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
         for _ in range(ATTEMPTS):
             if len(people) == count:
                 return people
-            odd = len(people) == count - 1
-            more = (
-                (rng.choice(group.partners[rng.choice(people)]),)
-                if odd
-                else rng.choice(group.pairs)
-            )
-            if all(new[0] != known[0] and new[1] != known[1] for new in more for known in people):
+            more: tuple[Name, ...]
+            if len(people) == count - 1:  # a pair would be too many
+                more = (rng.choice(group.partners[rng.choice(people)]),)
+            else:
+                more = rng.choice(group.pairs)
+            used_given = {given for given, _ in people}
+            used_families = {family for _, family in people}
+            if all(
+                given not in used_given and family not in used_families for given, family in more
+            ):
                 people += more
 
 
 def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name:
     """Draws a name like that of one of the people and none of theirs; it may share one of its words with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
-    given = rng.choice(people)[0]
-    likest = [
-        name
-        for name in names
-        if (name[0] == given or name[0] in _alikes()[given]) and name not in people
-    ]
-    return rng.choice(likest or [name for name in names if name not in people])
+    given_name = rng.choice(people)[0]
+    free = [name for name in names if name not in people]
+    likest = [name for name in free if name[0] == given_name or name[0] in _alikes()[given_name]]
+    return rng.choice(likest or free)
 
 
 # --- the passage
@@ -172,19 +172,21 @@ def make(rng: random.Random, request: Request) -> Draft:
     people = [" ".join(name) for name in names]
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
-    gaps = _draw_gaps(rng, attributes, people) if len(attributes) > 1 else []
-    has = [
-        [attribute for attribute in attributes if (attribute, person) not in gaps]
-        for person in people
-    ]
-    facts = [*deal_facts(rng, people, has), *links]
+    gaps: list[tuple[Relation, str]] = []
+    if len(attributes) > 1:
+        gaps = _draw_gaps(rng, attributes, people)
+    attributes_by_person = []
+    for person in people:
+        stated = [attribute for attribute in attributes if (attribute, person) not in gaps]
+        attributes_by_person.append(stated)
+    facts = [*deal_facts(rng, people, attributes_by_person), *links]
     rng.shuffle(facts)
-    circle = Circle(request.split, names, people, links, gaps, write_passage(rng, facts, wording))
+    passage = write_passage(rng, facts, wording)
+    circle = Circle(request.split, names, people, links, gaps, passage)
     ask = Asker(rng, wording)
-    questions = draw_different(
-        min(request.questions, 2 * len(facts)), lambda: _question(ask, circle)
-    )
-    return Draft(circle.passage.text, circle.passage.stated(), questions)
+    count = min(request.questions, 2 * len(facts))
+    questions = draw_different(count, lambda: _question(ask, circle))
+    return Draft(passage.text, passage.stated(), questions)
 
 
 def _draw_gaps(
@@ -193,11 +195,8 @@ def _draw_gaps(
     """Draws one of the people for some of the attributes, another for each, so that nobody lacks all of them: what the
     text says of nobody would tell by itself that there is no answer."""
     without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
-    return [
-        (attribute, person)
-        for attribute, person in zip(attributes, without, strict=False)
-        if rng.random() < LACKED
-    ]
+    pairs = zip(attributes, without, strict=False)
+    return [pair for pair in pairs if rng.random() < LACKED]
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
@@ -209,11 +208,7 @@ def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]
     links: list[Fact] = []
     while len(links) < count:
         new = Fact(rng.choice(kinds), *rng.sample(people, 2))
-        same = [link for link in links if link.relation == new.relation]
-        linked = any({link.subject, link.value} == {new.subject, new.value} for link in links)
-        if not linked and all(
-            link.subject != new.subject and link.value != new.value for link in same
-        ):
+        if not any(_exclude_each_other(link, new) for link in links):
             links.append(new)
     return links
 
@@ -221,26 +216,36 @@ def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]
 # --- the questions
 
 
+def _exclude_each_other(link: Fact, other: Fact) -> bool:
+    """Tells whether two bonds are between the same people, or are of one kind and start or end at the same person."""
+    if {link.subject, link.value} == {other.subject, other.value}:
+        return True
+    shares_end = link.subject == other.subject or link.value == other.value
+    return link.relation == other.relation and shares_end
+
+
 def _question(ask: Asker, circle: Circle) -> Question:
-    kind, answered = ask.rng.random(), ask.rng.random() >= UNANSWERABLE_SHARE
-    reverse = kind < REVERSE_SHARE
+    kind = ask.rng.random()
+    answered = ask.rng.random() >= UNANSWERABLE_SHARE
+    is_reverse = kind < REVERSE_SHARE
     if circle.links and REVERSE_SHARE <= kind < REVERSE_SHARE + LINK_SHARE:
         return _over_a_link(ask, circle) if answered else _over_no_link(ask, circle)
     if not answered:
-        return (_unknown_value if reverse else _unknown_subject)(ask, circle)
+        return _unknown_value(ask, circle) if is_reverse else _unknown_subject(ask, circle)
     stated = ask.rng.choice(circle.passage.facts)
-    return (reverse_question if reverse else forward_question)(ask, stated)
+    return reverse_question(ask, stated) if is_reverse else forward_question(ask, stated)
 
 
 def _over_a_link(ask: Asker, circle: Circle) -> Question:
     """Asks such as "Where does the mentor of X live?"."""
     link = ask.rng.choice(circle.links)
-    by = circle.passage.find(link.relation.name, link.subject)
-    last = ask.rng.choice([s for s in circle.attributes() if s.fact.subject == link.value])
-    attribute = last.fact.relation
-    text = ask.forward(attribute, f"the {link.relation.name} of {link.subject}")
-    spans = (last.value, by.subject, last.sentence, by.sentence.as_a("bridge"))
-    return answerable(text, last.fact.value, attribute.value_type, "forward", spans, (link.value,))
+    bridge = circle.passage.find(link.relation.name, link.subject)
+    about_linked = [s for s in circle.attributes() if s.fact.subject == link.value]
+    last = ask.rng.choice(about_linked)
+    relation, value = last.fact.relation, last.fact.value
+    text = ask.forward(relation, f"the {link.relation.name} of {link.subject}")
+    spans = (last.value, bridge.subject, last.sentence, bridge.sentence.as_a("bridge"))
+    return answerable(text, value, relation.value_type, "forward", spans, (link.value,))
 
 
 def _draw_unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, str]:

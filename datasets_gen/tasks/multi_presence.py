@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -99,14 +101,20 @@ class MultiPresenceStory:
     stranger: str
     mentions: list[Mention]
 
+    def select_mentions(self, period: Period, person: str) -> list[Mention]:
+        """Lists the mentions of a person for a relation, in the order of the text."""
+        return [m for m in self.mentions if m.period is period and m.words["subject"] == person]
+
     def carried_on(self, period: Period, person: str, year: int) -> str | None:
-        """Returns what a reader may take to be true of a person in a year: the last that is said of it. Who lived
-        somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
-        of_person = [
-            m for m in self.mentions if m.period is period and m.words["subject"] == person
-        ]
-        before = [m for m in of_person if m.year <= year]
-        return max(before, key=lambda m: m.year).words["value"] if before else None
+        """Returns what a reader may take to be true of a person in a year: the last value that is said of the person
+        by then. Who lived somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
+        last: Mention | None = None
+        for mention in self.select_mentions(period, person):
+            if mention.year <= year and (last is None or mention.year > last.year):
+                last = mention
+        if last is None:
+            return None
+        return last.words["value"]
 
     def years(self) -> list[int]:
         return sorted({m.year for m in self.mentions})
@@ -154,53 +162,68 @@ def _happenings(
     rng.shuffle(lived)
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
-    drawn = (
-        _draw_shared(rng, size, lived, birth) if size.shared else _draw_unshared(rng, lived, birth)
-    )
-    return [
-        (period, {"subject": person, "value": value, "year": str(year)})
-        for (period, person), (value, year) in zip(lived, drawn, strict=True)
-    ]
+    draw = partial(_draw_shared, size) if size.shared else _draw_unshared
+    drawn = draw(rng, lived, birth)
+    happenings = []
+    for (period, person), (value, year) in zip(lived, drawn, strict=True):
+        words = {"subject": person, "value": value, "year": str(year)}
+        happenings.append((period, words))
+    return happenings
 
 
 def _draw_unshared(
     rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int
 ) -> list[tuple[str, int]]:
-    """Draws a value and a year of its own for each."""
+    """Draws a value and a year for each statement; no other statement has either of them."""
     counts = Counter(period.name for period, _ in lived)
     kinds = {period.name: period.value_kind for period, _ in lived}
-    values = {name: draw_values(rng, kind, counts[name]) for name, kind in kinds.items()}
+    values: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        values[name] = draw_values(rng, kind, counts[name])
     years = rng.sample(range(birth, birth + LIFETIME), len(lived))
-    return [
-        (values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)
-    ]
+    drawn = []
+    for (period, _), year in zip(lived, years, strict=True):
+        value = values[period.name].pop()
+        drawn.append((value, year))
+    return drawn
 
 
 def _draw_shared(
-    rng: random.Random, size: MultiPresenceSize, lived: Sequence[tuple[Period, str]], birth: int
+    size: MultiPresenceSize, rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int
 ) -> list[tuple[str, int]]:
     """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
     year, and no two of one person and relation share either."""
     count = size.mentions[1] + 1
     years = rng.sample(range(birth, birth + LIFETIME), count)
     kinds = {period.name: period.value_kind for period, _ in lived}
-    values = {name: draw_values(rng, kind, count) for name, kind in kinds.items()}
+    values: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        values[name] = draw_values(rng, kind, count)
     while True:
+        drawn: list[tuple[str, int]] = []
         taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
         for period, person in lived:
             before = taken.setdefault((period.name, person), [])
-            free = [
-                (value, year)
-                for value in values[period.name]
-                for year in years
-                if all(value != other and year != another for other, another in before)
-            ]
-            before.append(rng.choice(free))
-        drawn = [taken[period.name, person].pop(0) for period, person in lived]
-        if len(
-            {(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}
-        ) == len(drawn):
+            pair = rng.choice(_free_pairs(values[period.name], years, before))
+            before.append(pair)
+            drawn.append(pair)
+        stated = {(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}
+        if len(stated) == len(drawn):
             return drawn
+
+
+def _free_pairs(
+    values: Sequence[str], years: Sequence[int], taken: Sequence[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Lists the pairs of a value and a year that share neither with a pair that is taken."""
+    taken_values = {value for value, _ in taken}
+    taken_years = {year for _, year in taken}
+    free_years = [year for year in years if year not in taken_years]
+    free: list[tuple[str, int]] = []
+    for value in values:
+        if value not in taken_values:
+            free += product([value], free_years)
+    return free
 
 
 def _look_up(
@@ -209,21 +232,25 @@ def _look_up(
     """Asks for the third word of a sentence, given two of them; unanswerable when the two are not of one sentence, nor
     of one that a reader would carry on."""
     mention = rng.choice(story.mentions)
+    period = mention.period
     words = dict(mention.words)
     if missing:
         words |= UNSTATED[slot](rng, story, mention)
-    text = wording.choose_question(rng, mention.period.look_up[slot]).format(**words)
+    text = wording.choose_question(rng, period.look_up[slot]).format(**words)
     direction: Direction = "forward" if slot == "value" else "reverse"
-    answer_type: AnswerType = {
-        "value": mention.period.value_type,
+    answer_types: Mapping[Slot, AnswerType] = {
+        "value": period.value_type,
         "year": "date",
         "subject": "person",
-    }[slot]
+    }
     if missing:
-        return unanswerable(text, answer_type, direction)
-    given = (Span("subject", *place) for other, place in mention.places.items() if other != slot)
-    spans = (Span("answer", *mention.places[slot]), *given, mention.sentence)
-    return answerable(text, words[slot], answer_type, direction, spans)
+        return unanswerable(text, answer_types[slot], direction)
+    spans = [Span("answer", *mention.places[slot])]
+    for other, place in mention.places.items():
+        if other != slot:
+            spans.append(Span("subject", *place))
+    spans.append(mention.sentence)
+    return answerable(text, words[slot], answer_types[slot], direction, tuple(spans))
 
 
 def _order(
@@ -237,14 +264,18 @@ def _order(
     if missing:
         stated = {m.words["subject"] for m in story.mentions if m.period is period}
         others = [name for name in story.people if name not in stated]
-        person = rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
+        person = story.stranger
+        if others and rng.random() < KNOWN_SHARE:
+            person = rng.choice(others)
         question = unanswerable(template.format(subject=person), period.value_type, "forward")
         return replace(question, type="manipulated")
-    mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
+    mentions = story.select_mentions(period, person)
     answer = pick(mentions, key=lambda m: m.year)
     subjects = (Span("subject", *m.places["subject"]) for m in mentions)
-    spans = (Span("answer", *answer.places["value"]), *subjects, *(m.sentence for m in mentions))
-    text, value = template.format(subject=person), answer.words["value"]
+    sentences = (m.sentence for m in mentions)
+    spans = (Span("answer", *answer.places["value"]), *subjects, *sentences)
+    text = template.format(subject=person)
+    value = answer.words["value"]
     question = answerable(text, value, period.value_type, "forward", spans, hops=len(mentions))
     return replace(question, type="manipulated")
 
@@ -253,13 +284,15 @@ def _without_value(
     rng: random.Random, story: MultiPresenceStory, mention: Mention
 ) -> dict[str, str]:
     """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
-    period = mention.period
-    pairs = [(person, year) for person in story.people for year in story.years()]
-    free = [
-        (person, year) for person, year in pairs if story.carried_on(period, person, year) is None
-    ]
-    known = free and rng.random() < KNOWN_SHARE
-    person, year = rng.choice(free) if known else (story.stranger, rng.choice(story.years()))
+    years = story.years()
+    free = []
+    for person, year in product(story.people, years):
+        if story.carried_on(mention.period, person, year) is None:
+            free.append((person, year))
+    if free and rng.random() < KNOWN_SHARE:
+        person, year = rng.choice(free)
+    else:
+        person, year = story.stranger, rng.choice(years)
     return {"subject": person, "year": str(year)}
 
 
@@ -267,18 +300,16 @@ def _without_year(
     rng: random.Random, story: MultiPresenceStory, mention: Mention
 ) -> dict[str, str]:
     """Draws a person and a value of which the text does not say that they go together."""
-    stated = {
-        (m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period
-    }
-    said = sorted({value for _, value in stated})
-    others = [
-        (person, value)
-        for person in story.people
-        for value in said
-        if (person, value) not in stated
-    ]
-    known = others and rng.random() < KNOWN_SHARE
-    person, value = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    stated = set()
+    for other in story.mentions:
+        if other.period is mention.period:
+            stated.add((other.words["subject"], other.words["value"]))
+    values = sorted({value for _, value in stated})
+    free = [pair for pair in product(story.people, values) if pair not in stated]
+    if free and rng.random() < KNOWN_SHARE:
+        person, value = rng.choice(free)
+    else:
+        person, value = story.stranger, rng.choice(values)
     return {"subject": person, "value": value}
 
 
@@ -286,15 +317,16 @@ def _without_subject(
     rng: random.Random, story: MultiPresenceStory, mention: Mention
 ) -> dict[str, str]:
     """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
-    period = mention.period
+    period, years = mention.period, story.years()
     values = sorted({m.words["value"] for m in story.mentions if m.period is period})
-    free = [
-        (value, year)
-        for value in values
-        for year in story.years()
-        if all(story.carried_on(period, person, year) != value for person in story.people)
-    ]
-    value, year = rng.choice(free or [(mention.words["value"], min(story.years()) - 1)])
+    free = []
+    for value, year in product(values, years):
+        held = {story.carried_on(period, person, year) for person in story.people}
+        if value not in held:
+            free.append((value, year))
+    if not free:
+        free = [(mention.words["value"], min(years) - 1)]
+    value, year = rng.choice(free)
     return {"value": value, "year": str(year)}
 
 

@@ -21,16 +21,16 @@ def options_in(question: str) -> Mapping[str, str]:
     {}
     """
     marks = list(_MARK.finditer(question))
-    expected = [match for number, match in enumerate(marks) if match[1] == chr(ord("A") + number)]
-    if len(expected) < FEWEST or len(expected) < len(marks):
+    if len(marks) < FEWEST:
         return {}
-    ends = [*(match.start() for match in marks[1:]), len(question)]
-    texts = (
-        question[match.end() : end].strip(" \n\t,;.")
-        for match, end in zip(marks, ends, strict=True)
-    )
-    options = {match[1].lower(): text for match, text in zip(marks, texts, strict=True)}
-    return options if all(options.values()) else {}
+    ends = [*(mark.start() for mark in marks[1:]), len(question)]
+    options: dict[str, str] = {}
+    for number, (mark, end) in enumerate(zip(marks, ends, strict=True)):
+        text = question[mark.end() : end].strip(" \n\t,;.")
+        if mark[1] != chr(ord("A") + number) or not text:
+            return {}
+        options[mark[1].lower()] = text
+    return options
 
 
 def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[str]:

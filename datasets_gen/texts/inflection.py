@@ -24,9 +24,15 @@ _TURKISH = regex.compile(
     FLAGS | regex.IGNORECASE,
 )
 # Particles, copulas and titles that follow a Korean noun without a space.
-_PARTICLES = "은 는 이 가 을 를 에 에서 에게 에게서 께 께서 한테 으로 로 으로서 로서 와 과 의 도 만 까지 부터 보다 처럼 같이 "
+_PARTICLES = (
+    "은 는 이 가 을 를 에 에서 에게 에게서 께 께서 한테 으로 로 으로서 로서 와 과 의 도 만 "
+)
+_PARTICLES += "까지 부터 보다 처럼 같이 "
 _PARTICLES += "마다 조차 마저 밖에 이나 나 이랑 랑 하고 이며 며 이고 고 입니다 이다 다 예요 이에요 였습니다 이었습니다 "
-_PARTICLES += "이었다 였다 인 이라고 라고 이라는 라는 이란 란 이야 야 님 씨 쯤 정도 들 년 월 일 이죠 죠 이네요 네요 이어서 "
+_PARTICLES += (
+    "이었다 였다 인 이라고 라고 이라는 라는 이란 란 이야 야 님 씨 쯤 정도 들 년 월 일 이죠 죠 "
+)
+_PARTICLES += "이네요 네요 이어서 "
 _PARTICLES += "여서 이지만 지만 이라 라"
 _LONGEST_FIRST = sorted(_PARTICLES.split(), key=len, reverse=True)
 _MOST_PARTICLES = 3  # one behind the other, as in "까지만은"

@@ -22,7 +22,10 @@ _SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b
 _DIGIT = regex.compile(r"\p{Nd}", FLAGS)
 _DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
 _TIME_KEY = regex.compile(r"\d+h", FLAGS)
-_YES_AND_NO = "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 "
+_YES_AND_NO = (
+    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι "
+)
+_YES_AND_NO += "是 否 はい いいえ 예 네 "
 _YES_AND_NO += "아니요 아니오 نعم لا हाँ नहीं"
 _YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
 

@@ -35,7 +35,10 @@ _SPACELESS = regex.compile(
 )
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)?", FLAGS)
 # Behind these, "what" asks for anything; else for what the next word names, as in "what colour" and "which town".
-_AUXILIARIES = "is are was were do does did has have had can could will would should may might s of the a an in on at to"
+_AUXILIARIES = (
+    "is are was were do does did has have had can could will would should may might s of "
+)
+_AUXILIARIES += "the a an in on at to"
 
 
 @lru_cache(maxsize=4096)

@@ -39,19 +39,25 @@ class Sentences:
         """Returns the characters of the sentences that a place stands in, without white space around them."""
         first = self.starts[bisect_right(self.starts, start) - 1]
         following = bisect_right(self.starts, max(start, end - 1))
-        last = self.starts[following] if following < len(self.starts) else len(self.text)
+        last = len(self.text)
+        if following < len(self.starts):
+            last = self.starts[following]
         if last - first > MOST_CHARACTERS:
             first, last = self._words_around(first, start, end, last)
         sentence = self.text[first:last]
-        begin = first + len(sentence) - len(sentence.lstrip())
-        return min(begin, start), max(first + len(sentence.rstrip()), end)
+        sentence_start = last - len(sentence.lstrip())
+        sentence_end = first + len(sentence.rstrip())
+        return min(sentence_start, start), max(sentence_end, end)
 
     def _words_around(self, first: int, start: int, end: int, last: int) -> tuple[int, int]:
         """Takes so many characters around a place, from the beginning of a word to the end of one."""
         beside = max(0, MOST_CHARACTERS - (end - start)) // 2
-        first, last = max(first, start - beside), min(last, end + beside)
+        first = max(first, start - beside)
+        last = min(last, end + beside)
         before = regex.search(r"\s", self.text[first:start])
+        if before:
+            first += before.end()
         after = regex.search(r"\s\S*$", self.text[end:last])
-        return first + (before.end() if before else 0), end + (
-            after.start() if after else last - end
-        )
+        if after:
+            last = end + after.start()
+        return first, last

@@ -142,19 +142,21 @@ def pieces_of(draft: Draft) -> list[tuple[int, int]]:
     directives and the defence of a system prompt: these are one text.
     """
     text = draft.context
-    whole = [(span.start, span.end) for question in draft.questions for span in question.spans]
-    whole += [(span.start, span.end) for span in draft.spans if span.kind != "distractor"]
-    whole.append(
-        (0, max((span.end for span in draft.spans if span.kind in SYSTEM_PROMPT), default=0))
-    )
+    spans = [span for span in draft.spans if span.kind != "distractor"]
+    for question in draft.questions:
+        spans += question.spans
+    prompt_ends = (span.end for span in draft.spans if span.kind in SYSTEM_PROMPT)
+    whole = [(0, max(prompt_ends, default=0)), *((span.start, span.end) for span in spans)]
     starts = [0]
     for match in _END_OF_SENTENCE.finditer(text):
-        sentence = _END_OF_SENTENCE.split(text[match.end() :], maxsplit=1)[0]
-        if not _GOES_ON.search(sentence) and not any(
-            start < match.end() < end for start, end in whole
-        ):
-            starts.append(match.end())
-    return list(zip(starts, [*(start - 1 for start in starts[1:]), len(text)], strict=True))
+        place = match.end()
+        sentence = _END_OF_SENTENCE.split(text[place:], maxsplit=1)[0]
+        parts_a_span = any(start < place < end for start, end in whole)
+        if not _GOES_ON.search(sentence) and not parts_a_span:
+            starts.append(place)
+    # A space stands between two pieces.
+    ends = [*(start - 1 for start in starts[1:]), len(text)]
+    return list(zip(starts, ends, strict=True))
 
 
 SYSTEM_PROMPT = ("defence", "directive")  # kinds of spans

@@ -153,25 +153,25 @@ def lay_out(
     lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[float], joint: str
 ) -> Laid:
     """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending depths."""
-    lines = [one if isinstance(one, str) else one.text for one in hay]
+    lines = [unit.text if isinstance(unit, Needle) else unit for unit in hay]
     texts = [needle.text for needle in needles]
     text, starts, distractors = prose.lay_out(texts, depths, lines, joint, len(lead) + 1)
-    spans = tuple(needle.spans(start) for needle, start in zip(needles, starts, strict=True))
+    spans = tuple(map(Needle.spans, needles, starts))
     return Laid(f"{lead}\n{text}", spans, distractors)
 
 
 def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[StatedValue, ...]:
     """Finds every place of every value, each a whole word that may have hyphens, from ``start`` on."""
-    known = frozenset(values)
-    return tuple(
-        StatedValue(found[0], *found.span())
-        for found in _WORD.finditer(text, start)
-        if found[0] in known
-    )
+    searched = frozenset(values)
+    matches = (match for match in _WORD.finditer(text, start) if match[0] in searched)
+    return tuple(StatedValue(match[0], *match.span()) for match in matches)
 
 
 def fit(length: Length, write_units: Callable[[int], str]) -> int:
-    """Finds with how many units a text has a length, or one unit less."""
+    """Finds with how many units a text has a length, or one unit less.
+
+    Raises :class:`DatasetError` where the text has more tokens without any unit.
+    """
     tokens, count = length.tokens, length.count
     low, at_low = 0, count(write_units(0))
     if at_low > tokens:
@@ -181,16 +181,17 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
     high = at_high = 0  # too many units, once there are any
     rate, guess = 0.0, FIRST_GUESS
     while not high or high - low > 1:
-        found = count(write_units(guess))
-        rate = (found - at_low) / (guess - low) or rate
-        if found > tokens:
-            high, at_high = guess, found
+        at_guess = count(write_units(guess))
+        rate = (at_guess - at_low) / (guess - low) or rate
+        if at_guess > tokens:
+            high, at_high = guess, at_guess
         else:
-            low, at_low = guess, found
-            if tokens - found <= int(tokens * prose.TOLERANCE):
+            low, at_low = guess, at_guess
+            if tokens - at_guess <= int(tokens * prose.TOLERANCE):
                 break
         # Along the straight line through two readings: a text grows almost evenly, so a few readings do.
-        step = int((tokens - at_low) / ((at_high - at_low) / (high - low) if high else rate))
+        slope = (at_high - at_low) / (high - low) if high else rate
+        step = int((tokens - at_low) / slope)
         guess = low + max(1, step)
         if high:
             guess = min(guess, high - 1)
@@ -199,8 +200,11 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
 
 def noise(sentences: int) -> list[str]:
     """Returns lines of noise with so many sentences; the last line may be begun."""
-    lines, rest = divmod(sentences, len(NOISE))
-    return [" ".join(NOISE)] * lines + ([" ".join(NOISE[:rest])] if rest else [])
+    whole_lines, rest = divmod(sentences, len(NOISE))
+    lines = [" ".join(NOISE)] * whole_lines
+    if rest:
+        lines.append(" ".join(NOISE[:rest]))
+    return lines
 
 
 def essays_of_tokens(

@@ -59,20 +59,19 @@ class Form:
     value: Kind = "number"
     keys: int = 1  # with needles of their own, beside those of the haystack
     values: int = 1  # of each key
-    asked: int = 1  # of the keys
+    queried: int = 1  # of the keys
 
     @property
     def golds(self) -> int:
-        return self.values * self.asked
+        return self.values * self.queried
 
     @property
     def description(self) -> str:
         stated = f"{self.values} {self.value}s" if self.values > 1 else f"a {self.value}"
         keys = f"a {self.key} as key"
         if self.keys > 1:
-            keys = (
-                f"each of {self.keys} keys, {'one' if self.asked == 1 else 'all'} of them asked for"
-            )
+            queried = "one" if self.queried == 1 else "all"
+            keys = f"each of {self.keys} keys, {queried} of them asked for"
         return f"RULER's needles {IN_WORDS[self.haystack]}: {stated} for {keys}"
 
 
@@ -86,7 +85,7 @@ FORMS = {
         Form("niah_multikey_2", "needles"),
         Form("niah_multikey_3", "needles", key="uuid", value="uuid"),
         Form("niah_multivalue", "prose", values=4),
-        Form("niah_multiquery", "prose", keys=4, asked=4),
+        Form("niah_multiquery", "prose", keys=4, queried=4),
     )
 }
 
@@ -112,31 +111,27 @@ def _make(
     used: set[str] = set()
     template = NEEDLE.format(kind=f"{form.value}s")
 
-    def needle(key: str, drawn_from: random.Random) -> Needle:
-        return Needle(template, {"subject": key, "answer": draw_new(drawn_from, form.value, used)})
+    def draw_needle(key: str, drawn_from: random.Random) -> Needle:
+        value = draw_new(drawn_from, form.value, used)
+        return Needle(template, {"subject": key, "answer": value})
 
     keys = [draw_new(rng, form.key, used) for _ in range(form.keys)]
-    needles = [needle(key, rng) for key in keys for _ in range(form.values)]
+    needles: list[Needle] = []
+    for key in keys:
+        needles += [draw_needle(key, rng) for _ in range(form.values)]
     rng.shuffle(needles)
     depths = length.depths(rng, len(needles))
-    lead = (LEAD if form.golds == 1 else LEAD_OF_SEVERAL).format(
-        one=form.value, several=f"{form.value}s"
-    )
-    write = partial(
-        lay_out,
-        lead,
-        needles=needles,
-        depths=depths,
-        joint=" " if form.haystack == "prose" else "\n",
-    )
+    lead_template = LEAD if form.golds == 1 else LEAD_OF_SEVERAL
+    lead = lead_template.format(one=form.value, several=f"{form.value}s")
+    joint = " " if form.haystack == "prose" else "\n"
+    write = partial(lay_out, lead, needles=needles, depths=depths, joint=joint)
     # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its own.
     for_hay, hay = random.Random(rng.getrandbits(64)), list[str | Needle]()
     if form.haystack == "needles":
 
         def first(number: int) -> list[str | Needle]:
-            hay.extend(
-                needle(draw_new(for_hay, form.key, used), for_hay) for _ in range(number - len(hay))
-            )
+            while len(hay) < number:
+                hay.append(draw_needle(draw_new(for_hay, form.key, used), for_hay))
             return hay[:number]
 
         hay = first(fit(length, lambda number: write(first(number)).text))
@@ -144,36 +139,34 @@ def _make(
         fill = noise_of_tokens if form.haystack == "noise" else essays
         hay = [*fill(for_hay, length, lambda hay: write(hay).text)]
     laid = write(hay)
-    asked = keys[: form.asked]
-    of_key = {
-        key: [
-            spans
-            for one, spans in zip(needles, laid.needles, strict=True)
-            if one.words["subject"] == key
-        ]
-        for key in keys
-    }
-    evidence = [spans for key in asked for spans in of_key[key]]
+    queried = keys[: form.queried]
+    evidence: list[tuple[Span, ...]] = []
+    for key in queried:
+        for needle, spans in zip(needles, laid.needles, strict=True):
+            if needle.words["subject"] == key:
+                evidence.append(spans)
     others = (spans[0].as_a("distractor") for spans in laid.needles if spans not in evidence)
-    question = _question(form, asked, laid.text, evidence)
+    question = _question(form, queried, laid.text, evidence)
     return Draft(laid.text, occurrences(laid.text, used), (question,), (*laid.distractors, *others))
 
 
 def _question(
-    form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]
+    form: Form, queried: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]
 ) -> Question:
     places = tuple(chain.from_iterable(spans))
     golds = tuple(text[span.start : span.end] for span in places if span.kind == "answer")
-    keys = asked[0] if len(asked) == 1 else f"{', '.join(asked[:-1])} and {asked[-1]}"
+    keys = queried[-1]
+    if len(queried) > 1:
+        keys = f"{', '.join(queried[:-1])} and {keys}"
     words = {"one": form.value, "several": f"{form.value}s", "keys": keys}
     kind: AnswerType = "numeral" if form.value == "number" else "thing"
     if form.golds == 1:
-        return answerable(
-            QuestionText(QUESTION, PREFIX).format(**words), golds[0], kind, "forward", places
-        )
-    several = QuestionText(QUESTION_OF_SEVERAL, PREFIX_OF_SEVERAL).format(**words)
-    question = answerable(several, golds[0], kind, "forward", places, hops=len(golds))
-    return replace(question, golds=golds, type="part", target=", ".join(golds), every_gold=True)
+        question_text = QuestionText(QUESTION, PREFIX).format(**words)
+        return answerable(question_text, golds[0], kind, "forward", places)
+    question_text = QuestionText(QUESTION_OF_SEVERAL, PREFIX_OF_SEVERAL).format(**words)
+    question = answerable(question_text, golds[0], kind, "forward", places, hops=len(golds))
+    target = ", ".join(golds)
+    return replace(question, golds=golds, type="part", target=target, every_gold=True)
 
 
 def _niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
@@ -189,16 +182,19 @@ def takes_essays(task: Task) -> bool:
 
 
 def in_essays(task: Task, texts: Sequence[str]) -> Task:
-    """Returns such a task with the sentences of given texts as its prose."""
-    plain = (" ".join(text.split()) for text in texts)
-    sentences = tuple(
-        sentence for text in plain for sentence in END_OF_SENTENCE.split(text) if sentence
-    )
+    """Returns such a task with the sentences of given texts as its prose.
+
+    Raises :class:`DatasetError` where the texts have no words.
+    """
+    sentences: list[str] = []
+    for text in texts:
+        plain = " ".join(text.split())
+        sentences += filter(None, END_OF_SENTENCE.split(plain))
     if not sentences:
         raise DatasetError("the file of --essays has no words: give another one")
-    return _niah(
-        FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest_of(sentences)}"
-    )
+    essays = tuple(sentences)
+    fill = partial(essays_of_tokens, essays)
+    return _niah(FORMS[task.name], fill, f"essays.{digest_of(essays)}")
 
 
 TASKS = tuple(_niah(form) for form in FORMS.values())

@@ -25,7 +25,8 @@ CODE_LETTERS = 6
 TOKENS_OF_A_CODED_WORD = 50  # a context of so many tokens has one more coded word to choose from
 ALPHA = 2.0
 ZETA_OF_ALPHA = math.pi**2 / 6
-FWE_LEAD = f"Count how often each coded word comes up in the text below. You will be asked for the {FREQUENT} most frequent."
+FWE_LEAD = "Count how often each coded word comes up in the text below. "
+FWE_LEAD += f"You will be asked for the {FREQUENT} most frequent."
 FWE_QUESTION = (
     f"Which are the {FREQUENT} most frequent coded words of the text above? Ignore the dots '{DOTS}', and do not "
     "explain the answer."

@@ -142,7 +142,7 @@ def test_needles_are_as_many_as_declared(name: str) -> None:
         keys, values = Counter(key for key, _ in needles), [value for _, value in needles]
         assert len(set(values)) == len(values)
         asked = [key for key in keys if key in question.text]
-        assert len(asked) == form.asked
+        assert len(asked) == form.queried
         assert {value for key, value in needles if key in asked} == set(question.golds)
         assert set(keys.values()) == {form.values}
         if form.haystack == "needles":
