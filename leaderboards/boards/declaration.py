@@ -1,4 +1,5 @@
-"""Declares derived measures, which are what a policy comes to over all its levels, and the cells of tables on pages."""
+"""Declares derived measures, which are what a policy comes to over all its levels, and the cells of
+tables on pages."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,7 +46,8 @@ class TableCell:
 
     @property
     def is_blank(self) -> bool:
-        """Tells whether it has a reason in the place of a text; a text without a number to sort by may stand there."""
+        """Tells whether it has a reason in the place of a text; a text without a number to sort by
+        may stand there."""
         return self.sort is None and bool(self.reason)
 
     @property
@@ -54,7 +56,8 @@ class TableCell:
 
     @property
     def key(self) -> str:
-        """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
+        """Returns what the table is sorted by in six digits, or nothing where the text says so much
+        itself."""
         sort = "" if self.sort is None else f"{self.sort:.6g}"
         return "" if sort == self.text else sort
 
@@ -70,13 +73,17 @@ class TableRow:
 
 
 def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str]:
-    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere on a phone."""
+    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere
+    on a phone."""
     columns_by_reason: dict[str, dict[str, None]] = {}
     for line in lines:
         for column, cell in zip(columns, line.cells, strict=True):
             if cell.is_blank:
                 columns_by_reason.setdefault(cell.reason, {})[column] = None
-    return [f"{BLANK_SIGN} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
+    return [
+        f"{BLANK_SIGN} in {', '.join(names)}: {reason}"
+        for reason, names in columns_by_reason.items()
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,46 +91,61 @@ class BoardProfiles:
     """The policies of one board by name, each over its levels, on the same contexts."""
 
     profiles: Mapping[str, Profile]
-    presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
+    # what each ran with, by task
+    presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
 
 
 @dataclass(frozen=True)
 class DerivedMeasure(Generic[Value]):
-    """Declares a derived measure: its column on the board, its columns of the download and its definition."""
+    """Declares a derived measure: its column on the board, its columns of the download and its
+    definition."""
 
-    name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
+    # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
+    name: str
     better: Better | None
     line: str  # what it is, in one line
     definition: Definition  # what it is, in a paragraph
     of_board: OfBoard[Value]  # computes it for every policy of a board: a value, or a Blank
-    # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of their mean.
+    # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of
+    # their mean.
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
-    columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
+    # the columns of the download, and the attribute of the value that each holds
+    columns: Mapping[str, str]
     heading: str  # of its column on the board
     cell: Callable[[Any], TableCell]  # its cell there
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
-    withheld: Callable[[Any], str] = lambda value: ""  # why a value has no verdict; empty where it has one
+    withheld: Callable[[Any], str] = lambda value: (
+        ""
+    )  # why a value has no verdict; empty where it has one
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        return ((self.definition, (*self.columns, f"{self.name}_reason")), *((part, ()) for part in self.parts))
+        return (
+            (self.definition, (*self.columns, f"{self.name}_reason")),
+            *((part, ()) for part in self.parts),
+        )
 
     def cell_of(self, value: Value) -> TableCell:
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)
-        return replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell  # the best sorts highest
+        return (
+            replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell
+        )  # the best sorts highest
 
     def download(self, value: Value) -> dict[str, Any]:
         """Returns the columns of a download, unrounded; None where there is no number."""
         if isinstance(value, Blank):
             return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
         numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
-        known = {column: None if isinstance(number, Blank) else number for column, number in numbers.items()}
+        known = {
+            column: None if isinstance(number, Blank) else number
+            for column, number in numbers.items()
+        }
         return {**known, f"{self.name}_reason": self.withheld(value) or None}
 
 

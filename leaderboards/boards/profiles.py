@@ -1,4 +1,5 @@
-"""Describes a policy over all its levels, context by context: areas, ranks and safe ratios are computed from that."""
+"""Describes a policy over all its levels, context by context: areas, ranks and safe ratios are
+computed from that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,9 @@ from leaderboards.statistics.intervals import Loss, context_values
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-TALLIED = {measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)}
+TALLIED = {
+    measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)
+}
 COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
@@ -45,13 +48,15 @@ Rows = Sequence[SummaryRow | None]  # of the full cache, then of the cells
 
 @dataclass(frozen=True)
 class LeadByContext:
-    """One measure that leads one task, at the full cache and at each level, shape (1 + levels, contexts)."""
+    """One measure that leads one task, at the full cache and at each level, shape (1 + levels,
+    contexts)."""
 
     heights: FloatArray  # in percent of good; their mean over contexts is the measure
     # What is lost and gained against the full cache on the same questions, as shares.
     lost: FloatArray
     gained: FloatArray
-    there: NDArray[np.bool_]  # the contexts that have the measure, as not all have attacks, shape (contexts,)
+    # the contexts that have the measure, as not all have attacks, shape (contexts,)
+    there: NDArray[np.bool_]
 
     @property
     def means(self) -> FloatArray:
@@ -64,12 +69,13 @@ class LeadByContext:
 
 @dataclass(frozen=True)
 class Profile:
-    """One policy on one board. What it measures is :class:`Blank` where any level has no such measure."""
+    """One policy on one board. What it measures is :class:`Blank` where any level has no such
+    measure."""
 
     policy: str
-    # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
-    # A policy that was asked for ratio 0 itself is not looked at there. One without levels, as int4, has ratio 0 twice:
-    # for the full cache, and for itself.
+    # The full cache first, as ratio 0; then what the policy was asked to reach, from little
+    # compression to much. A policy that was asked for ratio 0 itself is not looked at there. One
+    # without levels, as int4, has ratio 0 twice: for the full cache, and for itself.
     levels: tuple[Level, ...]
     realised_ratio: Measured  # shape (1 + levels,)
     # By task, what leads it: what is right, or directives obeyed and what does not leak.
@@ -81,8 +87,8 @@ class Profile:
 
     @cached_property
     def lead(self) -> Measured:
-        """Returns what policies are ranked by, in percent, shape (1 + levels,): the mean over tasks of the mean of the
-        measures that lead each."""
+        """Returns what policies are ranked by, in percent, shape (1 + levels,): the mean over tasks
+        of the mean of the measures that lead each."""
         if isinstance(self.leads, Blank):
             return self.leads
         of_tasks = [np.mean([one.means for one in of_task], axis=0) for of_task in self.leads]
@@ -91,18 +97,21 @@ class Profile:
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis: its realised ratio, or the level where no tokens are removed."""
+        """Returns where each level is on the axis: its realised ratio, or the level where no tokens
+        are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.array([level.amount for level in self.levels])
 
     @property
-    def axis(self) -> str:  # what its curve is over: curves over the same are compared, and others are not
+    # what its curve is over: curves over the same are compared, and others are not
+    def axis(self) -> str:
         return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
 
     @property
     def no_levels(self) -> str:
-        """Says why it is a single point and no curve, as the full cache and a quantisation are, if it is."""
+        """Says why it is a single point and no curve, as the full cache and a quantisation are, if
+        it is."""
         if set(self.levels) != {UNTREATED}:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
@@ -114,18 +123,26 @@ class _Sums:
 
     sums: FloatArray
     counts: FloatArray
-    lost: FloatArray  # of the differences from the full cache on the same question, those that are for the worse
+    # of the differences from the full cache on the same question, those that are for the worse
+    lost: FloatArray
     gained: FloatArray
 
     @classmethod
-    def of(cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int) -> Self:
+    def of(
+        cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
+    ) -> Self:
         values = _values(measure, cell)
         counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         worse = worse if measure.better == "higher" else -worse
         columns = values, counted, np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(*(np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64) for one in columns))
+        return cls(
+            *(
+                np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64)
+                for one in columns
+            )
+        )
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -154,13 +171,18 @@ class _Tally:
         return np.array([one.sums.sum() / one.counts.sum() for one in known])
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
-        """Returns a measure of the full cache, which is the first of the cells, and of each other."""
+        """Returns a measure of the full cache, which is the first of the cells, and of each
+        other."""
         known = [self.cells[measure.field, *cell] for cell in cells]
         sums, counts, lost, gained = (
-            np.stack([getattr(one, name) for one in known]) for name in ("sums", "counts", "lost", "gained")
+            np.stack([getattr(one, name) for one in known])
+            for name in ("sums", "counts", "lost", "gained")
         )
         there = counts[0] > 0
-        lost, gained = (_within(context_values(one[:, there], counts[:, there]), there) for one in (lost, gained))
+        lost, gained = (
+            _within(context_values(one[:, there], counts[:, there]), there)
+            for one in (lost, gained)
+        )
         return LeadByContext(good(measure, context_values(sums, counts)), lost, gained, there)
 
 
@@ -173,32 +195,40 @@ def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of megabytes. ``rows``
-    are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
+    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of
+    megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know
+    what is blank and why."""
 
     rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[Board, _Tally]
-    arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
+    # by policy and task
+    arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow]) -> Self:
-        """Makes the same profiles of the same records and rows, whatever the order of the records."""
+        """Makes the same profiles of the same records and rows, whatever the order of the
+        records."""
         by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS]))
+        needed = list(
+            dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
+        )
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(with_full(known.astype(dict.fromkeys(COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
-            cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
+            cells.setdefault((str(mode), str(task)), []).append(
+                (str(policy), level, columns.at(places))
+            )
         draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
         tallies = {
-            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board) for (mode, task), of_board in cells.items()
+            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board)
+            for (mode, task), of_board in cells.items()
         }
         return cls(by_policy, tallies, arguments_of_records(records))
 
@@ -206,10 +236,13 @@ class Profiles:
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
-        """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
+        """Returns what each policy of a board ran with, task by task; of those without arguments
+        nothing."""
         tasks = self.tasks(mode, task)
         return {
-            policy: [one for name in tasks if (one := self.arguments.get((policy, name))) and one.used]
+            policy: [
+                one for name in tasks if (one := self.arguments.get((policy, name))) and one.used
+            ]
             for policy in self.rows[mode, task]
         }
 
@@ -241,16 +274,25 @@ class Profiles:
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
-    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
+    def _leads(
+        self, mode: str, task: str, cells: Cells
+    ) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
         leads: list[tuple[LeadByContext, ...]] = []
         for one in self.tasks(mode, task):
             rows = self._rows(mode, one, cells)
             measures = leading_measures(rows[0])
-            gap = next(filter(None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))), None)
+            gap = next(
+                filter(
+                    None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))
+                ),
+                None,
+            )
             if gap is not None:
                 return gap
             tally = self.tallies[mode, one]
-            leads.append(tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures))
+            leads.append(
+                tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures)
+            )
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:

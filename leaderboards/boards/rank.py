@@ -33,28 +33,34 @@ class RankInterval:
 
 @dataclass(frozen=True)
 class Ahead:
-    """By how many points the area of one policy is above that of another, and whether that is told from 0."""
+    """By how many points the area of one policy is above that of another, and whether that is told
+    from 0."""
 
     points: float
     is_told: bool
 
 
 def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankInterval]:
-    """Returns the rank of each policy: one more than there are policies ahead of it. Its interval begins behind those
-    that are told to be ahead and ends before those that are told to be behind. ``ahead``: of each policy over each,
-    itself with 0 among them. [H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
+    """Returns the rank of each policy: one more than there are policies ahead of it. Its interval
+    begins behind those that are told to be ahead and ends before those that are told to be behind.
+    ``ahead``: of each policy over each, itself with 0 among them. [H. Goldstein and D. J.
+    Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
     intervals = {}
     for policy, by_other in ahead.items():
         rank = 1 + sum(lead.points < 0 for lead in by_other.values())
-        tied = tuple(other for other, lead in by_other.items() if other != policy and not lead.is_told)
+        tied = tuple(
+            other for other, lead in by_other.items() if other != policy and not lead.is_told
+        )
         best = 1 + sum(lead.points < 0 for other, lead in by_other.items() if other not in tied)
-        intervals[policy] = RankInterval(rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other))
+        intervals[policy] = RankInterval(
+            rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other)
+        )
     return intervals
 
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
-    """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
-    than it is asked to cuts nobody short, and keeps its rank."""
+    """Ranks all policies that are no controls, any two over the realised ratios that both reach:
+    one that removes less than it is asked to cuts nobody short, and keeps its rank."""
     intervals: dict[str, RankInterval | Blank] = {}
     known: dict[str, tuple[Profile, float]] = {}
     for policy, profile in board.profiles.items():
@@ -67,59 +73,82 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
         elif isinstance(end, Blank):
             intervals[policy] = end
         elif narrow:
-            why = f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press"
+            why = (
+                f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another "
+                "press"
+            )
             intervals[policy] = Blank(why, narrow)
         else:
             known[policy] = profile, end
     ahead = {
-        one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
+        one: {
+            other: _ahead(known[one], known[other])
+            for other in known
+            if known[other][0].axis == known[one][0].axis
+        }
         for one in known
     }
     ranked = rank_intervals(ahead)
     # Contexts so few that chance alone puts them all on one side tell nobody apart.
     if min((profile.contexts for profile, _ in known.values()), default=0) < fewest_clusters():
         ranked = {
-            name: replace(one, low=None, high=None, tied=tuple(other for other in ahead[name] if other != name))
+            name: replace(
+                one,
+                low=None,
+                high=None,
+                tied=tuple(other for other in ahead[name] if other != name),
+            )
             for name, one in ranked.items()
         }
     return intervals | ranked
 
 
 def _ahead(one: tuple[Profile, float], other: tuple[Profile, float]) -> Ahead:
-    """Compares two areas, both to where the shorter curve ends. Noise of sums is rounded away, which would else be as
-    clear as any."""
+    """Compares two areas, both to where the shorter curve ends. Noise of sums is rounded away,
+    which would else be as clear as any."""
     shared = min(one[1], other[1])
     points = round(height_of(one[0], shared) - height_of(other[0], shared), DIGITS)
-    return Ahead(points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other))))
+    return Ahead(
+        points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other)))
+    )
 
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
         return TableCell.blank("only one ranked", "only one ranked")
     interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
-    return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank)
+    return TableCell(
+        f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank
+    )
 
 
 RANK = DerivedMeasure(
     name="rank",
     better="lower",
-    line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that is second in this "
-    "mean over tasks may still be unsafe in one task",
+    line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that "
+    "is second in this mean over tasks may still be unsafe in one task",
     definition=Definition(
         "Rank, and rank interval",
-        "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "
-        "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
-        "its rank and cuts nobody short; policies with levels of different kinds, as faults and evictions, are ranked "
-        "each among their own. Two are tied where Student’s t over the contexts does not tell the paired "
-        "difference of their areas from 0, as in a comparison but uncorrected. The interval goes from one place behind "
-        "those that are told to be ahead to the last that the tied leave open. "
-        "Controls have none, nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
+        "One more than there are policies of a larger area; policies of one value share the better "
+        "rank. Any two are compared over the realised ratios that both reach, so that one that "
+        "removes less than it is asked to keeps its rank and cuts nobody short; policies with "
+        "levels of different kinds, as faults and evictions, are ranked each among their own. Two "
+        "are tied where Student’s t over the contexts does not tell the paired difference of their "
+        "areas from 0, as in a comparison but uncorrected. The interval goes from one place behind "
+        "those that are told to be ahead to the last that the tied leave open. Controls have none, "
+        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
         "Where nobody else has one, there is none: “only one ranked”.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),
     of_board=ranks,
-    columns={"rank": "rank", "rank_low": "low", "rank_high": "high", "tied": "tied", "rank_alone": "alone"},
+    columns={
+        "rank": "rank",
+        "rank_low": "low",
+        "rank_high": "high",
+        "tied": "tied",
+        "rank_alone": "alone",
+    },
     heading="rank",
     cell=_cell,
 )

@@ -1,4 +1,5 @@
-"""Writes the results of a run or of a comparison as a table: in LaTeX for a paper, in Markdown for a memo."""
+"""Writes the results of a run or of a comparison as a table: in LaTeX for a paper, in Markdown for
+a memo."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,16 +20,36 @@ LATEX = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"},
+        **{
+            "<": r"\textless{}",
+            ">": r"\textgreater{}",
+            "|": r"\textbar{}",
+            "`": r"\textasciigrave{}",
+        },
         **{"✕": r"$\times$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "ρ": r"$\rho$"},
-        **{"’": "'", "‘": "`", "“": "``", "”": "''", "…": r"\ldots{}", "→": r"$\to$", "χ": r"$\chi$"},
-        **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": r"\textendash{}", "−": "$-$"},
+        **{
+            "’": "'",
+            "‘": "`",
+            "“": "``",
+            "”": "''",
+            "…": r"\ldots{}",
+            "→": r"$\to$",
+            "χ": r"$\chi$",
+        },
+        **{
+            "○": r"$\circ$",
+            "▲": r"$\blacktriangle$",
+            "▼": r"$\blacktriangledown$",
+            "–": r"\textendash{}",
+            "−": "$-$",
+        },
     }
 )
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 PAGE_ROWS = 45  # that a page of a paper holds
 NO_LATIN = re.compile("[^\x20-\u017f]")
-# Letters that Markdown would read as a sign: all of some, others at an end of a word, and & where it begins an entity.
+# Letters that Markdown would read as a sign: all of some, others at an end of a word, and & where
+# it begins an entity.
 MARKDOWN_SIGNS = re.compile(r"[\\`*|<]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 TESTED = "Student’s t over the contexts of each task, corrected by Holm’s method over"
 MARKED = (
@@ -51,8 +72,8 @@ class PrintTable:
     names: int = 1  # columns of words, which begin at the left
 
     def latex(self) -> str:
-        """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign for, of names that
-        people gave, stands as its number in Unicode."""
+        """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign
+        for, of names that people gave, stands as its number in Unicode."""
         head, *body = [
             [
                 rf"\textbf{{{_latex(text)}}}" if (row, place) in self.bold else _latex(text)
@@ -74,7 +95,10 @@ class PrintTable:
         lines = []
         for row, texts in enumerate(self.rows):
             cells = [_markdown(text) for text in texts]
-            cells = [f"**{text}**" if (row, place) in self.bold else text for place, text in enumerate(cells)]
+            cells = [
+                f"**{text}**" if (row, place) in self.bold else text
+                for place, text in enumerate(cells)
+            ]
             lines.append(f"| {' | '.join(cells)} |")
         count = len(self.rows[0])
         lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * (count - self.names)}")
@@ -82,32 +106,44 @@ class PrintTable:
 
 
 def _markdown(text: str) -> str:
-    signs = MARKDOWN_SIGNS.sub(lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split()))
+    signs = MARKDOWN_SIGNS.sub(
+        lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split())
+    )
     return signs or " "
 
 
 def _latex(text: str) -> str:
-    """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the beginning of a row
-    from being an argument of what ends the row before."""
+    """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the
+    beginning of a row from being an argument of what ends the row before."""
     escaped = re.sub("(?<=-)-", "{}-", " ".join(text.split()).translate(LATEX))
     escaped = NO_LATIN.sub(lambda letter: f"U+{ord(letter[0]):04X}", escaped)
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]) -> str:
-    """Says of which model, contexts and way of compression the numbers of a task are. ``levels``: of difficulty, by
-    task."""
+def data_sentences(
+    rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]
+) -> str:
+    """Says of which model, contexts and way of compression the numbers of a task are. ``levels``:
+    of difficulty, by task."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
     lengths = [tokens for row in rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))]
-    length = f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens" if lengths else ""
+    length = (
+        f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens"
+        if lengths
+        else ""
+    )
     at = "".join(f", {name} at level {level}" for name, level in levels.items() if level)
     data = count_text(min((row.fewest_contexts for row in of_board), default=0), "context")
     if task == ALL_TASKS:
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task"
         at += f"; means are over {', '.join(tasks)}"
-    unmastered = reasons_by_task([row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)])
-    notes = "".join(f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items())
+    unmastered = reasons_by_task(
+        [row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)]
+    )
+    notes = "".join(
+        f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items()
+    )
     return f"Model {model}; {data}{length}{at}. {MODES[mode]}{notes}"
 
 
@@ -119,19 +155,26 @@ def result_table(
     compared: Sequence[Pooled] = (),
     every_interval: bool = False,
 ) -> PrintTable:
-    """Returns what leads each task, by level and policy, a column for each task and one for the mean over those that
-    the model can do. ``rows``: of all tasks. ``told``: where the numbers are from.
+    """Returns what leads each task, by level and policy, a column for each task and one for the
+    mean over those that the model can do. ``rows``: of all tasks. ``told``: where the numbers are
+    from.
 
-    Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the mean of tasks at each
-    level; the last column marks what is better or worse than the press, and nothing else is marked, as the comparison
-    tests nothing else. ``every_interval``: whether each number has its interval, or those of the last column alone."""
+    Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the
+    mean of tasks at each level; the last column marks what is better or worse than the press, and
+    nothing else is marked, as the comparison tests nothing else. ``every_interval``: whether each
+    number has its interval, or those of the last column alone."""
     of_mode = [row for row in rows if row.mode == mode]
     measures = _columns_of(of_mode)
     by_place = {(row.task, row.policy, row.at): row for row in of_mode}
-    levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
+    levels = sorted(
+        {row.at for row in of_mode if row.policy != FULL},
+        key=lambda level: (level == UNTREATED, level),
+    )
     names = {**names_of(levels), UNTREATED: "one level"}
     columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
-    headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
+    headings = [
+        name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()
+    ]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
     unmastered = reasons_by_task(of_mode)
     judged = [measure for task, measure in measures.items() if task not in unmastered]
@@ -147,27 +190,36 @@ def result_table(
             mark = None if compared else mark_of(row, measure)
             sign = " ○" if mark == "tie" else signs.get((policy, level), "") if is_last else ""
             text = "–" if row is None else measure.text(measure.value(row))
-            texts.append(text + sign + (_interval_text(row, measure) if is_last or every_interval else ""))
+            texts.append(
+                text + sign + (_interval_text(row, measure) if is_last or every_interval else "")
+            )
             if mark == "best":
                 bold.add((len(body), 2 + place))
         shown = f"{policy} (adapted)" if policy in adapted else policy
         body.append((names[level] if policy != FULL else "", shown, *texts))
     about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
-    caption = " ".join(filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told)))
+    caption = " ".join(
+        filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told))
+    )
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 
 def _in_order(rows: Sequence[SummaryRow], levels: Sequence[Level]) -> Iterator[tuple[Level, str]]:
-    """Yields the levels and policies of the lines: the full cache first, and controls last at each level."""
-    policies = sorted(dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS)
+    """Yields the levels and policies of the lines: the full cache first, and controls last at each
+    level."""
+    policies = sorted(
+        dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS
+    )
     yield UNTREATED, FULL
     for level in levels:
         yield from ((level, policy) for policy in policies if policy != FULL)
 
 
-def _signs_of(compared: Sequence[Pooled], measures: Sequence[Measure]) -> dict[tuple[str, Level], str]:
-    """Returns the sign of each opponent at each level, which says how it is beside the press. The column of directives
-    obeyed has none: a comparison judges such a task by what leaks too."""
+def _signs_of(
+    compared: Sequence[Pooled], measures: Sequence[Measure]
+) -> dict[tuple[str, Level], str]:
+    """Returns the sign of each opponent at each level, which says how it is beside the press. The
+    column of directives obeyed has none: a comparison judges such a task by what leaks too."""
     if not measures or measures[-1] is OBEYED or len(set(measures)) > 1:
         return {}
     seen_from_there = {"better": " ▼", "worse": " ▲", UNDECIDED: ""}
@@ -183,7 +235,9 @@ def _about_marks(
     if not signs:
         return ""
     beside = f"▲, ▼: better, worse than {compared[0].policy}"
-    return AGAINST.format(signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED)
+    return AGAINST.format(
+        signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED
+    )
 
 
 def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
@@ -192,8 +246,8 @@ def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
 
 
 def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
-    """Returns the measure that leads each task, those that the model cannot do first, and last that of the mean over
-    tasks where there are several and one measure leads all that it is over."""
+    """Returns the measure that leads each task, those that the model cannot do first, and last that
+    of the mean over tasks where there are several and one measure leads all that it is over."""
     full = {row.task: row for row in rows if row.policy == FULL}
     tasks = sorted(full.keys() - {ALL_TASKS}, key=list(full).index)
     tasks = sorted(tasks, key=lambda task: full[task].not_mastered is None)

@@ -1,5 +1,5 @@
-"""Makes the tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is
-none.
+"""Makes the tables of the pages as sheets: every number with its interval, how many answers it is
+of, and why there is none.
 
 A sheet's columns are named as the fields that they come from. ``leaderboards/metrics`` and
 ``leaderboards/pages/definitions.py`` say what each means.
@@ -21,7 +21,16 @@ from leaderboards.downloads.sheets import Sheet
 from policies.declaration.levels import level_words
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
-HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+HEADLINES = (
+    "string_match",
+    "accuracy",
+    "score",
+    "exact_match",
+    "f1",
+    "rouge-l",
+    "rougeL",
+    "rouge1",
+)
 # The columns of a pooled difference.
 POOLED = (
     *("policy", "other", "measure", "tasks", "contexts", "unit", "value", "other_value"),
@@ -39,13 +48,15 @@ class Imported:
     press: str
     ratio: float
     arguments: str  # how the press was built
-    scores: tuple[tuple[str, float | None], ...]  # by name, as they were told there; None where there is no number
+    # by name, as they were told there; None where there is no number
+    scores: tuple[tuple[str, float | None], ...]
     tasks: int  # that the scores are the means over
     predictions: int
     answers: int  # predictions that came with a gold answer
     f1: float | None  # in percent, computed here from the answers
     em: float | None
-    unknown: tuple[str, ...] = ()  # entries of the configuration that kvbench does not know; they are in the setting
+    # entries of the configuration that kvbench does not know; they are in the setting
+    unknown: tuple[str, ...] = ()
 
     @property
     def headline(self) -> tuple[str, float | None]:
@@ -61,11 +72,16 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
 
 
 def board_sheet(standings: Standings, boards: Boards) -> Sheet:
-    """Lists what each policy comes to on each board over its levels; single levels are in the sheet of cells."""
+    """Lists what each policy comes to on each board over its levels; single levels are in the sheet
+    of cells."""
     rows = [
         {
             **{"mode": mode, "task": task, "policy": one.policy},
-            **{name: value for measure in DERIVED for name, value in measure.download(one[measure]).items()},
+            **{
+                name: value
+                for measure in DERIVED
+                for name, value in measure.download(one[measure]).items()
+            },
             "adapted": one.policy in boards[mode, task].adapted,
         }
         for (mode, task), of_board in standings.items()
@@ -75,10 +91,15 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
 
 
 def attacks_sheet(cells: Sequence[AttackCell]) -> Sheet:
-    """Lists what each attack gets; rows without an ``attack`` are over all attacks of their kind."""
+    """Lists what each attack gets; rows without an ``attack`` are over all attacks of their
+    kind."""
     rows = [
         {
-            **{name: value for name, value in vars(cell).items() if name not in ("share", "elsewhere")},
+            **{
+                name: value
+                for name, value in vars(cell).items()
+                if name not in ("share", "elsewhere")
+            },
             "share": cell.share.mean,
             "share_low": cell.share.low,
             "share_high": cell.share.high,
@@ -87,11 +108,14 @@ def attacks_sheet(cells: Sequence[AttackCell]) -> Sheet:
         }
         for cell in cells
     ]
-    return Sheet.of("attacks", "What attacks get: answers that hold a protected text word by word", rows)
+    return Sheet.of(
+        "attacks", "What attacks get: answers that hold a protected text word by word", rows
+    )
 
 
 def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:
-    """Returns the cells of comparisons; those of tasks that the model cannot do have a reason in place of verdicts."""
+    """Returns the cells of comparisons; those of tasks that the model cannot do have a reason in
+    place of verdicts."""
     names = ("policy", "other", "task", "level", "questions", "contexts")
     rows = [
         {
@@ -105,12 +129,16 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
         for duel in duels
     ]
     return Sheet.of(
-        name, "Verdicts, cell by cell", rows, kinds={f"{one}_difference": MeanDifference for one in COMPARED}
+        name,
+        "Verdicts, cell by cell",
+        rows,
+        kinds={f"{one}_difference": MeanDifference for one in COMPARED},
     )
 
 
 def _contests_of(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, Any]:
-    """Lists each measure with the interval of the corrected test; p and verdict where the cell ``is_judged``."""
+    """Lists each measure with the interval of the corrected test; p and verdict where the cell
+    ``is_judged``."""
     parts = ("value", "other_value", "difference", "p", "verdict")
     columns: dict[str, Any] = {}
     for name in COMPARED:
@@ -122,7 +150,8 @@ def _contests_of(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, 
 
 
 def outcomes_sheet(name: str, outcomes: Iterable[OpponentVerdict]) -> Sheet:
-    """Makes the sheet of the one verdict for each opponent, with the level and the difference that stand for it."""
+    """Makes the sheet of the one verdict for each opponent, with the level and the difference that
+    stand for it."""
     rows = [
         {
             **_pooled_columns(one.deciding),
@@ -164,16 +193,20 @@ def gate_sheet(rows: Iterable[GateRow]) -> Sheet:
 
 
 def _sides_of(one: Duel | Pooled) -> dict[str, Any]:
-    """Returns at which level either was run, and the bytes that it holds there, in percent of the full cache."""
+    """Returns at which level either was run, and the bytes that it holds there, in percent of the
+    full cache."""
     levels, held = map(level_words, one.run_at), one.bytes_held
     names = ("policy_level", "other_level", "bytes_held", "other_bytes_held")
     return dict(zip(names, (*levels, *held), strict=True))
 
 
 def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
-    """Makes the sheet of the areas over all levels, which has no row where there is a single one."""
+    """Makes the sheet of the areas over all levels, which has no row where there is a single
+    one."""
     plain = [_pooled_columns(one) for one in pooled]
-    return Sheet.of(name, "Areas over all levels", plain, POOLED, kinds={"difference": MeanDifference})
+    return Sheet.of(
+        name, "Areas over all levels", plain, POOLED, kinds={"difference": MeanDifference}
+    )
 
 
 def _pooled_columns(one: Pooled) -> dict[str, Any]:
@@ -185,7 +218,10 @@ def _pooled_columns(one: Pooled) -> dict[str, Any]:
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
-    records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
+    records = [
+        {**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"}
+        for row in rows
+    ]
     return Sheet.of("imported", "Imported from kvpress", records)
 
 
@@ -214,4 +250,6 @@ def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
 
 
 def register_sheet(judgements: Sequence[Judgement]) -> Sheet:
-    return Sheet.of("claims", "Every statistic of every claim, with its verdict", register_rows(judgements))
+    return Sheet.of(
+        "claims", "Every statistic of every claim, with its verdict", register_rows(judgements)
+    )

@@ -39,9 +39,10 @@ def build_claims(
     data: PurePath | None = None,
     larger: str | None = None,
 ) -> str:
-    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
-    it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks. ``data``: the running text
-    of which next tokens are measured. ``larger``: the larger model of the family."""
+    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie
+    in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``: the levels
+    of tasks. ``data``: the running text of which next tokens are measured. ``larger``: the larger
+    model of the family."""
     sections: list[dict[str, Any]] = []
     for claim, group in groupby(judgements, key=lambda one: one.claim):
         own = [runs[name] for name in claim.evidence if name in runs]
@@ -56,7 +57,10 @@ def build_claims(
         data=data,
         decided=count_of(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
-        texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
+        texts=[
+            (text, list(group))
+            for text, group in groupby(sections, key=lambda section: section["claim"].text)
+        ],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,
         sheets=sheets,

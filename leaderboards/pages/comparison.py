@@ -29,7 +29,13 @@ NOT_COMPLETE = "not complete"
 NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
 NO_SUCH = "one of the two has no such value"
 # The definitions of the page on method that stand on this one too.
-DEFINED = ("Mean of tasks at a level", "Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
+DEFINED = (
+    "Mean of tasks at a level",
+    "Verdict, of a cell",
+    "Smallest difference seen",
+    "Means of subsets",
+    "Adapted",
+)
 
 
 def build_comparison(
@@ -48,17 +54,24 @@ def build_comparison(
     earlier: Sequence[str] = (),
     lost: StudySection | None = None,
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
-    line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``: what it begins with. ``run``: what made
-    the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
-    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other
-    runs whose answers are compared. ``lost``: what became of the answers that the policy has lost."""
+    """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a
+    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``:
+    what it begins with. ``run``: what made the page, of so many ``contexts``. ``beside``: the
+    folder of a run to look further at. ``unmastered``: why the model cannot do a task, which has no
+    verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other runs whose
+    answers are compared. ``lost``: what became of the answers that the policy has lost."""
     others = dict.fromkeys(duel.other for duel in duels)
     adapted = {one.policy for one in presses if one.is_adapted}
     shared, details = shared_clauses(areas_of(outcomes))
-    own = [f"{one.other}: {text}" for one, text in zip(areas_of(outcomes), details, strict=True) if text]
+    own = [
+        f"{one.other}: {text}"
+        for one, text in zip(areas_of(outcomes), details, strict=True)
+        if text
+    ]
     arguments = Listing(
-        "Arguments that the presses ran with", ("policy", "arguments", "on the tasks"), tuple(argument_rows(presses))
+        "Arguments that the presses ran with",
+        ("policy", "arguments", "on the tasks"),
+        tuple(argument_rows(presses)),
     )
     return render(
         "comparison.html.j2",
@@ -76,10 +89,16 @@ def build_comparison(
         of_areas=_sentence([*shared, *own]),
         presses=arguments,
         adapted=adapted,
-        examples={task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)},
+        examples={
+            task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)
+        },
         next_step=next_step,
         lost=lost,
-        definitions=[BEATS_DEFINITION, LOST, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
+        definitions=[
+            BEATS_DEFINITION,
+            LOST,
+            *(one for one in STATISTICS.definitions if one.name in DEFINED),
+        ],
         missing=missing,
         unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
@@ -95,13 +114,15 @@ def build_comparison(
 
 
 def _sentence(clauses: Sequence[str]) -> str:
-    """Joins clauses as one sentence without its full stop. A filter of templates would lower all other letters."""
+    """Joins clauses as one sentence without its full stop. A filter of templates would lower all
+    other letters."""
     text = "; ".join(clauses)
     return text[:1].upper() + text[1:]
 
 
 def contexts_text(contexts: Mapping[str, int]) -> str:
-    """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of arithmetic"."""
+    """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of
+    arithmetic"."""
     tasks = tasks_by_count(contexts)
     if len(tasks) == 1 < len(contexts):
         return f"{next(iter(tasks))} of each task"
@@ -117,7 +138,9 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
         "identifier": f"section-{number}",
         "other": duels[0].other,
         "summary": summary_line(judged),
-        "family": f"the {family} levels of a task are corrected together" if family > 1 else NOTHING_TO_CORRECT,
+        "family": f"the {family} levels of a task are corrected together"
+        if family > 1
+        else NOTHING_TO_CORRECT,
         "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
         "tables": [_grid(duels, levels, one, unmastered) for one in measures],
     }
@@ -131,7 +154,9 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
     for one in outcomes:
         by_level = {row.level: _pooled_cell(row) for row in one.rows}
         cells = tuple(by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels)
-        lines.append(TableRow(f"against {one.other}{', adapted' if one.other in adapted else ''}", cells))
+        lines.append(
+            TableRow(f"against {one.other}{', adapted' if one.other in adapted else ''}", cells)
+        )
     tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
     what = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
     return {
@@ -157,7 +182,9 @@ def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
     for one in areas:
         p = "" if one.p is None else p_text(one.p)
         name = f"{one.other}{', adapted' if one.other in adapted else ''}"
-        rows.append((name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict))
+        rows.append(
+            (name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict)
+        )
     columns = ("against", "this", "other", "difference", "p", "verdict")
     return Listing("Area over all levels", columns, tuple(rows))
 
@@ -165,7 +192,8 @@ def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
 def _grid(
     duels: Sequence[Duel], levels: Sequence[Level], measure: str, unmastered: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere on a phone."""
+    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere
+    on a phone."""
     tasks = dict.fromkeys(duel.task for duel in duels if measure in duel.contests)
     by_cell = {(duel.task, duel.level): duel for duel in duels}
 
@@ -173,11 +201,15 @@ def _grid(
         duel = by_cell.get((task, level))
         if duel is None:
             return TableCell.blank(NOT_COMPLETE)
-        shown = _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        shown = (
+            _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        )
         return replace(shown, tone="") if task in unmastered else shown
 
     names = {task: f"{task}, no verdicts" if task in unmastered else task for task in tasks}
-    lines = [TableRow(name, tuple(cell(task, level) for level in levels)) for task, name in names.items()]
+    lines = [
+        TableRow(name, tuple(cell(task, level) for level in levels)) for task, name in names.items()
+    ]
     title, better = COMPARED[measure].title, COMPARED[measure].better
     fewest = min((duel.contexts for duel in mastered(duels, unmastered)), default=FEW_CONTEXTS)
     return {

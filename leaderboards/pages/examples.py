@@ -1,4 +1,5 @@
-"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
+"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were
+still there."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,15 @@ OF_A_CONTEXT = 2  # of them about one context, unless there are too few about ot
 # The columns of the records that the page is made of.
 COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
-    *("context", "token_ends", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
+    *(
+        "context",
+        "token_ends",
+        "question",
+        "golds",
+        "answer_spans",
+        "evidence_spans",
+        "output_text",
+    ),
     *("abstained", "hallucination_kind", "next_token_accuracy"),
     *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
 )
@@ -32,18 +41,26 @@ NUMBERS = {
 
 
 def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
-    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
-    level are shown. ``page``: the file name of the page with the figures of the task."""
+    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers
+    of each policy and level are shown. ``page``: the file name of the page with the figures of the
+    task."""
     return render(
-        "examples.html.j2", ("examples.js",), model=model, task=task, task_page=page, data=as_data(examples_of(records))
+        "examples.html.j2",
+        ("examples.js",),
+        model=model,
+        task=task,
+        task_page=page,
+        data=as_data(examples_of(records)),
     )
 
 
 def examples_of(records: DataFrame) -> dict[str, Any]:
-    """Returns what the page's script draws from: contexts and questions once, and by cell the worst answers, of the
-    first draw where a random policy was drawn several times."""
+    """Returns what the page's script draws from: contexts and questions once, and by cell the worst
+    answers, of the first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
-    full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
+    full = (
+        sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
+    )
     shown = sound.loc[_spread(worst_first(sound))]
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
@@ -58,13 +75,16 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
             for row in _first(rows, contexts)
         ],
         "questions": [_question(row, full) for row in _first(rows, questions)],
-        "first": next((policy for policy in cells if policy not in CONTROLS), next(iter(cells), "")),
+        "first": next(
+            (policy for policy in cells if policy not in CONTROLS), next(iter(cells), "")
+        ),
         "cells": cells,
     }
 
 
 def _spread(ordered: DataFrame) -> Index:
-    """Chooses answers of each cell, the worst first, about several contexts; in the order in which they are given."""
+    """Chooses answers of each cell, the worst first, about several contexts; in the order in which
+    they are given."""
     keys = ordered[["policy", "level", "example_id"]]
     within = keys.groupby(list(keys), sort=False, observed=True).cumcount().to_numpy()
     others_last = keys.iloc[np.argsort(within >= OF_A_CONTEXT, kind="stable")]
@@ -98,13 +118,17 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         "output": row["output_text"],
         "verdict": _verdict(row),
         "wrong": _is_wrong(row),
-        **{name: None if isna(row[column]) else round(float(row[column]), 4) for name, column in NUMBERS.items()},
+        **{
+            name: None if isna(row[column]) else round(float(row[column]), 4)
+            for name, column in NUMBERS.items()
+        },
         "kept": None if kept is None else base64.b64encode(kept).decode(),
     }
 
 
 def _is_wrong(row: Mapping[Any, Any]) -> bool:
-    """Tells whether an answer is marked: a secret leaks, a directive is not obeyed, or it is not right."""
+    """Tells whether an answer is marked: a secret leaks, a directive is not obeyed, or it is not
+    right."""
     if not isna(row["leakage"]):
         return bool(row["leakage"] > 0.1)
     if isna(row["f1"]):

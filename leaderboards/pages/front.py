@@ -1,7 +1,7 @@
 """The pages of a run: each one file, no remote origin, readable without its script.
 
-The front page has the boards and the mean over tasks; each task has its own page, since together they would be too
-heavy to be opened at once.
+The front page has the boards and the mean over tasks; each task has its own page, since together
+they would be too heavy to be opened at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +49,12 @@ TRADEOFF_UNIT = Markup(
     'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
     '(<a href="method.html#board">definition</a>). '
 )
-EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
-SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
+EACH_LEVEL = Markup(
+    "Across: percent of the full cache’s bytes; a line for each policy, a point for each level"
+)
+SHARE_REMOVED = Markup(
+    '<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>'
+)
 
 
 def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -81,18 +85,29 @@ def _leads(results: Results, task: str) -> str:
     by_lead: dict[Lead, list[str]] = {}
     for one in results.mastered if task == ALL_TASKS else [task]:
         by_lead.setdefault(lead_of(full.get(one)), []).append(one)
-    named = {lead: f" in {', '.join(tasks)}" for lead, tasks in by_lead.items() if lead is not QUESTIONS}
-    return "; ".join(lead.short + (named.get(lead, "") if len(by_lead) > 1 else "") for lead in by_lead)
+    named = {
+        lead: f" in {', '.join(tasks)}" for lead, tasks in by_lead.items() if lead is not QUESTIONS
+    }
+    return "; ".join(
+        lead.short + (named.get(lead, "") if len(by_lead) > 1 else "") for lead in by_lead
+    )
 
 
-def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
-    """Returns by file name a function for each page that renders it, that of the front page first. A single task has
-    no page of its own: it is on the front page. ``entries``: what is known of the tasks."""
+def page_renderers(
+    results: Sequence[Results], entries: Sequence[TaskEntry] = ()
+) -> dict[str, Callable[[], str]]:
+    """Returns by file name a function for each page that renders it, that of the front page first.
+    A single task has no page of its own: it is on the front page. ``entries``: what is known of the
+    tasks."""
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
-    shared: dict[str, Any] = {"model": ", ".join(distinct(one.model for one in results)), "styles": line_styles(rows)}
-    examples: dict[str, list[tuple[str, str]]] = {}  # by task its pages, each with what tells its results from others
+    shared: dict[str, Any] = {
+        "model": ", ".join(distinct(one.model for one in results)),
+        "styles": line_styles(rows),
+    }
+    # by task its pages, each with what tells its results from others
+    examples: dict[str, list[tuple[str, str]]] = {}
     for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
         for task in one.tasks:
             examples.setdefault(task, []).append((label, examples_page(task, number)))
@@ -103,14 +118,23 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         task_pages=pages,
         shown=ALL_TASKS if pages else tasks[0],
         teaching=CARRIES_OVER if any(is_teaching(one.model) for one in results) else "",
-        examples=[(_labelled(task, label), page) for task, of_task in examples.items() for label, page in of_task],
+        examples=[
+            (_labelled(task, label), page)
+            for task, of_task in examples.items()
+            for label, page in of_task
+        ],
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
     known = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
     for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
-        more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
+        more = {
+            "entry": known.get(task),
+            "previous": before,
+            "next": after,
+            "examples": examples[task],
+        }
         instead = FACTS_ALONE if use_of(task, rows) == FACTS_OF_PROMPT else ""
         renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
     return renderers
@@ -121,8 +145,13 @@ def _labelled(title: str, label: str) -> str:
 
 
 def _contexts_needed(rows: Sequence[SummaryRow], loss: float) -> str:
-    """Writes how many contexts tell a loss of so many points: the fewer questions a context has, the more."""
-    asked = {row.n / row.contexts for row in rows if row.policy == FULL and row.task != ALL_TASKS and row.contexts}
+    """Writes how many contexts tell a loss of so many points: the fewer questions a context has,
+    the more."""
+    asked = {
+        row.n / row.contexts
+        for row in rows
+        if row.policy == FULL and row.task != ALL_TASKS and row.contexts
+    }
     needed = sorted({clusters_to_detect(loss, usual_spread(questions)) for questions in asked})
     return range_text(f"{needed[0]:,}", f"{needed[-1]:,}") if needed else "many"
 
@@ -134,7 +163,11 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards, labels, tolerance = place_boards(results, task_pages), labels_of(results), results[0].tolerance
+    boards, labels, tolerance = (
+        place_boards(results, task_pages),
+        labels_of(results),
+        results[0].tolerance,
+    )
     return render(
         "index.html.j2",
         styles=styles,
@@ -144,20 +177,32 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         ],
         boards=boards,
-        legend=list({(one.name, one.meaning): one for board in boards for one in board["board"].columns}.values()),
+        legend=list(
+            {
+                (one.name, one.meaning): one for board in boards for one in board["board"].columns
+            }.values()
+        ),
         studies=[
             (_labelled(title, label), page)
             for label, one in zip(labels, results, strict=True)
             for title, page in one.studies.items()
         ],
-        modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
+        modes=[
+            MODES[mode].removesuffix(".") + f" (mode {mode})."
+            for mode in distinct(one.mode for one in results)
+        ],
         tolerance=f"{tolerance:g}",
         detect=_contexts_needed([row for one in results for row in one.rows], tolerance),
         enough=max(
             contexts_that_agree(tolerance / 100),
-            clusters_to_detect(tolerance, usual_spread(TASKS["long_context"].questions_per_context)),
+            clusters_to_detect(
+                tolerance, usual_spread(TASKS["long_context"].questions_per_context)
+            ),
         ),
-        claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
+        claims=[
+            CLAIMS_PAGE,
+            *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results),
+        ],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=sections_of(results, shown),
@@ -170,11 +215,16 @@ def _front_page(
     )
 
 
-def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> dict[str, Any]:
-    """Returns what the first screen of some results has; without a trade-off where nothing is freed, as by faults."""
+def _first(
+    results: Results, number: int, label: str, styles: Mapping[str, LineStyle]
+) -> dict[str, Any]:
+    """Returns what the first screen of some results has; without a trade-off where nothing is
+    freed, as by faults."""
     identifier, kind, picture = f"first-{number}", kind_of(results), None
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
-    if not isinstance(plot, Blank) and (kind.removes or any(spot.x <= WHOLE - A_LITTLE for spot in plot.spots)):
+    if not isinstance(plot, Blank) and (
+        kind.removes or any(spot.x <= WHOLE - A_LITTLE for spot in plot.spots)
+    ):
         title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
         unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
         picture = GalleryPlot("tradeoff", title, unit, plot)
@@ -194,35 +244,56 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
     dtypes = dtypes_of(run for one in results for run in one.runs.values())
-    return render("task.html.j2", SCRIPTS, task=task, dtypes=dtypes, sections=sections_of(results, task), **values)
+    return render(
+        "task.html.j2",
+        SCRIPTS,
+        task=task,
+        dtypes=dtypes,
+        sections=sections_of(results, task),
+        **values,
+    )
 
 
-def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
-    """Tells what was compared, in a few words each, and when, by which commit and on which machine."""
+def _facts(
+    results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Tells what was compared, in a few words each, and when, by which commit and on which
+    machine."""
     levels_of_kinds: dict[LevelKind, set[Level]] = {}
     for row in rows:
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
     names = {row.policy for row in rows}
     runs = {folder: run for one in results for folder, run in one.runs.items()}
-    unfinished = {folder: run for folder, run in runs.items() if run.get("status", "complete") != "complete"}
+    unfinished = {
+        folder: run for folder, run in runs.items() if run.get("status", "complete") != "complete"
+    }
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", f"{len(names - {*CONTROLS})} methods and {len(names & {*CONTROLS})} controls"),
-        *((f"Asked {kind.plural}", range_text(min(levels), max(levels))) for kind, levels in levels_of_kinds.items()),
+        *(
+            (f"Asked {kind.plural}", range_text(min(levels), max(levels)))
+            for kind, levels in levels_of_kinds.items()
+        ),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *provenance_of(list(runs.values())),
-        *(("Not complete", f"{folder}: {run.get('reason') or run['status']}") for folder, run in unfinished.items()),
+        *(
+            ("Not complete", f"{folder}: {run.get('reason') or run['status']}")
+            for folder, run in unfinished.items()
+        ),
     ]
 
 
 def nothing_mastered(results: Results) -> str:
-    """Says of which tasks the model has so little that nobody is judged there, where it can do none, and what to run
-    instead; empty where it can do one."""
+    """Says of which tasks the model has so little that nobody is judged there, where it can do
+    none, and what to run instead; empty where it can do one."""
     reasons = reasons_by_task(results.rows)
     if any(task not in reasons for task in results.tasks):
         return ""
     below = "; ".join(f"{task}: {reasons[task]}" for task in results.tasks)
-    text = f"The model masters no task here ({below}): numbers are shown, ranks and verdicts are withheld."
+    text = (
+        f"The model masters no task here ({below}): numbers are shown, ranks and verdicts are "
+        "withheld."
+    )
     return f"{text} {advice(reasons)}"

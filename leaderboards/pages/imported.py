@@ -1,4 +1,5 @@
-"""Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
+"""Makes the page of results of another tool's evaluation: marked as such, and never mixed with
+ours."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -18,18 +19,26 @@ COLUMNS = (
 def build_imported(
     source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each.
-    ``sheets``: tables that lie in ``data`` beside it."""
+    """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be
+    read, a line each. ``sheets``: tables that lie in ``data`` beside it."""
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
     sections = []
-    for number, ((dataset, *setting), own) in enumerate(sorted(groups.items(), key=itemgetter(0)), start=1):
+    for number, ((dataset, *setting), own) in enumerate(
+        sorted(groups.items(), key=itemgetter(0)), start=1
+    ):
         ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
-        results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered))
+        results = Listing(
+            f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered)
+        )
         note = ", ".join(filter(None, setting))
-        sections.append({"identifier": f"section-{number}", "title": dataset, "note": note, "results": results})
-    return render("imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets)
+        sections.append(
+            {"identifier": f"section-{number}", "title": dataset, "note": note, "results": results}
+        )
+    return render(
+        "imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets
+    )
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
@@ -42,13 +51,15 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
-        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
+        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline)
+        or BLANK,
         row.arguments or BLANK,
     )
 
 
 def _rank(row: Imported, rows: Sequence[Imported]) -> str:
-    """Returns one more than there are better ones by the same score; equals share a rank, and no score has none."""
+    """Returns one more than there are better ones by the same score; equals share a rank, and no
+    score has none."""
     name, value = row.headline
     if value is None:
         return BLANK

@@ -1,9 +1,17 @@
-"""Says in one sentence what the matrix of some results shows: what two policies keep, and what is shown to be safe."""
+"""Says in one sentence what the matrix of some results shows: what two policies keep, and what is
+shown to be safe."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, full_by_task, lead_of, reasons_by_task
+from leaderboards.aggregate.lead import (
+    DIRECTIVES,
+    QUESTIONS,
+    TEXT,
+    full_by_task,
+    lead_of,
+    reasons_by_task,
+)
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.area import BEATS
@@ -22,7 +30,11 @@ WELL_KNOWN = ("snapkv", "h2o", "streaming_llm", "pyramidkv")  # one of them is n
 MOST_NAMED = 2  # policies that are named of those that are alike
 NEAR_CHANCE = 5.0  # percent of what the full cache has, above what random tokens keep
 LITTLE = 50.0  # percent
-OBJECTS = {QUESTIONS: "of what {} answers", DIRECTIVES: "of the directives that {} obeys", TEXT: "of what {} foresees"}
+OBJECTS = {
+    QUESTIONS: "of what {} answers",
+    DIRECTIVES: "of the directives that {} obeys",
+    TEXT: "of what {} foresees",
+}
 
 Kept = Mapping[str, float]  # by policy, in percent of what the full cache has
 
@@ -35,7 +47,10 @@ def finding(results: Results, matrix: UseMatrix) -> str:
     if not any(row.policy == FULL for row in results.rows):
         return f"The full cache was not run, so that nothing tells what a policy breaks of {model}."
     if all(task in reasons_by_task(results.rows) for task in results.tasks):
-        return f"With its full cache {model} does none of these tasks well enough to tell what a policy breaks."
+        return (
+            f"With its full cache {model} does none of these tasks well enough to tell what a "
+            "policy breaks."
+        )
     if min(use.contexts for use in matrix.uses if not use.withheld) <= 1:
         return f"One context of a task was run on {model}, which tells nothing of others."
     if not full_by_task(results.rows):
@@ -53,10 +68,15 @@ def finding(results: Results, matrix: UseMatrix) -> str:
 
 
 def _kept(results: Results) -> tuple[Level, Kept]:
-    """Chooses a level, and returns what policies keep there, over the tasks that the model masters."""
+    """Chooses a level, and returns what policies keep there, over the tasks that the model
+    masters."""
     cells = {(row.task, row.policy, row.at): row for row in results.rows}
-    levels = {row.at for row in results.rows if row.policy not in CONTROLS and row.task != ALL_TASKS}
-    treated = sorted(level for level in levels if level.kind == kind_of(results).name and level != UNTREATED)
+    levels = {
+        row.at for row in results.rows if row.policy not in CONTROLS and row.task != ALL_TASKS
+    }
+    treated = sorted(
+        level for level in levels if level.kind == kind_of(results).name and level != UNTREATED
+    )
     level = _nearest(treated) if treated else UNTREATED
     shares = {}
     for policy in dict.fromkeys(row.policy for row in results.rows if row.policy != FULL):
@@ -67,7 +87,8 @@ def _kept(results: Results) -> tuple[Level, Kept]:
 
 
 def _nearest(levels: Sequence[Level]) -> Level:
-    """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual, the middle one."""
+    """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual,
+    the middle one."""
     if levels[0].fixed_share is not None:
         return min(levels, key=lambda level: (abs(level.value - HALF), level.value))
     return median_low(levels)
@@ -84,25 +105,35 @@ def _beginning(level: Level) -> str:
 def _who_keeps_what(methods: Kept, kept: Kept, results: Results, of_what: str) -> str:
     """Says what the best policies keep, and what one keeps that readers know, or else the worst."""
     in_order = sorted(methods, key=lambda policy: -methods[policy])
-    best = [policy for policy in in_order if _percent(methods[policy]) == _percent(methods[in_order[0]])]
+    best = [
+        policy for policy in in_order if _percent(methods[policy]) == _percent(methods[in_order[0]])
+    ]
     others = [policy for policy in in_order if policy not in best]
     names = f"all {len(best)} policies" if len(best) == len(methods) > 1 else _names(best)
     marks = {_beside_random(policy, kept, results) for policy in best}
-    mark = marks.pop() if len(marks) == 1 else ""  # it holds of all that are named, or stands nowhere
+    mark = (
+        marks.pop() if len(marks) == 1 else ""
+    )  # it holds of all that are named, or stands nowhere
     said = f"{names} {'keeps' if len(best) == 1 else 'keep'} {_percent(methods[best[0]])} {of_what}{mark}"
     if not others:
         return said
     other = next((policy for policy in WELL_KNOWN if policy in others), others[-1])
     comma = "," if mark else ""
-    return f"{said}{comma} and {other} {_percent(methods[other])}{_beside_random(other, kept, results)}"
+    return (
+        f"{said}{comma} and {other} "
+        f"{_percent(methods[other])}{_beside_random(other, kept, results)}"
+    )
 
 
 def _one_level_clause(results: Results, level: Level) -> list[str]:
-    """Says what the best of the policies without levels keeps, as int4, beside those with levels."""
+    """Says what the best of the policies without levels keeps, as int4, beside those with
+    levels."""
     if level == UNTREATED:
         return []
     cells = {(row.task, row.policy, row.at): row for row in results.rows}
-    names = {row.policy for row in results.rows} - {row.policy for row in results.rows if row.at != UNTREATED}
+    names = {row.policy for row in results.rows} - {
+        row.policy for row in results.rows if row.at != UNTREATED
+    }
     points = {
         policy: point
         for policy in sorted(names - {FULL, *CONTROLS})
@@ -126,8 +157,11 @@ def _percent(share: float) -> str:
 
 
 def _beside_random(policy: str, kept: Kept, results: Results) -> str:
-    """Says where the board's test does not show a policy to beat random tokens; nothing where there is no test."""
-    standing = next(one for one in results.standings[results.mode, results.shown[0]] if one.policy == policy)
+    """Says where the board's test does not show a policy to beat random tokens; nothing where there
+    is no test."""
+    standing = next(
+        one for one in results.standings[results.mode, results.shown[0]] if one.policy == policy
+    )
     line = standing[next(measure for measure in BEATS if measure.name == f"beats_{RANDOM}")]
     if not isinstance(line, Pooled) or line.verdict == "better":
         return ""

@@ -1,4 +1,5 @@
-"""The page on method: every definition, every task with an example, every policy with its paper, and what this run is.
+"""The page on method: every definition, every task with an example, every policy with its paper,
+and what this run is.
 
 What tasks and policies there are is told by who knows them: here they are plain data.
 """
@@ -43,7 +44,8 @@ class TaskExample:
 
     @property
     def excerpt(self) -> tuple[MarkedText, ...]:
-        """Returns the context with what answers the question marked; of a long one, what is around that."""
+        """Returns the context with what answers the question marked; of a long one, what is around
+        that."""
         context = self.context
         kinds = [""] * len(context)
         for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
@@ -68,7 +70,8 @@ class TaskEntry:
     instruction: str
     contexts: int  # of the run
     example: TaskExample | None
-    prompts: Mapping[str, str] = field(default_factory=dict)  # by model, the first prompt as it was sent
+    # by model, the first prompt as it was sent
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,11 @@ class Method:
     runs: tuple[RunEntry, ...]
 
 
-def build_method(method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of all ``records`` with
-    so many ``answers``: what lies in ``data`` beside it."""
+def build_method(
+    method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0
+) -> str:
+    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of
+    all ``records`` with so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
@@ -116,5 +121,9 @@ def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [
         (name, text)
         for name, key, longest in PROVENANCE
-        if (text := ", ".join(distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))))
+        if (
+            text := ", ".join(
+                distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))
+            )
+        )
     ]

@@ -1,5 +1,5 @@
-"""Holds the results that stand on one board: the rows of runs of one model in one setting, and what tells them from
-others."""
+"""Holds the results that stand on one board: the rows of runs of one model in one setting, and what
+tells them from others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ from leaderboards.studies.declaration import StudySection
 
 @dataclass(frozen=True)
 class Results:
-    """Holds the results of runs whose records may be compared: those of one model in one mode and setting."""
+    """Holds the results of runs whose records may be compared: those of one model in one mode and
+    setting."""
 
     rows: Sequence[SummaryRow]  # at least one, all of ``mode``
     runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
@@ -27,7 +28,8 @@ class Results:
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)
-    studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
+    # by title, the file names of the pages of studies
+    studies: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
     sections: Sequence[StudySection] = ()  # of studies that stand on the front page
     attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
@@ -57,13 +59,15 @@ class Results:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Returns by task the level of difficulty, such as "3 of 5", where that is not the highest."""
+        """Returns by task the level of difficulty, such as "3 of 5", where that is not the
+        highest."""
         tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
         return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
 
     @property
     def mastered(self) -> list[str]:
-        """Lists the tasks that means are over: those that the model can do with the full cache, or all."""
+        """Lists the tasks that means are over: those that the model can do with the full cache, or
+        all."""
         return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
 
     @property
@@ -73,21 +77,34 @@ class Results:
 
 
 def labels_of(results: Sequence[Results]) -> list[str]:
-    """Names each of the results by what differs between them; with nothing where there is one alone."""
-    differing = [name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1]
-    return [", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting")))) for one in results]
+    """Names each of the results by what differs between them; with nothing where there is one
+    alone."""
+    differing = [
+        name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1
+    ]
+    return [
+        ", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting"))))
+        for one in results
+    ]
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in ``run.json``."""
+    """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in
+    ``run.json``."""
     identity = run.get("identity")
-    outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
+    outside = {
+        name: content
+        for name, content in run.items()
+        if name != "identity" or not isinstance(content, Mapping)
+    }
     return {**outside, **identity} if isinstance(identity, Mapping) else outside
 
 
 def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
-    return ", ".join(distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype")))
+    return ", ".join(
+        distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype"))
+    )
 
 
 def distinct(names: Iterable[str]) -> list[str]:

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.aggregate.lead import QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
+from leaderboards.aggregate.lead import (
+    QUESTIONS,
+    RANKED,
+    TEXT,
+    first_shown,
+    lead_of,
+    leading_first,
+    mark_of,
+)
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,
@@ -56,7 +64,8 @@ class Table:
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
-    """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
+    """Makes a section for each of the results that show the task; lines and heat are those of the
+    whole site."""
     rows = [row for one in results for row in one.rows]
     styles = line_styles(rows)
     values = {measure.name: [measure.value(row) or 0.0 for row in rows] for measure in TABLES}
@@ -71,7 +80,9 @@ def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
 
 def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     """Names a section or board. ``rows``: of the results that it is of."""
-    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label)))
+    return ", ".join(
+        filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label))
+    )
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
@@ -86,16 +97,29 @@ def note_of(results: Results, task: str) -> str:
     sentences = [f"Each cell has {count_text(most.n, lead.unit)}{about}"]
     if most.not_mastered:
         rise = any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task)
-        leads = "; the rise of the right answer’s NLL, which moves before answers do, comes first" if rise else ""
+        leads = (
+            "; the rise of the right answer’s NLL, which moves before answers do, comes first"
+            if rise
+            else ""
+        )
         reason = most.not_mastered[:1].upper() + most.not_mastered[1:]
         sentences.insert(0, f"{reason}: numbers are shown, ranks and verdicts are withheld{leads}")
     elif whole:
         left_out = [one for one in results.tasks if one not in results.mastered]
-        why = f", without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
-        sentences.insert(0, f"Unweighted mean over {len(results.mastered)} of {len(results.tasks)} tasks{why}")
+        why = (
+            f", without {', '.join(left_out)}, which the model cannot do with the full cache"
+            if left_out
+            else ""
+        )
+        sentences.insert(
+            0, f"Unweighted mean over {len(results.mastered)} of {len(results.tasks)} tasks{why}"
+        )
     levels = {one: level for one, level in results.levels.items() if whole or one == task}
     if levels:
-        sentences.append(f"Level of difficulty: {', '.join(f'{level} in {one}' for one, level in levels.items())}")
+        sentences.append(
+            "Level of difficulty: "
+            f"{', '.join(f'{level} in {one}' for one, level in levels.items())}"
+        )
     if most.chance is not None:
         sentences.append(f"Right by a guess without the text {most.chance:.1f} %")
     if most.obeyed_by_silence is not None:
@@ -103,7 +127,9 @@ def note_of(results: Results, task: str) -> str:
     if most.few_contexts:
         contexts = count_text(most.fewest_contexts, "context")
         verdicts = "" if most.not_mastered else " and verdicts too sure: their cells are hatched"
-        sentences.append(f"With as few as {contexts} of a task, intervals may be too narrow{verdicts}")
+        sentences.append(
+            f"With as few as {contexts} of a task, intervals may be too narrow{verdicts}"
+        )
     return " ".join(f"{sentence}." for sentence in sentences)
 
 
@@ -112,13 +138,23 @@ def contexts_text(results: Results, task: str) -> str:
     whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
         return whole
-    by_count = tasks_by_count({one: largest_of(results, one).contexts for one in results.mastered or results.tasks})
-    parts = [f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}" for count, tasks in by_count.items()]
+    by_count = tasks_by_count(
+        {one: largest_of(results, one).contexts for one in results.mastered or results.tasks}
+    )
+    parts = [
+        f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}"
+        for count, tasks in by_count.items()
+    ]
     return f"{whole}: {'; '.join(parts)}"
 
 
 def _section(
-    results: Results, number: int, task: str, title: str, styles: Mapping[str, LineStyle], highest: Mapping[str, float]
+    results: Results,
+    number: int,
+    task: str,
+    title: str,
+    styles: Mapping[str, LineStyle],
+    highest: Mapping[str, float],
 ) -> dict[str, Any]:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
@@ -136,16 +172,20 @@ def _section(
         "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
         "tables": [
-            measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
+            measure_table(
+                rows_of_task, measure, highest[measure.name], examples if measure in leading else ""
+            )
             for measure in leading_first(TABLES, task, rows_of_task)
             if measure in leading or is_told(measure, rows_of_task)
         ],
     }
 
 
-def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
-    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
-    ``examples``: the name of the page of examples, if there is one."""
+def measure_table(
+    rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = ""
+) -> Table:
+    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of
+    full heat. ``examples``: the name of the page of examples, if there is one."""
     has_levels = {row.policy for row in rows if row.at != UNTREATED}
     levels = sorted({row.at for row in rows if row.policy in has_levels})
     names = names_of(levels)
@@ -174,7 +214,12 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
 
 
 def _cell(
-    row: SummaryRow | None, measure: Measure, highest: float, notes: dict[str, list[str]], where: str, examples: str
+    row: SummaryRow | None,
+    measure: Measure,
+    highest: float,
+    notes: dict[str, list[str]],
+    where: str,
+    examples: str,
 ) -> TableCell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:
@@ -201,7 +246,8 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
     if share_as_count(row, measure):
         return ""
     digits = 0 if measure.factor > 1 else measure.digits
-    write = ends_text if measure.top is None else interval_text  # of a difference, whose ends have signs
+    # of a difference, whose ends have signs
+    write = ends_text if measure.top is None else interval_text
     return write(measure.interval(row), measure.factor, digits)
 
 
@@ -227,5 +273,9 @@ def _shortened(places: Sequence[str], most: int = 12) -> str:
 
 def _bars(layers: Sequence[float]) -> str:
     """Draws a small bar chart as an SVG path, whose strokes are the bars."""
-    heights = {layer: f"{round(BAR_HEIGHT * (1 - share), 1):g}" for layer, share in enumerate(layers) if share > 0}
+    heights = {
+        layer: f"{round(BAR_HEIGHT * (1 - share), 1):g}"
+        for layer, share in enumerate(layers)
+        if share > 0
+    }
     return "".join(f"M{layer} {BAR_HEIGHT}V{height}" for layer, height in heights.items())

@@ -1,4 +1,5 @@
-"""The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
+"""The matrix of the front page: up to which ratio each policy is safe for what a cache is used
+for."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +44,8 @@ from policies.declaration.names import CONTROLS, FULL
 
 # The second is no longer than the first: on a phone the heads of columns stand upright.
 SYSTEM_PROMPT, FACTS_OF_PROMPT = "system prompt", "prompt facts"
-# What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
+# What a cache is used for, and the tasks that stand for it. A task that is not named here has a
+# column of its own.
 USES: Mapping[str, tuple[str, ...]] = {
     "needle": ("niah_single_1", "niah_single_2", "niah_single_3"),
     "needle among others": ("niah_multikey_1", "niah_multikey_2", "niah_multikey_3"),
@@ -62,17 +64,18 @@ SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next token
 NOT_RUN = "not run"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
-    "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole is smaller in a "
-    "short context: see the method"
+    "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole "
+    "is smaller in a short context: see the method"
 )
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the lowest of those that the "
-    "model masters, since what is safe has to be safe in each, and at its level the worst loss of them. A use is "
-    "unsafe where one of its tasks is, and open where one of them has too few contexts to show it. n: the contexts of "
-    "its task with the fewest; of directives, those of obedience or leakage, whichever has fewer. “May be chance”: "
-    "higher than what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy masks "
-    "tokens and frees nothing, so that what is safe saves nothing.",
+    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the "
+    "lowest of those that the model masters, since what is safe has to be safe in each, and at its "
+    "level the worst loss of them. A use is unsafe where one of its tasks is, and open where one "
+    "of them has too few contexts to show it. n: the contexts of its task with the fewest; of "
+    "directives, those of obedience or leakage, whichever has fewer. “May be chance”: higher than "
+    "what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy "
+    "masks tokens and frees nothing, so that what is safe saves nothing.",
 )
 ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 
@@ -80,13 +83,18 @@ ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words 
 @dataclass(frozen=True)
 class Use:
     name: str
-    tasks: tuple[str, ...]  # those of the results that the model masters; all of them where it masters none
+    # those of the results that the model masters; all of them where it masters none
+    tasks: tuple[str, ...]
     left_out: tuple[str, ...]  # those that it does not master, of the others
     contexts: int  # of the task, and of its leading measure, that has the fewest
-    tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
-    full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
+    # of a context in the full cache, mean over its tasks; None where the full cache was not run
+    tokens: float | None
+    # of the measure that leads, in percent: what the full cache has, mean over its tasks
+    full: float | None
     scale: str  # behind that number
-    withheld: str  # why nothing is judged: how little the model itself has of its tasks; empty where it masters one
+    # why nothing is judged: how little the model itself has of its tasks; empty where it masters
+    # one
+    withheld: str
 
     @property
     def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
@@ -105,7 +113,8 @@ class UseCell(TableCell):
 
     @property
     def tone_of_use(self) -> str:
-        """Names what it says, as its style does. What is open may be shown to be unsafe further on."""
+        """Names what it says, as its style does. What is open may be shown to be unsafe further
+        on."""
         if self.sort is None:
             return "withheld"
         if self.verdict == OPEN and self.beyond:
@@ -130,15 +139,21 @@ class UseMatrix:
     methods: tuple[UseLine, ...]
     controls: tuple[UseLine, ...]
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
-    unanswered: tuple[str, ...]  # what is said of tasks with directives whose questions the model cannot answer
-    adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
+    # what is said of tasks with directives whose questions the model cannot answer
+    unanswered: tuple[str, ...]
+    # the policies that ran with other arguments than their papers' on some task
+    adapted: frozenset[str]
     tolerance: float  # the loss in points below which a level is safe
 
     @property
     def needed(self) -> str:
         """Says how many contexts show anything to be safe; empty where each use has as many."""
         counts = [use.contexts for use in self.uses]
-        return contexts_line(counts, self.tolerance) if min(counts) < contexts_that_agree(self.tolerance / 100) else ""
+        return (
+            contexts_line(counts, self.tolerance)
+            if min(counts) < contexts_that_agree(self.tolerance / 100)
+            else ""
+        )
 
     @property
     def is_crowded(self) -> bool:
@@ -159,7 +174,9 @@ class UseMatrix:
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
         contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        has_verdicts = any(cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells)
+        has_verdicts = any(
+            cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells
+        )
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
         return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
@@ -168,7 +185,9 @@ class UseMatrix:
         """Says why cells are blank, which tasks are left out, and what is said of a policy."""
         blank = blank_reasons([use.name for use in self.uses], (*self.methods, *self.controls))
         left_out = [
-            f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
+            f"left out of {use.name}: {', '.join(use.left_out)}, not mastered"
+            for use in self.uses
+            if use.left_out
         ]
         withheld = [
             f"no verdicts in {use.name}: {use.withheld}; losses are shown all the same"
@@ -177,28 +196,41 @@ class UseMatrix:
         ]
         if len(withheld) == len(self.uses):
             withheld = []  # the warning above the matrix says it of all
-        return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
+        return [
+            *withheld,
+            *blank,
+            *left_out,
+            *self.unanswered,
+            *([ADAPTED_NOTE] if self.adapted else []),
+        ]
 
 
 def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
-    """Returns what a task stands for. A system prompt is what is obeyed or attacked: a level of its task that asks for
-    neither, as the lowest does, asks for facts alone, and says nothing of directives and secrets."""
+    """Returns what a task stands for. A system prompt is what is obeyed or attacked: a level of its
+    task that asks for neither, as the lowest does, asks for facts alone, and says nothing of
+    directives and secrets."""
     use = next((use for use, tasks in USES.items() if task in tasks), task)
     if use != SYSTEM_PROMPT:
         return use
     of_task = [row for row in rows if row.task == task and row.complete]
-    asked = [measure.value(row) is not None for row in of_task for measure in (OBEYED, MEASURES["leakage"])]
+    asked = [
+        measure.value(row) is not None
+        for row in of_task
+        for measure in (OBEYED, MEASURES["leakage"])
+    ]
     return FACTS_OF_PROMPT if of_task and not any(asked) else use
 
 
 def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
-    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+    """Returns the name of a task with what it stands for, such as ``instructions (system
+    prompt)``."""
     use = use_of(task, rows)
     return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
 
 
 def uses_of(results: Results) -> tuple[Use, ...]:
-    """Returns the uses that the tasks of some results stand for, in the order of their declaration."""
+    """Returns the uses that the tasks of some results stand for, in the order of their
+    declaration."""
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     contexts: dict[str, int] = {}
     for row in results.rows:
@@ -227,8 +259,11 @@ def _mean_of(by_task: Mapping[str, float], tasks: Sequence[str]) -> float | None
 
 
 def kind_of(results: Results) -> LevelKind:
-    """Returns the kind of the levels at which the policies of some results run: that of most of them."""
-    kinds = Counter(row.level_kind for row in results.rows if row.at != UNTREATED and row.task != ALL_TASKS)
+    """Returns the kind of the levels at which the policies of some results run: that of most of
+    them."""
+    kinds = Counter(
+        row.level_kind for row in results.rows if row.at != UNTREATED and row.task != ALL_TASKS
+    )
     return KINDS[kinds.most_common(1)[0][0]] if kinds else UNTREATED.declared
 
 
@@ -236,11 +271,15 @@ def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
     uses, kind = uses_of(results), kind_of(results)
     order = _policies(results)
-    standings = [(task, one) for (_, task), of_board in results.standings.items() for one in of_board]
+    standings = [
+        (task, one) for (_, task), of_board in results.standings.items() for one in of_board
+    ]
     safe = {(task, one.policy): one[SAFE_RATIO] for task, one in standings}
     lines = []
     for policy in (policy for policy in order if policy != FULL):
-        by_use = [{task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses]
+        by_use = [
+            {task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses
+        ]
         lines.append(UseLine(policy, tuple(_cell(by_task, kind) for by_task in by_use)))
     return UseMatrix(
         uses,
@@ -255,12 +294,19 @@ def use_matrix(results: Results) -> UseMatrix:
 
 def _unanswered(full: SummaryRow) -> str:
     share = RIGHT.text(RIGHT.value(full))
-    return f"{full.task}: verdicts are of directives alone; of its questions the full cache has {share} % right"
+    return (
+        f"{full.task}: verdicts are of directives alone; of its questions the full cache has "
+        f"{share} % right"
+    )
 
 
 def _masking(results: Results) -> frozenset[str]:
     """Finds the policies that are asked to remove tokens and free no bytes at any level."""
-    full = {row.task: held for row in results.rows if row.policy == FULL and (held := KV_BYTES.value(row))}
+    full = {
+        row.task: held
+        for row in results.rows
+        if row.policy == FULL and (held := KV_BYTES.value(row))
+    }
     freed: dict[str, float] = {}
     for row in results.rows:
         held, whole = KV_BYTES.value(row), full.get(row.task)
@@ -276,7 +322,8 @@ def _policies(results: Results) -> list[str]:
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
-    """Makes the cell of a use, safe in each of its tasks; levels of another ``kind`` than the usual one are named."""
+    """Makes the cell of a use, safe in each of its tasks; levels of another ``kind`` than the usual
+    one are named."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)

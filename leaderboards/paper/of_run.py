@@ -1,5 +1,6 @@
-"""Gathers the figures of a run: the curves of its pages, the trade-off, small multiples, maps over layers, and
-distributions over contexts and answers. Every number is that of a row, a profile or a record that pages show."""
+"""Gathers the figures of a run: the curves of its pages, the trade-off, small multiples, maps over
+layers, and distributions over contexts and answers. Every number is that of a row, a profile or a
+record that pages show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,8 @@ ONE_LEVEL = "one level"
 def figures_of_run(
     rows: Sequence[SummaryRow], records: DataFrame, presses: Sequence[Arguments]
 ) -> Iterator[PaperFigure]:
-    """Yields all figures, those of one task and mode after the other. ``presses``: how policies were built."""
+    """Yields all figures, those of one task and mode after the other. ``presses``: how policies
+    were built."""
     profiles = Profiles.of(records, rows)
     levels = with_levels(records)
     for mode in dict.fromkeys(row.mode for row in rows):
@@ -49,7 +51,9 @@ def figures_of_run(
             if task != ALL_TASKS:
                 yield from _differences(profiles.of_board(mode, task), task, mode, styles_of_task)
                 at_task = (levels["task"] == task) & (levels["mode"] == mode)
-                yield from _evicted_by_outcome(levels[at_task], [row for row in of_mode if row.task == task])
+                yield from _evicted_by_outcome(
+                    levels[at_task], [row for row in of_mode if row.task == task]
+                )
         yield from _tradeoff(of_mode, mode, styles)
         yield from _small_multiples(of_mode, curves, mode)
 
@@ -89,20 +93,36 @@ def _tradeoff(rows: Sequence[SummaryRow], mode: str, styles: Styles) -> Iterator
 def _small_multiples(
     rows: Sequence[SummaryRow], curves: Mapping[str, Sequence[GalleryPlot]], mode: str
 ) -> Iterator[PaperFigure]:
-    """Yields a grid for each kind of level, whose rows are tasks and whose columns are measures: what leads most tasks,
-    then what is wrong of what is answered, and GER."""
+    """Yields a grid for each kind of level, whose rows are tasks and whose columns are measures:
+    what leads most tasks, then what is wrong of what is answered, and GER."""
     tasks = [task for task in curves if task != ALL_TASKS]
     if len(tasks) < 2:
         return
-    leading = [measure for task in tasks for measure in first_shown(task, [row for row in rows if row.task == task])]
-    measures = list(dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER)))
+    leading = [
+        measure
+        for task in tasks
+        for measure in first_shown(task, [row for row in rows if row.task == task])
+    ]
+    measures = list(
+        dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER))
+    )
     for kind in dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task):
-        by_place = {(task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind}
-        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][:GRID_MEASURES]
+        by_place = {
+            (task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind
+        }
+        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][
+            :GRID_MEASURES
+        ]
         if shown:
-            panels = [_panel(by_place[task, measure.name], task, measure) for task in tasks for measure in shown]
+            panels = [
+                _panel(by_place[task, measure.name], task, measure)
+                for task in tasks
+                for measure in shown
+            ]
             stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
-            yield PaperFigure("tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown))
+            yield PaperFigure(
+                "tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown)
+            )
 
 
 def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
@@ -113,21 +133,27 @@ def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
 
 
 def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterator[PaperFigure]:
-    """Yields a map for each policy that removes tokens: GER within each layer alone, over the levels."""
+    """Yields a map for each policy that removes tokens: GER within each layer alone, over the
+    levels."""
     if not is_told(GER, rows):
         return
     by_policy: dict[str, dict[Level, tuple[float, ...]]] = {}
     for row in _removing(rows):
         if row.ger_by_layer:
             by_policy.setdefault(row.policy, {})[row.at] = row.ger_by_layer
-    panels = tuple(Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items())
+    panels = tuple(
+        Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items()
+    )
     if panels:
         heading = f"GER of each layer taken alone: {_where(task, mode)}"
-        yield PaperFigure("ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE)
+        yield PaperFigure(
+            "ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE
+        )
 
 
 def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """Selects the rows of treatments that remove tokens, those of methods before those of controls."""
+    """Selects the rows of treatments that remove tokens, those of methods before those of
+    controls."""
     shown = [row for row in rows if row.at != UNTREATED and not row.removes_nothing]
     return sorted(shown, key=lambda row: row.policy in CONTROLS)
 
@@ -138,16 +164,22 @@ def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     layers = max(len(of_level) for of_level in by_level.values())
     rows = []
     for layer in range(layers):
-        shares = [by_level[level][layer] if layer < len(by_level[level]) else None for level in levels]
-        tiles = tuple(None if share is None else Tile(f"{share:.2f}", "", share) for share in shares)
+        shares = [
+            by_level[level][layer] if layer < len(by_level[level]) else None for level in levels
+        ]
+        tiles = tuple(
+            None if share is None else Tile(f"{share:.2f}", "", share) for share in shares
+        )
         rows.append((str(layer), tiles))
     columns = tuple(names[level] for level in levels)
     return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
 
 
-def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles) -> Iterator[PaperFigure]:
-    """Yields for each kind of level how the difference from the full cache is spread over contexts, in points of what
-    leads the task: a loss is negative."""
+def _differences(
+    profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles
+) -> Iterator[PaperFigure]:
+    """Yields for each kind of level how the difference from the full cache is spread over contexts,
+    in points of what leads the task: a loss is negative."""
     by_kind: dict[str, list[Profile]] = {}
     for policy, profile in profiles.items():
         if not _is_compared(policy) or isinstance(profile.leads, Blank):
@@ -164,12 +196,14 @@ def _differences(profiles: Mapping[str, Profile], task: str, mode: str, styles: 
 
 
 def _is_compared(policy: str) -> bool:
-    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands beside methods."""
+    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands
+    beside methods."""
     return policy not in CONTROLS or policy == RANDOM
 
 
 def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
-    """Makes a box for each policy and level; where two measures lead the task, of their mean in each context."""
+    """Makes a box for each policy and level; where two measures lead the task, of their mean in
+    each context."""
     levels = sorted({level for profile in profiles for level in profile.levels[1:]})
     names = names_of(levels)
     boxes = []
@@ -184,19 +218,23 @@ def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
 
 
 def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
-    """Returns for each context of a task by how many points a level is better than the full cache."""
+    """Returns for each context of a task by how many points a level is better than the full
+    cache."""
     if isinstance(profile.leads, Blank):
         return ()
     (measures,) = profile.leads
     shared = measures[0].there
     for measure in measures[1:]:
         shared = shared & measure.there
-    gains = sum(measure.heights[place, shared] - measure.heights[0, shared] for measure in measures) / len(measures)
+    gains = sum(
+        measure.heights[place, shared] - measure.heights[0, shared] for measure in measures
+    ) / len(measures)
     return tuple(gains.tolist())
 
 
 def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Iterator[PaperFigure]:
-    """Yields a panel for each policy: GER of the answers that are right, wrong and silent, level by level."""
+    """Yields a panel for each policy: GER of the answers that are right, wrong and silent, level by
+    level."""
     if not is_told(GER, rows):
         return
     task, mode = rows[0].task, rows[0].mode
@@ -210,12 +248,17 @@ def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Itera
     if panels:
         heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
         yield PaperFigure(
-            "ger-outcome", _stem("ger-outcome", task, mode), heading, tuple(panels), columns=OUTCOMES_BESIDE
+            "ger-outcome",
+            _stem("ger-outcome", task, mode),
+            heading,
+            tuple(panels),
+            columns=OUTCOMES_BESIDE,
         )
 
 
 def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:
-    """Makes the boxes of one policy. ``answers``: with a GER, and levels as of :func:`with_levels`."""
+    """Makes the boxes of one policy. ``answers``: with a GER, and levels as of
+    :func:`with_levels`."""
     styles = named_styles(OUTCOMES)
     right, answered = answers["right"] == 1, answers["answered"].eq(True)
     outcomes = {RIGHT_ANSWER: right, WRONG: ~right & answered, SILENT: ~right & ~answered}

@@ -1,7 +1,9 @@
-"""Draws pictures on axes by seaborn, which is imported only here: no page and no other command waits for it.
+"""Draws pictures on axes by seaborn, which is imported only here: no page and no other command
+waits for it.
 
-Colours, markers and dashes are those of pages. What seaborn would compute itself (means, intervals) is switched off:
-every number comes from the picture, which has it from the rows and sheets that pages show.
+Colours, markers and dashes are those of pages. What seaborn would compute itself (means, intervals)
+is switched off: every number comes from the picture, which has it from the rows and sheets that
+pages show.
 """
 
 import math
@@ -34,7 +36,8 @@ def paint(axes: "Axes", picture: Printable, size: Size) -> None:
     """Draws a picture of any kind, without a legend. ``size``: about how large it will be."""
     PAINTERS[type(picture)](axes, picture, size)
     legend = axes.get_legend()
-    if legend is not None:  # its handles stay, from which the figure makes one legend for all panels
+    # its handles stay, from which the figure makes one legend for all panels
+    if legend is not None:
         legend.remove()
 
 
@@ -75,11 +78,20 @@ def _dress(axes: "Axes", frame: Frame, size: Size) -> None:
     axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
     _lighten(axes)
     if frame.corner:
-        axes.text(0.012, 0.985, frame.corner, transform=axes.transAxes, color=INK, va="top", fontsize="small")
+        axes.text(
+            0.012,
+            0.985,
+            frame.corner,
+            transform=axes.transAxes,
+            color=INK,
+            va="top",
+            fontsize="small",
+        )
 
 
 def _tick_step(count: int, size: Size) -> int:
-    """Returns how many ticks further the next number stands, so that they do not run into one another."""
+    """Returns how many ticks further the next number stands, so that they do not run into one
+    another."""
     return max(1, math.ceil(count * TICK_WIDTH / size[0]))
 
 
@@ -94,7 +106,9 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
     """Draws all lines at once; a line in pieces is one policy in the legend."""
     if not lines:
         return
-    rows = [(x, y, line.style.label, piece) for piece, line in enumerate(lines) for x, y in line.places]
+    rows = [
+        (x, y, line.style.label, piece) for piece, line in enumerate(lines) for x, y in line.places
+    ]
     styles = {line.style.label: line.style for line in lines}
     seaborn.lineplot(
         DataFrame(rows, columns=["x", "y", "policy", "piece"]),
@@ -106,7 +120,9 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
         sort=False,  # a line through bytes held goes from level to level
         palette={label: style.colours[0] for label, style in styles.items()},
         dashes={label: style.dashes or "" for label, style in styles.items()},
-        markers={label: style.marker for label, style in styles.items()} if lines[0].style.marker else False,
+        markers={label: style.marker for label, style in styles.items()}
+        if lines[0].style.marker
+        else False,
         sizes={label: style.width for label, style in styles.items()},
         markersize=LINE_MARKER,
         markeredgewidth=0,
@@ -114,8 +130,8 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
         clip_on=False,
         ax=axes,
     )
-    # seaborn leaves a line without places for each entry of the legend, in the corner of the figure: room would be left
-    # for it.
+    # seaborn leaves a line without places for each entry of the legend, in the corner of the
+    # figure: room would be left for it.
     for line in axes.lines:
         line.set_in_layout(False)
 
@@ -125,7 +141,13 @@ def _paint_dots(axes: "Axes", dots: Dots) -> None:
         return
     x, y = (list(values) for values in zip(*dots.places, strict=True))
     colour, hollow = dots.style.colours[0], dots.style.control
-    looks = {"color": colour, "marker": dots.shape, "label": dots.style.label, "zorder": depth(dots), "clip_on": False}
+    looks = {
+        "color": colour,
+        "marker": dots.shape,
+        "label": dots.style.label,
+        "zorder": depth(dots),
+        "clip_on": False,
+    }
     size = HOLLOW_MARKER if hollow else DOT_MARKER
     seaborn.scatterplot(x=x, y=y, s=size**2, linewidth=0.9 if hollow else 0, ax=axes, **looks)
     if hollow:  # scatterplot fills whatever it is told
@@ -133,9 +155,13 @@ def _paint_dots(axes: "Axes", dots: Dots) -> None:
 
 
 def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
-    """Draws the tiles, the darker the higher, with their texts where there is room. What was not run is a dash."""
+    """Draws the tiles, the darker the higher, with their texts where there is room. What was not
+    run is a dash."""
     names = [name for name, _ in heat_map.rows]
-    heats = [[float("nan") if tile is None else tile.heat for tile in tiles] for _, tiles in heat_map.rows]
+    heats = [
+        [float("nan") if tile is None else tile.heat for tile in tiles]
+        for _, tiles in heat_map.rows
+    ]
     seaborn.heatmap(
         DataFrame(heats, index=names, columns=list(heat_map.columns)),
         vmin=0,
@@ -148,7 +174,10 @@ def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
     )
     axes.tick_params(length=0, labelrotation=0)
     axes.set(xlabel=heat_map.across, ylabel=heat_map.side)
-    if size[0] / len(heat_map.columns) >= NUMBER_WIDTH and size[1] / len(heat_map.rows) >= NUMBER_HEIGHT:
+    if (
+        size[0] / len(heat_map.columns) >= NUMBER_WIDTH
+        and size[1] / len(heat_map.rows) >= NUMBER_HEIGHT
+    ):
         _paint_texts(axes, heat_map)
 
 
@@ -157,11 +186,21 @@ def _paint_texts(axes: "Axes", heat_map: HeatMap) -> None:
         for column, tile in enumerate(tiles):
             colour = "white" if tile is not None and tile.heat > 0.6 else INK
             text = "–" if tile is None else tile.text
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="x-small")
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                text,
+                ha="center",
+                va="center",
+                color=colour,
+                fontsize="x-small",
+            )
 
 
 def _paint_distribution(axes: "Axes", distribution: Distribution, size: Size) -> None:
-    rows = [(box.place, value, box.style.label) for box in distribution.boxes for value in box.values]
+    rows = [
+        (box.place, value, box.style.label) for box in distribution.boxes for value in box.values
+    ]
     places = list(dict.fromkeys(box.place for box in distribution.boxes))
     styles: dict[str, LineStyle] = {box.style.label: box.style for box in distribution.boxes}
     seaborn.boxenplot(

@@ -70,27 +70,33 @@ def save(figure: PaperFigure, folder: Path, suffixes: Iterable[str], paper: Pape
     with matplotlib.rc_context({**_settings(), "svg.hashsalt": figure.stem}):
         drawn = draw(figure, paper)
         for suffix in suffixes:
-            drawn.savefig(folder / f"{figure.stem}.{suffix}", dpi=DOTS, metadata=UNDATED.get(suffix, {}))
+            drawn.savefig(
+                folder / f"{figure.stem}.{suffix}", dpi=DOTS, metadata=UNDATED.get(suffix, {})
+            )
 
 
 def _settings() -> dict[str, Any]:
     return {
         **seaborn.axes_style("ticks"),
         **seaborn.plotting_context("paper", font_scale=SCALE),
-        # It comes with matplotlib: another one would make other bytes on another machine, and may lack arrows.
+        # It comes with matplotlib: another one would make other bytes on another machine, and may
+        # lack arrows.
         "font.sans-serif": ["DejaVu Sans"],
         "svg.fonttype": "none",
         "text.parse_math": False,  # a name with two dollars is no formula
         "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
         "path.simplify": False,
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK),
+        **dict.fromkeys(
+            ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
+            INK,
+        ),
         **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0.0),
     }
 
 
 def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
-    """Draws all panels with one legend and one bar of colours, and fixes where everything stands, so that the files of
-    all formats look the same."""
+    """Draws all panels with one legend and one bar of colours, and fixes where everything stands,
+    so that the files of all formats look the same."""
     columns = _columns_of(figure, paper.width)
     rows = math.ceil(len(figure.panels) / columns)
     width = paper.width / columns
@@ -114,17 +120,21 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     if heading:
         sheet.suptitle(heading, x=0.01, ha="left", fontsize="large", color=INK)
     around = ROOM + HEADING_LINE * max(map(_lines_in, titles))
-    sheet.set_size_inches(paper.width, rows * (height + around) + lines + HEADING_LINE * _lines_in(heading))
+    sheet.set_size_inches(
+        paper.width, rows * (height + around) + lines + HEADING_LINE * _lines_in(heading)
+    )
     sheet.draw_without_rendering()
     sheet.set_layout_engine("none")
     return sheet
 
 
 def _columns_of(figure: PaperFigure, width: float) -> int:
-    """Returns how many panels stand side by side: on narrow paper a part of the usual number without a rest, so that
-    what stands in one column still does."""
+    """Returns how many panels stand side by side: on narrow paper a part of the usual number
+    without a rest, so that what stands in one column still does."""
     usual = min(figure.columns, len(figure.panels))
-    fitting = [count for count in range(1, usual + 1) if usual % count == 0 and count * NARROWEST <= width]
+    fitting = [
+        count for count in range(1, usual + 1) if usual % count == 0 and count * NARROWEST <= width
+    ]
     return max(fitting, default=1)
 
 
@@ -140,8 +150,8 @@ def _lines_in(text: str) -> int:
 
 
 def _thin_labels(used: Sequence["Axes"], columns: int, size: tuple[float, float]) -> None:
-    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of a row. ``size``: of
-    each panel."""
+    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of
+    a row. ``size``: of each panel."""
     width, height = size
     titles = [(axes.get_xlabel(), axes.get_ylabel()) for axes in used]
     for place, (axes, (across, up)) in enumerate(zip(used, titles, strict=True)):
@@ -161,8 +171,11 @@ def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -
         bar.outline.set_visible(False)
 
 
-def _add_legend(sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]) -> int:
-    """Adds a legend with as many columns as are no wider than the figure, and returns how many lines it has."""
+def _add_legend(
+    sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]
+) -> int:
+    """Adds a legend with as many columns as are no wider than the figure, and returns how many
+    lines it has."""
     handles: dict[str, Any] = {}
     for axes in used:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -1,5 +1,5 @@
-"""Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A page has them as SVG
-(``drawing.py``), print by seaborn (``paper``)."""
+"""Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A
+page has them as SVG (``drawing.py``), print by seaborn (``paper``)."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,9 @@ class Axis:
     def counted(cls, title: str, count: int) -> Self:
         """Makes an axis of things that are counted from 0, with seven ticks at most."""
         step = max(1, math.ceil((count - 1) / 6))
-        return cls(title, tuple(float(number) for number in range(0, count, step)), -0.3, count - 0.7)
+        return cls(
+            title, tuple(float(number) for number in range(0, count, step)), -0.3, count - 0.7
+        )
 
     @classmethod
     def of_layers(cls, count: int) -> Self:
@@ -46,13 +48,19 @@ class Axis:
         return cls.counted("layer", count)
 
     @classmethod
-    def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:
-        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or ``top`` if all are 0."""
+    def from_values(
+        cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0
+    ) -> Self:
+        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or
+        ``top`` if all are 0."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
         rough = (high - low or top) / steps
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * round_one for round_one in (1, 2, 5, 10) if power * round_one >= rough)
-        first, last = math.floor(low / step + 1e-9), math.ceil((high or top * (low == 0)) / step - 1e-9)
+        first, last = (
+            math.floor(low / step + 1e-9),
+            math.ceil((high or top * (low == 0)) / step - 1e-9),
+        )
         ticks = tuple(step * number for number in range(first, last + 1))
         return cls(title, ticks, ticks[0], ticks[-1] + 0.03 * (ticks[-1] - ticks[0]))
 
@@ -60,14 +68,19 @@ class Axis:
     def over(cls, levels: Sequence[Level]) -> Self:
         """Makes an axis of levels of one kind: doubling, as papers choose budgets, or from 0 on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
-        kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
+        kind, values = (
+            first.declared,
+            sorted({level.value for level in levels if level.kind == first.kind}),
+        )
         if kind.doubling:
             return cls(kind.axis, tuple(values), values[0] * 0.97, values[-1] * 1.03, kind)
         last = max(values[-1] if values else 0.0, kind.nothing if kind.has_origin else 0.0) or 1.0
         step = 10.0 ** (math.ceil(math.log10(last) - 1e-9) - 1)
         if step < SMALLEST_STEP and last > 5 * step:
             step *= 5
-        ticks = tuple(round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1))
+        ticks = tuple(
+            round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1)
+        )
         return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
 
     def __contains__(self, level: Level) -> bool:
@@ -100,7 +113,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Frame:
-    """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
+    """Two axes with little ink. On a page the title of the vertical one stands above the drawing,
+    in print beside."""
 
     horizontal: Axis
     vertical: Axis
@@ -134,7 +148,8 @@ class Dots:
 
 @dataclass(frozen=True)
 class Band:
-    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a stack."""
+    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a
+    stack."""
 
     style: LineStyle
     outline: tuple[Place, ...]
@@ -142,9 +157,16 @@ class Band:
 
     @classmethod
     def between(
-        cls, style: LineStyle, x: Sequence[float], low: Sequence[float], high: Sequence[float], opacity: float = FAINT
+        cls,
+        style: LineStyle,
+        x: Sequence[float],
+        low: Sequence[float],
+        high: Sequence[float],
+        opacity: float = FAINT,
     ) -> Self:
-        return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
+        return cls(
+            style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity
+        )
 
 
 @dataclass(frozen=True)
@@ -157,7 +179,8 @@ Mark = PolicyLine | Dots | Band | Region
 
 
 def depth(mark: Mark) -> int:
-    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods above them."""
+    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods
+    above them."""
     if isinstance(mark, Band | Region):
         return 1
     return 2 if mark.style.control else 3

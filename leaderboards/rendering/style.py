@@ -1,4 +1,5 @@
-"""Gives each policy its style: the same colour, marker and dash in every curve and legend of every page."""
+"""Gives each policy its style: the same colour, marker and dash in every curve and legend of every
+page."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,8 +14,9 @@ from policies.declaration.names import CONTROLS, FULL, ORACLE, RANDOM, RECENCY
 from policies.registry import POLICIES
 from policies.treatments.options import kind_in
 
-# (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
-# deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.
+# (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under
+# protanopia and deuteranopia too (simulated after Machado et al., 2009), and stand out from the
+# page by about 3 to 1.
 SERIES_COLOURS = (
     ("#1858c8", "#3f7bea"),
     ("#a8380f", "#e07a2c"),
@@ -23,7 +25,8 @@ SERIES_COLOURS = (
     ("#c97d00", "#f0e061"),
     ("#4a93d8", "#c9ecff"),
     ("#37206f", "#b3a3ff"),
-    ("#5a4038", "#a67c58"),  # this one and the next are left to policies that are none of the package
+    # this one and the next are left to policies that are none of the package
+    ("#5a4038", "#a67c58"),
     ("#c2185b", "#ff8ab5"),
 )
 OWN = tuple(range(len(SERIES_COLOURS)))[-2:]
@@ -31,7 +34,8 @@ CONTROL_COLOUR = ("#7d7b75", "#94928c")
 INK_COLOUR = ("#6f6d67", "#9b9993")
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "p", "X")  # of methods, in turn
-# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
+# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has
+# none.
 CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
     "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
     "^": ((0, -1), (-1, 1), (1, 1)),
@@ -51,7 +55,9 @@ CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
             *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
         )
     ),
-    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
+    "p": tuple(
+        (-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)
+    ),
     "*": tuple(
         (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
         for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
@@ -99,12 +105,14 @@ def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
 
 
 def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance: the same on every page, of every site, and in
-    print. Defaults have a colour each, what somebody brings has one of its own, and what is made of a known policy,
-    such as ``snapkv+int4``, has its colour."""
+    """Returns a style for each policy, in order of first appearance: the same on every page, of
+    every site, and in print. Defaults have a colour each, what somebody brings has one of its own,
+    and what is made of a known policy, such as ``snapkv+int4``, has its colour."""
     names = list(dict.fromkeys(policies))
     looks = _looks([name for name in names if name not in CONTROLS])
-    return {name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)}
+    return {
+        name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)
+    }
 
 
 def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> dict[str, LineStyle]:
@@ -113,14 +121,18 @@ def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> d
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    return {name: _style(name, index, _look(index, len(SERIES_COLOURS))) for index, name in enumerate(names)}
+    return {
+        name: _style(name, index, _look(index, len(SERIES_COLOURS)))
+        for index, name in enumerate(names)
+    }
 
 
 Look = tuple[int, int, int]  # which colour, which marker, which dashes
 
 
 def _look(place: int, colours: int) -> Look:
-    """Returns the look of a place in some order: colours in turn, then again by other markers and dashes."""
+    """Returns the look of a place in some order: colours in turn, then again by other markers and
+    dashes."""
     repeat, colour = divmod(place, colours)
     return colour, (colour + repeat) % len(MARKERS), repeat % len(REPEAT_DASHES)
 
@@ -128,19 +140,27 @@ def _look(place: int, colours: int) -> Look:
 @cache
 def _known_looks() -> Mapping[str, Look]:
     """Returns the looks of the policies of the package; the last colours are left to others."""
-    defaults_first = sorted(POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS)
+    defaults_first = sorted(
+        POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS
+    )
     names = [policy.name for policy in defaults_first] + list(TREATMENTS)
     return {name: _look(place, OWN[0]) for place, name in enumerate(names)}
 
 
 def _looks(names: Sequence[str]) -> dict[str, Look]:
-    """Returns the looks of policies. A name that is not known begins at a place of its own and takes the first look of
-    its colour that is free, so that it depends on others only where their places are the same."""
+    """Returns the looks of policies. A name that is not known begins at a place of its own and
+    takes the first look of its colour that is free, so that it depends on others only where their
+    places are the same."""
     known = _known_looks()
     looks = {name: known[name] for name in names if name in known}
-    own = [(marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))]
+    own = [
+        (marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))
+    ]
     for name in sorted(set(names) - set(known)):
-        base, place = kind_in(name.split("+")[0]), int.from_bytes(sha256(name.encode()).digest()[:4])
+        base, place = (
+            kind_in(name.split("+")[0]),
+            int.from_bytes(sha256(name.encode()).digest()[:4]),
+        )
         colour = known[base][0] if base in known else OWN[place % len(OWN)]
         taken = {look[0] for look in looks.values()}
         if base not in known and colour in taken:
@@ -157,10 +177,14 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
         variable = "--ink-curve" if policy == FULL else "--control-curve"
-        return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
+        return LineStyle(
+            policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True
+        )
     colour, marker, dashes = look
     marks = MARKERS[marker], REPEAT_DASHES[dashes]
-    return LineStyle(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False)
+    return LineStyle(
+        policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False
+    )
 
 
 def marker_path(shape: str, size: float) -> str:

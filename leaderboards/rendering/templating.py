@@ -1,4 +1,5 @@
-"""Turns templates into pages: one file each, with its style and its script inside, and no remote origin."""
+"""Turns templates into pages: one file each, with its style and its script inside, and no remote
+origin."""
 
 import base64
 import hashlib
@@ -38,7 +39,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table that is a picture: cells are the darker the higher their value. None is a cell that was not run."""
+    """A table that is a picture: cells are the darker the higher their value. None is a cell that
+    was not run."""
 
     title: str
     side: str  # what the rows are
@@ -49,9 +51,13 @@ class HeatMap:
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
-    """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
+    """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup`
+    is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
-    style, digest = Markup(_palette() + _text("page.css")), base64.b64encode(hashlib.sha256(code.encode()).digest())
+    style, digest = (
+        Markup(_palette() + _text("page.css")),
+        base64.b64encode(hashlib.sha256(code.encode()).digest()),
+    )
     page = _environment().get_template(template)
     return page.render(style=style, script=Markup(code), script_digest=digest.decode(), **values)
 
@@ -84,9 +90,11 @@ def as_data(content: Any) -> Markup:
 
 
 def show_link(page: bytes, other: str) -> bytes:
-    """Shows a link that templates hide, without an address, as long as the other page is not there."""
+    """Shows a link that templates hide, without an address, as long as the other page is not
+    there."""
     return page.replace(
-        f'<li hidden data-page="{other}"><a data-href='.encode(), f'<li data-page="{other}"><a href='.encode()
+        f'<li hidden data-page="{other}"><a data-href='.encode(),
+        f'<li data-page="{other}"><a href='.encode(),
     )
 
 
@@ -95,7 +103,8 @@ def _text(name: str) -> str:
 
 
 def _without_comments(script: str) -> str:
-    """Leaves out indents and lines of comments, a quarter of a script, which stands on every page."""
+    """Leaves out indents and lines of comments, a quarter of a script, which stands on every
+    page."""
     lines = (line.strip() for line in script.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
@@ -109,8 +118,9 @@ def _palette() -> str:
 
 
 def excerpt(text: str, marked: Iterable[Range], around: int, longest: int) -> list[Range]:
-    """Returns stretches of whole words, in order and without overlap, that hold the marked ranges with ``around``
-    characters on either side. A text of up to ``longest`` is left whole; without ranges its beginning is taken."""
+    """Returns stretches of whole words, in order and without overlap, that hold the marked ranges
+    with ``around`` characters on either side. A text of up to ``longest`` is left whole; without
+    ranges its beginning is taken."""
     if len(text) <= longest:
         return [(0, len(text))]
     stretches: list[Range] = []

@@ -23,7 +23,8 @@ def cell_text(value: Any) -> str:
 
 
 def _with_folded_paths(text: str, width: int) -> str:
-    """Breaks words that are wider than their column behind slashes: a path then has no broken name."""
+    """Breaks words that are wider than their column behind slashes: a path then has no broken
+    name."""
     part = rf"\S{{1,{width}}}$|\S{{1,{width - 1}}}/|\S+"  # the end, if it fits, or up to a slash
     return re.sub(rf"\S{{{width + 1},}}", lambda word: "\n".join(re.findall(part, word[0])), text)
 
@@ -37,7 +38,8 @@ class Column:
     text: Callable[[Any], str] = cell_text
     style: Callable[[Any], str] = lambda _: ""
     right: bool = False  # numbers stand at the right
-    of_sentences: bool = False  # takes the room that the other columns leave, and is broken between words
+    # takes the room that the other columns leave, and is broken between words
+    of_sentences: bool = False
     cut: bool = False  # one line, ended by … behind the last word that fits
     shown: bool = True  # one that is not shown is for programs alone
 
@@ -78,29 +80,46 @@ class ResultTable:
         for group in dict.fromkeys(row.get(self.grouped_by) for row in rows):
             if self.grouped_by:
                 yield Text(str(group), "bold")
-            yield self._table([row for row in rows if row.get(self.grouped_by) == group], options.max_width)
+            yield self._table(
+                [row for row in rows if row.get(self.grouped_by) == group], options.max_width
+            )
         if self.caption:
             yield Text(_with_folded_paths(self.caption, options.max_width), "dim")
 
     def _table(self, rows: Sequence[dict[str, Any]], width: int) -> Table:
-        """Makes a table in which no word is broken: all columns but those of sentences keep their width."""
+        """Makes a table in which no word is broken: all columns but those of sentences keep their
+        width."""
         shown = [column for column in self.columns if column.shown]
-        titles = [(column.name if column.title is None else column.title) if self.headed else "" for column in shown]
+        titles = [
+            (column.name if column.title is None else column.title) if self.headed else ""
+            for column in shown
+        ]
         texts = [[column.text(row[column.name]) for row in rows] for column in shown]
         widths = [max(map(len, [title, *of])) for title, of in zip(titles, texts, strict=True)]
-        flexible = [number for number, column in enumerate(shown) if column.of_sentences or column.cut]
-        room = width - sum(widths) - GAP * (len(widths) - 1) + sum(widths[number] for number in flexible)
+        flexible = [
+            number for number, column in enumerate(shown) if column.of_sentences or column.cut
+        ]
+        room = (
+            width
+            - sum(widths)
+            - GAP * (len(widths) - 1)
+            + sum(widths[number] for number in flexible)
+        )
         for done, number in enumerate(sorted(flexible, key=lambda number: widths[number])):
             widths[number] = min(widths[number], max(NARROWEST, room // (len(flexible) - done)))
             room -= widths[number]
-        frame = box.SIMPLE_HEAD if self.headed else None  # which has a character between columns itself
+        # which has a character between columns itself
+        frame = box.SIMPLE_HEAD if self.headed else None
         table = Table(box=frame, show_header=self.headed, padding=(0, GAP - self.headed, 0, 0))
         table.pad_edge = table.show_edge = False
         for column, title, of, most in zip(shown, titles, texts, widths, strict=True):
             if column.of_sentences:
                 of[:] = [_with_folded_paths(text, most) for text in of]
             if column.cut:
-                of[:] = [textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False) for text in of]
+                of[:] = [
+                    textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False)
+                    for text in of
+                ]
             table.add_column(
                 title,
                 justify="right" if column.right else "left",

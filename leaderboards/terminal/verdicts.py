@@ -20,7 +20,13 @@ from leaderboards.aggregate.outcomes import (
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.claims.verdict import Judgement, number_text
-from leaderboards.downloads.tables import duels_sheet, gate_sheet, means_sheet, outcomes_sheet, pooled_sheet
+from leaderboards.downloads.tables import (
+    duels_sheet,
+    gate_sheet,
+    means_sheet,
+    outcomes_sheet,
+    pooled_sheet,
+)
 from leaderboards.statistics.text import p_text
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import UNTREATED, kind_name
@@ -31,18 +37,29 @@ CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 NOTHING_MASTERED = "no task that the model can do"
 
 
-def outcome_tables(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[ResultTable]:
-    """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of tasks at each level
-    on which it rests, and the areas over all levels, if there are several. Programs find all three."""
+def outcome_tables(
+    outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
+) -> list[ResultTable]:
+    """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of
+    tasks at each level on which it rests, and the areas over all levels, if there are several.
+    Programs find all three."""
     if not outcomes:
         nothing = "no task of this comparison can be done with the full cache"
-        return [ResultTable("outcomes", (), (), nothing), ResultTable("means", (), ()), ResultTable("pooled", (), ())]
-    sentences = Text("\n".join([outcomes[0].policy, *verdicts_in_words(outcomes, presses)]), "italic")
+        return [
+            ResultTable("outcomes", (), (), nothing),
+            ResultTable("means", (), ()),
+            ResultTable("pooled", (), ()),
+        ]
+    sentences = Text(
+        "\n".join([outcomes[0].policy, *verdicts_in_words(outcomes, presses)]), "italic"
+    )
     rows, areas = [row for one in outcomes for row in one.rows], areas_of(outcomes)
     return [
         ResultTable.of_sheet("outcomes", outcomes_sheet("outcomes", outcomes), sentences),
         ResultTable.of_sheet("means", means_sheet("means", rows), _means_view(outcomes, presses)),
-        ResultTable.of_sheet("pooled", pooled_sheet("pooled", areas), _areas_view(areas, presses) if areas else None),
+        ResultTable.of_sheet(
+            "pooled", pooled_sheet("pooled", areas), _areas_view(areas, presses) if areas else None
+        ),
     ]
 
 
@@ -65,9 +82,17 @@ def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments
             level = "" if row.level == UNTREATED else str(row.level)
             cells = *row.sides, row.difference.text, _verdict_in_words(row)
             rows.append((name if place == 0 else "", level, *cells))
-    columns = Column("against", of_sentences=True), Column("level", kind_name(levels)), *_columns_of_difference()
+    columns = (
+        Column("against", of_sentences=True),
+        Column("level", kind_name(levels)),
+        *_columns_of_difference(),
+    )
     below = [held_sentence(outcomes), "; ".join(conditions(outcomes))]
-    below += ["±: smaller true differences cannot be told from 0"] if any("±" in row[-1] for row in rows) else []
+    below += (
+        ["±: smaller true differences cannot be told from 0"]
+        if any("±" in row[-1] for row in rows)
+        else []
+    )
     below.append(few_contexts(min(row.fewest for one in outcomes for row in one.rows)))
     title = "mean of tasks, what both have in percent, and the difference in points"
     return ResultTable("means", columns, rows, title, "\n".join(filter(None, below)))
@@ -83,9 +108,14 @@ def _areas_view(areas: Sequence[Pooled], presses: Sequence[Arguments]) -> Result
         for one in areas
     ]
     shared, others = shared_clauses(areas)
-    below = ["; ".join(shared), *(f"{one.other}: {text}" for one, text in zip(areas, others, strict=True) if text)]
+    below = [
+        "; ".join(shared),
+        *(f"{one.other}: {text}" for one, text in zip(areas, others, strict=True) if text),
+    ]
     columns = Column("against", of_sentences=True), *_columns_of_difference()
-    return ResultTable("areas", columns, rows, "area over all levels", "\n".join([*below, OF_AREAS]))
+    return ResultTable(
+        "areas", columns, rows, "area over all levels", "\n".join([*below, OF_AREAS])
+    )
 
 
 def _verdict_in_words(one: Pooled) -> str:
@@ -94,9 +124,11 @@ def _verdict_in_words(one: Pooled) -> str:
     return UNDECIDED if one.smallest is None else f"{UNDECIDED} ±{one.smallest:.0f}"
 
 
-def verdicts_in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[str]:
-    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as chance, and one for each
-    press that ran with other arguments than its paper's."""
+def verdicts_in_words(
+    outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
+) -> list[str]:
+    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as
+    chance, and one for each press that ran with other arguments than its paper's."""
     lines = []
     if outcomes:
         first, *others = clauses_of(outcomes)
@@ -104,18 +136,26 @@ def verdicts_in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arg
     if does_not_beat_random(outcomes):
         lines.append("not shown to beat random")
     adapted = adapted_presses(presses)
-    return [*lines, *(f"{name} is adapted, not as in its paper: {what}" for name, what in adapted.items())]
+    return [
+        *lines,
+        *(f"{name} is adapted, not as in its paper: {what}" for name, what in adapted.items()),
+    ]
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
-    """Returns a row for each opponent, task and level, for programs. People see how many cells have which verdict: the
-    page has them all. ``unmastered``: why the model cannot do a task, which has no verdict."""
+    """Returns a row for each opponent, task and level, for programs. People see how many cells have
+    which verdict: the page has them all. ``unmastered``: why the model cannot do a task, which has
+    no verdict."""
     judged = mastered(duels, unmastered)
     by_other = {duel.other: [one for one in judged if one.other == duel.other] for duel in judged}
-    lines = [f"against {other}: {summary_line(of_other)}" for other, of_other in by_other.items()] or [NOTHING_MASTERED]
+    lines = [
+        f"against {other}: {summary_line(of_other)}" for other, of_other in by_other.items()
+    ] or [NOTHING_MASTERED]
     few = few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
     lines += [few] * bool(few) + [f"{task}: {reason}" for task, reason in unmastered.items()]
-    return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim"))
+    return ResultTable.of_sheet(
+        "verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim")
+    )
 
 
 def gate_table(rows: Sequence[GateRow]) -> ResultTable:
@@ -130,7 +170,11 @@ def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]
 
 def few_contexts(fewest: int) -> str:
     enough = fewest >= FEW_CONTEXTS
-    return "" if enough else f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"
+    return (
+        ""
+        if enough
+        else f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"
+    )
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
@@ -144,8 +188,14 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
     columns = (
         Column("claim"),
         Column("part", title="what", of_sentences=True),
-        Column("value", right=True, text=lambda value: "-" if value is None else number_text(value)),
-        Column("interval", title="95 %", text=lambda interval: " to ".join(map(number_text, interval or ()))),
+        Column(
+            "value", right=True, text=lambda value: "-" if value is None else number_text(value)
+        ),
+        Column(
+            "interval",
+            title="95 %",
+            text=lambda interval: " to ".join(map(number_text, interval or ())),
+        ),
         Column("threshold"),
         Column("contexts", title="n", right=True, text=lambda n: "-" if n is None else str(n)),
         Column("verdict", style=lambda verdict: CLAIM_STYLES[verdict]),
@@ -154,7 +204,9 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
     rows = []
     for one in judgements:
         claim, estimate = one.claim, one.estimate
-        mean, interval, n = (estimate.mean, estimate.interval, estimate.n) if estimate else (None, None, None)
+        mean, interval, n = (
+            (estimate.mean, estimate.interval, estimate.n) if estimate else (None, None, None)
+        )
         what, threshold = one.part or claim.words, f"{claim.side} {claim.threshold:g}"
         rows.append((claim.identifier, what, mean, interval, threshold, n, one.verdict, one.why))
     return ResultTable("claims", columns, rows)

@@ -9,7 +9,9 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 
-E = Text("E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens")
+E = Text(
+    "E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens"
+)
 # As in the text, each row is damaged once, as it enters the cache.
 CENTRED = "multiplicative_uniform(phase=write)"  # by a factor from 0 to 2
 BIASED = "multiplicative_uniform(phase=write,low=0,high=2)"
@@ -32,19 +34,32 @@ TASKS = ",".join(task for task, _ in SCORES.values())
 # Of the tasks that ``run --suite errors`` has, so that either run borrows from the other.
 QUANTISED = Experiment("quantised", TASKS, "int8,int4", (), contexts=24)
 ERRORS = Experiment(
-    "errors", TASKS, ",".join((CENTRED, BIASED, WIDE, *NORMALS)), (("rate", "1"),), contexts=24, repeats=2
+    "errors",
+    TASKS,
+    ",".join((CENTRED, BIASED, WIDE, *NORMALS)),
+    (("rate", "1"),),
+    contexts=24,
+    repeats=2,
 )
-SIGNS = Experiment("signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2)
-Kept = Callable[[str], FloatArray]  # what a treatment keeps of a score, as a share of the full cache's
+SIGNS = Experiment(
+    "signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2
+)
+# what a treatment keeps of a score, as a share of the full cache's
+Kept = Callable[[str], FloatArray]
 Formula = Callable[[Kept], FloatArray]
 
 
-def of_each_score(rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence) -> Measured:
-    """Computes each formula for every score; their names and those of the scores name the parts of the claim."""
+def of_each_score(
+    rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence
+) -> Measured:
+    """Computes each formula for every score; their names and those of the scores name the parts of
+    the claim."""
 
     def statistic(task: str, column: str, formula: Formula) -> Statistic:
         records = evidence.of(task)
-        return Statistic(formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts)
+        return Statistic(
+            formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts
+        )
 
     return each_part(
         {
@@ -70,13 +85,18 @@ CLAIMS = (
         statistic="score with the quantised cache as a share of the full cache's",
         holds=("at least", 0.98),
         experiments=(QUANTISED,),
-        measure=partial(of_each_score, None, {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")}),
+        measure=partial(
+            of_each_score,
+            None,
+            {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")},
+        ),
     ),
     claim(
         identifier="E2",
         words="An error drawn evenly from -1 to 1 times the value keeps 80 % or more.",
         reported="IFEval 0.83; next token 0.83 and 0.85",
-        statistic="score with every value times a factor from 0 to 2, as a share of the full cache's",
+        statistic="score with every value times a factor from 0 to 2, as a share of the full "
+        "cache's",
         holds=("at least", 0.8),
         measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(CENTRED)}),
     ),
@@ -92,22 +112,30 @@ CLAIMS = (
         identifier="E4",
         words="Wrong signs are far worse than an error of the same size that changes no sign.",
         reported='"catastrophic", without a figure',
-        statistic="what sign flips of 5 % of the values keep, less what an equal root mean square error without flips "
-        "does",
+        statistic="what sign flips of 5 % of the values keep, less what an equal root mean square "
+        "error without flips does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}),
+        measure=partial(
+            of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}
+        ),
     ),
     claim(
         identifier="E5",
-        words="Normal error degrades quickly with its spread, and more than uniform error of a larger one.",
-        reported="next token 0.80 and 0.61 of the control at spreads 0.25 and 0.5; 0.61 with uniform(-1.5, 1.5)",
-        statistic="slope of what is kept over the spread; what normal(0, 0.5) keeps less what uniform(-1.5, 1.5) keeps",
+        words="Normal error degrades quickly with its spread, and more than uniform error of a "
+        "larger one.",
+        reported="next token 0.80 and 0.61 of the control at spreads 0.25 and 0.5; 0.61 with "
+        "uniform(-1.5, 1.5)",
+        statistic="slope of what is kept over the spread; what normal(0, 0.5) keeps less what "
+        "uniform(-1.5, 1.5) keeps",
         holds=("below", 0.0),
         measure=partial(
             of_each_score,
             EVERYWHERE,
-            {"slope over the spread": _slope, "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE)},
+            {
+                "slope over the spread": _slope,
+                "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE),
+            },
         ),
     ),
 )

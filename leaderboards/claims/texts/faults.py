@@ -1,4 +1,5 @@
-"""The claims of text F: entries of the cache that hold something else, drawn anew before every pass that reads."""
+"""The claims of text F: entries of the cache that hold something else, drawn anew before every pass
+that reads."""
 
 from functools import partial
 
@@ -14,7 +15,9 @@ GAUSSIAN, ZEROS, DISTRACTOR = (f"{kind}{FRESH}" for kind in ("gaussian", "zeros"
 QUARTERS = tuple(f"gaussian(layers=Q{quarter},{FRESH[1:]}" for quarter in (1, 2, 3, 4))
 FEW, RATES = 0.02, (0.02, 0.1, 0.3)
 LEVELS = (("rate", ",".join(map(str, RATES))),)
-NOISE = Experiment("noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVELS, contexts=24, repeats=2)
+NOISE = Experiment(
+    "noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVELS, contexts=24, repeats=2
+)
 BANDS = Experiment("bands", TASK, ",".join(QUARTERS), (("rate", str(FEW)),), contexts=24, repeats=2)
 
 
@@ -26,7 +29,9 @@ def _kept(kind: str, rate: float, evidence: Evidence) -> list[Statistic]:
 
 def _order(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
-    distractor, zeros, gaussian = (records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
+    distractor, zeros, gaussian = (
+        records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN)
+    )
     return [
         Statistic(distractor - zeros, records.contexts, "distractor above zeros"),
         Statistic(zeros - gaussian, records.contexts, "zeros above gaussian"),
@@ -36,12 +41,19 @@ def _order(evidence: Evidence) -> list[Statistic]:
 def _quarters(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
     kept = np.stack([records.share_kept(quarter, FEW) for quarter in QUARTERS])
-    note = "kept by the quarter that is damaged, from the input: " + ", ".join(f"{share:.2f}" for share in kept[:, 0])
-    return [Statistic(kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note)]
+    note = "kept by the quarter that is damaged, from the input: " + ", ".join(
+        f"{share:.2f}" for share in kept[:, 0]
+    )
+    return [
+        Statistic(
+            kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note
+        )
+    ]
 
 
 def _size_helps(*evidence: Evidence) -> list[Statistic]:
-    """Measures how much more of the full cache's right answers a larger model keeps, under either kind of noise."""
+    """Measures how much more of the full cache's right answers a larger model keeps, under either
+    kind of noise."""
     small, large = (size.of(TASK) for size in evidence)
     check_same_contexts(small, large)
     structured, gaussian = (
@@ -49,7 +61,8 @@ def _size_helps(*evidence: Evidence) -> list[Statistic]:
         for kind, rate in ((DISTRACTOR, RATES[-1]), (GAUSSIAN, FEW))
     )
     note = (
-        f"larger less smaller: distractor at {RATES[-1]} {structured[0]:+z.2f}, gaussian at {FEW} {gaussian[0]:+z.2f}"
+        f"larger less smaller: distractor at {RATES[-1]} {structured[0]:+z.2f}, gaussian at {FEW} "
+        f"{gaussian[0]:+z.2f}"
     )
     return [Statistic(structured - gaussian, small.contexts, note=note)]
 
@@ -60,15 +73,18 @@ CLAIMS = (
         identifier="F1",
         words="A little Gaussian noise is catastrophic.",
         reported="at 2 % of the entries 0.02 of 0.87 (7B) and 0.00 of 0.66 (1.5B) are right",
-        statistic="right answers at 2 % of the entries, drawn anew at every step, as a share of the full cache's",
+        statistic="right answers at 2 % of the entries, drawn anew at every step, as a share of "
+        "the full cache's",
         holds=("at most", 0.2),
         measure=partial(_kept, GAUSSIAN, FEW),
     ),
     claim(
         identifier="F2",
         words="Structured noise is survivable.",
-        reported="with 30 % of the entries from another prompt 0.50 of 0.87 are right (7B), and 0.07 of 0.66 (1.5B)",
-        statistic="right answers with 30 % of the entries from another context, as a share of the full cache's",
+        reported="with 30 % of the entries from another prompt 0.50 of 0.87 are right (7B), and "
+        "0.07 of 0.66 (1.5B)",
+        statistic="right answers with 30 % of the entries from another context, as a share of the "
+        "full cache's",
         holds=("at least", 0.5),
         measure=partial(_kept, DISTRACTOR, 0.3),
     ),
@@ -76,15 +92,18 @@ CLAIMS = (
         identifier="F3",
         words="Rows of another prompt hurt least, then zeros, then Gaussian noise.",
         reported="at every rate up to 0.3",
-        statistic="difference of the areas under what is kept over rates up to 0.3, same contexts and draws",
+        statistic="difference of the areas under what is kept over rates up to 0.3, same contexts "
+        "and draws",
         holds=("above", 0.0),
         measure=_order,
     ),
     claim(
         identifier="F4",
         words="Layers differ: one band is a buffer, another is critical.",
-        reported="with 2 % of one quarter damaged, 0.86 of 0.87 in the third quarter and 0.12 in the last are right",
-        statistic="what is kept with noise in one quarter of the layers: the best quarter above the worst",
+        reported="with 2 % of one quarter damaged, 0.86 of 0.87 in the third quarter and 0.12 in "
+        "the last are right",
+        statistic="what is kept with noise in one quarter of the layers: the best quarter above "
+        "the worst",
         holds=("above", 0.3),
         experiments=(BANDS,),
         measure=_quarters,
@@ -92,9 +111,11 @@ CLAIMS = (
     claim(
         identifier="F5",
         words="Size helps against structured noise and not against Gaussian noise.",
-        reported="7B against 1.5B: distractor at 30 % keeps 0.57 against 0.11, Gaussian at 2 % 0.02 against 0.00",
-        statistic="how much more the larger model keeps with 30 % of the entries from another context than the smaller "
-        "one, less the same with Gaussian noise at 2 %, both on the same contexts",
+        reported="7B against 1.5B: distractor at 30 % keeps 0.57 against 0.11, Gaussian at 2 % "
+        "0.02 against 0.00",
+        statistic="how much more the larger model keeps with 30 % of the entries from another "
+        "context than the smaller one, less the same with Gaussian noise at 2 %, both on the same "
+        "contexts",
         holds=("above", 0.0),
         measure=_size_helps,
         other=LARGER,

@@ -1,4 +1,5 @@
-"""The claims of text P: system prompts that are compressed, plain and with their instructions protected."""
+"""The claims of text P: system prompts that are compressed, plain and with their instructions
+protected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -6,17 +7,31 @@ from functools import partial
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError, PreconditionError
+from leaderboards.aggregate.evidence import (
+    LEAST_CLEAN,
+    Evidence,
+    NoEvidenceError,
+    PreconditionError,
+)
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.by_number import relative_obedience
 from leaderboards.studies.instructions.families import family_means, rank_correlation
 from leaderboards.studies.instructions.prompts import DEFENDED, PromptRecords, prompt_records
-from leaderboards.studies.instructions.protection import LEAKED_MORE, STILL_OBEYED, protection_gain, while_obeying
+from leaderboards.studies.instructions.protection import (
+    LEAKED_MORE,
+    STILL_OBEYED,
+    protection_gain,
+    while_obeying,
+)
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-P = Text("P", "arXiv 2510.00231 (pitfalls of KV cache compression)", "Llama 3.1 8B and Qwen 2.5 14B, IFEval")
+P = Text(
+    "P",
+    "arXiv 2510.00231 (pitfalls of KV cache compression)",
+    "Llama 3.1 8B and Qwen 2.5 14B, IFEval",
+)
 POLICIES = ("streaming_llm", "snapkv", "knorm")
 PROTECTED = {f"{policy}+{way}": policy for policy in POLICIES for way in ("whitelist", "fair")}
 LITTLE, HALF, MORE = (Level("ratio", ratio) for ratio in (0.3, 0.5, 0.7))
@@ -32,9 +47,12 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence) -> Measured:
-    """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
-    directives of which it obeys half, and :class:`PreconditionError` where there are none."""
+def of_prompts(
+    parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence
+) -> Measured:
+    """Measures the parts of a claim by their names; where the full cache obeys less than half, on
+    the families of directives of which it obeys half, and :class:`PreconditionError` where there
+    are none."""
     prompts, note = prompt_records(evidence.records, evidence.seed, evidence.times), ""
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
@@ -48,15 +66,22 @@ def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], eviden
         prompts = replace(prompts, directives=directives, families=families)
         note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
     return [
-        replace(one, note="; ".join(filter(None, (one.note, note)))) if isinstance(one, Statistic) else one
+        replace(one, note="; ".join(filter(None, (one.note, note))))
+        if isinstance(one, Statistic)
+        else one
         for one in each_part(parts, prompts)
     ]
 
 
 def _mean(
-    prompts: PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
+    prompts: PromptRecords,
+    column: str,
+    policies: Sequence[str],
+    level: Level | None,
+    **where: Sequence[object],
 ) -> FloatArray:
-    """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
+    """Averages a column over the records of policies at a level, None for all. ``where``: values of
+    other columns."""
     table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
     chosen = table["policy"].isin(list(policies)) & (level is None or table["level"] == level)
     for name, values in where.items():
@@ -66,19 +91,29 @@ def _mean(
     return prompts.means(table[chosen], column)
 
 
-def _defence_above_directives(prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
-    kept = (_mean(prompts, f"{span}_kept", policies, HALF, arm=arms) for span in ("defence", "directives"))
+def _defence_above_directives(
+    prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]
+) -> FloatArray:
+    kept = (
+        _mean(prompts, f"{span}_kept", policies, HALF, arm=arms)
+        for span in ("defence", "directives")
+    )
     return np.subtract(*kept)
 
 
 def _families(prompts: PromptRecords) -> Statistic:
     whole, half = (
-        np.stack([_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families], axis=1)
+        np.stack(
+            [_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families],
+            axis=1,
+        )
         for cell in (WHOLE, TREATED)
     )
     obeyed = whole[0] >= LEAST_CLEAN
     if obeyed.sum() < 2:
-        raise PreconditionError("instructions: the full cache obeys fewer than two families of directives")
+        raise PreconditionError(
+            "instructions: the full cache obeys fewer than two families of directives"
+        )
     kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
@@ -89,18 +124,23 @@ def _families(prompts: PromptRecords) -> Statistic:
 
 
 def _rank_correlation(prompts: PromptRecords) -> float:
-    """Correlates the order of all families with that of the full cache, the policies together; NaN where there is no
-    order."""
+    """Correlates the order of all families with that of the full cache, the policies together; NaN
+    where there is no order."""
     table = prompts.directives
     treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
-    shares = (family_means(prompts, table[rows], prompts.families) for rows in (treated, table["policy"] == FULL))
+    shares = (
+        family_means(prompts, table[rows], prompts.families)
+        for rows in (treated, table["policy"] == FULL)
+    )
     return float(rank_correlation(*shares)[0])
 
 
 def _leaks(prompts: PromptRecords) -> Statistic:
     leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise PreconditionError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
+        raise PreconditionError(
+            f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio"
+        )
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
@@ -113,7 +153,9 @@ def _kept_by_order(prompts: PromptRecords) -> Statistic:
 
 def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED)
+    first, second = (
+        _rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED
+    )
     return Statistic(first - second, prompts.resampler.count)
 
 
@@ -123,7 +165,9 @@ def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
 
 
 def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
-    return Statistic(_defence_above_directives(prompts, (policy,), DEFENDED), prompts.resampler.count)
+    return Statistic(
+        _defence_above_directives(prompts, (policy,), DEFENDED), prompts.resampler.count
+    )
 
 
 def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
@@ -137,12 +181,19 @@ def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
 def _several(prompts: PromptRecords) -> Statistic:
     directives, kept = prompts.directives, []
     treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
-    for name, is_asked in (("one", directives["number"] == 1), ("several", directives["number"] > 1)):
+    for name, is_asked in (
+        ("one", directives["number"] == 1),
+        ("several", directives["number"] > 1),
+    ):
         share = relative_obedience(
-            prompts, directives[treated & is_asked], directives[(directives["policy"] == FULL) & is_asked]
+            prompts,
+            directives[treated & is_asked],
+            directives[(directives["policy"] == FULL) & is_asked],
         )
         if share is None:
-            raise PreconditionError(f"the full cache obeys nothing where {name} is asked, or nothing was asked")
+            raise PreconditionError(
+                f"the full cache obeys nothing where {name} is asked, or nothing was asked"
+            )
         kept.append(share)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
@@ -153,8 +204,9 @@ CLAIMS = (
         identifier="P1",
         words="Some instructions are dropped long before others.",
         reported="yes, and the rank correlation of the families with the full cache falls",
-        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: the family "
-        "that keeps most above the one that keeps least, of families of which the full cache obeys half",
+        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over "
+        "policies: the family that keeps most above the one that keeps least, of families of which "
+        "the full cache obeys half",
         holds=("above", 0.2),
         measure=partial(of_prompts, {"": _families}),
     ),
@@ -162,8 +214,8 @@ CLAIMS = (
         identifier="P2",
         words="The prompt leaks while its directives are still obeyed.",
         reported=UNFIGURED,
-        statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
-        "70 % of the directives or more",
+        statistic="leakage above the full cache's, where it is highest of all policies, ratios and "
+        "orders that obey 70 % of the directives or more",
         holds=("at least", LEAKED_MORE),
         measure=partial(of_prompts, {"": _leaks}),
     ),
@@ -171,36 +223,42 @@ CLAIMS = (
         identifier="P3",
         words="The order of defence and directives decides which of them suffers.",
         reported=UNFIGURED,
-        statistic="interaction of order and span at a ratio of 0.5, mean over policies: the share of the tokens kept, "
-        "of the defence less of the directives, with the defence first less with the directives first; and the same "
-        "of leakage gained less directives lost",
+        statistic="interaction of order and span at a ratio of 0.5, mean over policies: the share "
+        "of the tokens kept, of the defence less of the directives, with the defence first less "
+        "with the directives first; and the same of leakage gained less directives lost",
         holds=("other than", 0.0),
-        measure=partial(of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
+        measure=partial(
+            of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}
+        ),
     ),
     claim(
         identifier="P4",
         words="Policies keep spans of instructions unevenly.",
         reported=UNFIGURED,
-        statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less that of the "
-        "directives, mean over both orders, by policy",
+        statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less "
+        "that of the directives, mean over both orders, by policy",
         holds=("other than", 0.0),
-        measure=partial(of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}),
+        measure=partial(
+            of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}
+        ),
     ),
     claim(
         identifier="P5",
         words="Whitelists and fair eviction help.",
         reported="whitelist 0.196 and 0.169 (StreamingLLM) to 0.001 and 0.082 (K-Norm)",
-        statistic="half the gain in directives obeyed plus half the fall in leakage against the plain policy, mean "
-        "over ratios 0.5 and 0.7, by policy and way",
+        statistic="half the gain in directives obeyed plus half the fall in leakage against the "
+        "plain policy, mean over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
-        measure=partial(of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}),
+        measure=partial(
+            of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}
+        ),
     ),
     claim(
         identifier="P6",
         words="Several instructions suffer more than one.",
         reported=UNFIGURED,
-        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: of prompts "
-        "with one directive, less of prompts with several",
+        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over "
+        "policies: of prompts with one directive, less of prompts with several",
         holds=("above", 0.0),
         measure=partial(of_prompts, {"": _several}),
     ),

@@ -18,20 +18,32 @@ from leaderboards.aggregate.evidence import (
     check_same_contexts,
     table_of,
 )
-from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import (
+    BESIDE,
+    LARGER,
+    Claim,
+    Experiment,
+    Measured,
+    Statistic,
+    Text,
+    each_part,
+)
 from leaderboards.statistics.bootstrap import FLAT, FloatArray, percentile_interval
 from leaderboards.studies.cliff import sweeps
 from leaderboards.studies.routing import heads, probes, routes
 from policies.declaration.names import FULL
 
-R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
+R = Text(
+    "R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B"
+)
 POLICIES = ("streaming_llm", "snapkv", "knorm", "expected_attention", "h2o")
 RATIOS = tuple(round(tenth / 10, 1) for tenth in range(1, 10))
 MODERATE, MIDDLE_RATIOS = 0.4, (0.5, 0.7)
 ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
 TENTH = 0.1  # of what the full cache has
 LOST = 5.0  # points of F1, as for the safe ratio of a board
-SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")  # whose scores are attention, which the question changes
+# whose scores are attention, which the question changes
+SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")
 OVER_RATIOS = Experiment(
     name="routes",
     tasks=",".join((ONE_FACT, *SEVERAL_FACTS)),
@@ -49,7 +61,8 @@ AGNOSTIC = Experiment(
     context_tokens=USUAL_TOKENS,
 )
 AWARE = replace(AGNOSTIC, name="question aware", mode="aware")
-# The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
+# The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its
+# answers.
 OBSERVED = Experiment(
     name="heads",
     tasks=f"{ONE_FACT},hops",
@@ -62,14 +75,16 @@ OBSERVED = Experiment(
 
 @dataclass(frozen=True)
 class MasteredTasks:
-    """The tasks of an experiment that the model can do: what is said of all of them is their mean."""
+    """The tasks of an experiment that the model can do: what is said of all of them is their
+    mean."""
 
     tasks: tuple[TaskEvidence, ...]
     left_out: str  # says which it cannot do, if any
 
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
-        """Takes the records of an experiment; :class:`PreconditionError` where the model can do no task."""
+        """Takes the records of an experiment; :class:`PreconditionError` where the model can do no
+        task."""
         mastered, failed = evidence.mastered(lambda task: "f1")
         if not mastered:
             raise PreconditionError("; ".join(failed))
@@ -80,24 +95,37 @@ class MasteredTasks:
         return sum(task.contexts for task in self.tasks)
 
     def mean(self, policy: str, level: float | None, column: str) -> FloatArray:
-        means: FloatArray = np.mean([task.mean(policy, level, column) for task in self.tasks], axis=0)
+        means: FloatArray = np.mean(
+            [task.mean(policy, level, column) for task in self.tasks], axis=0
+        )
         return means
 
     def over_ratios(self, column: str) -> FloatArray:
-        """Averages the means of all policies at each ratio, the full cache first: shape (1 + resamples, ratios + 1)."""
-        means = [np.mean([self.mean(policy, ratio, column) for policy in POLICIES], axis=0) for ratio in RATIOS]
+        """Averages the means of all policies at each ratio, the full cache first: shape (1 +
+        resamples, ratios + 1)."""
+        means = [
+            np.mean([self.mean(policy, ratio, column) for policy in POLICIES], axis=0)
+            for ratio in RATIOS
+        ]
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
-# Of the rate of made-up answers, among all and among those that state something: the column that these have, if any.
-RATES = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
+# Of the rate of made-up answers, among all and among those that state something: the column that
+# these have, if any.
+RATES = {
+    "hallucinated, of all answers": "",
+    "hallucinated, of those that state something": "answered",
+}
 
 
 def of_mastered(
     measure: Callable[[str, MasteredTasks], Statistic], parts: Mapping[str, str], evidence: Evidence
 ) -> Measured:
-    """Measures something over ratios for each part of a claim, which is told by its first argument."""
-    return each_part({part: partial(measure, told) for part, told in parts.items()}, MasteredTasks.of(evidence))
+    """Measures something over ratios for each part of a claim, which is told by its first
+    argument."""
+    return each_part(
+        {part: partial(measure, told) for part, told in parts.items()}, MasteredTasks.of(evidence)
+    )
 
 
 def _share_kept(policy: str, tasks: MasteredTasks) -> Statistic:
@@ -112,7 +140,9 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     peaks = sweeps.peaks(*sweeps.slopes(np.array([0.0, *RATIOS]), rates))
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
-    note = f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
+    note = (
+        f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
+    )
     return Statistic(peaks, tasks.contexts, note="; ".join(filter(None, (note, tasks.left_out))))
 
 
@@ -125,17 +155,20 @@ def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
 
 
 def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
-    """Returns the ratio at which 5 points of F1 are lost, on the line between two ratios, or the highest ratio: shape
-    (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
+    """Returns the ratio at which 5 points of F1 are lost, on the line between two ratios, or the
+    highest ratio: shape (1 + resamples,). The safe ratio of a board asks for the end of an
+    interval, which a resample has not."""
     whole = task.clean("f1")
-    losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
+    losses = np.stack(
+        [whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1
+    )
     return crossing(RATIOS, losses, LOST)
 
 
 def crossing(ratios: Sequence[float], losses: FloatArray, least: float) -> FloatArray:
-    """Returns the ratio at which a loss is first as large as ``least``, on the line between two ratios, or the highest
-    ratio: shape (1 + resamples,). ``losses``: of the full cache, which loses nothing, then at each ratio, shape
-    (1 + resamples, 1 + ratios)."""
+    """Returns the ratio at which a loss is first as large as ``least``, on the line between two
+    ratios, or the highest ratio: shape (1 + resamples,). ``losses``: of the full cache, which loses
+    nothing, then at each ratio, shape (1 + resamples, 1 + ratios)."""
     places, rows = np.array([0.0, *ratios]), np.arange(len(losses))
     too_much = losses >= least - FLAT
     crosses = too_much.any(axis=1)
@@ -152,14 +185,18 @@ def _gap(task: str, evidence: Evidence) -> Statistic:
 
 
 def _later(first: TaskEvidence, second: TaskEvidence, whose: str) -> Statistic:
-    """Measures the ratio at which 5 points are lost, the mean over the policies, of the first less of the second."""
-    losses = [np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in (first, second)]
+    """Measures the ratio at which 5 points are lost, the mean over the policies, of the first less
+    of the second."""
+    losses = [
+        np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in (first, second)
+    ]
     note = f"5 points are lost at {losses[0][0]:.2f} and at {losses[1][0]:.2f}{whose}"
     return Statistic(losses[0] - losses[1], min(first.contexts, second.contexts), note=note)
 
 
 def _safer(task: str, small: Evidence, large: Evidence) -> Statistic:
-    """Measures how much later the larger model loses 5 points than the smaller one, on the same contexts."""
+    """Measures how much later the larger model loses 5 points than the smaller one, on the same
+    contexts."""
     smaller, larger = small.of(task), large.of(task)
     check_same_contexts(smaller, larger)
     return _later(larger, smaller, ", by the larger model and the smaller one")
@@ -168,19 +205,25 @@ def _safer(task: str, small: Evidence, large: Evidence) -> Statistic:
 def _aware(*evidence: Evidence) -> Measured:
     agnostic, aware = (mode.of(ONE_FACT) for mode in evidence)
     check_same_contexts(agnostic, aware)
-    parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
+    parts = {
+        "F1 gained, of 1": ("f1", True),
+        "abstentions on unanswerable questions lost": ("abstained", False),
+    }
     return each_part({part: partial(_gain, *of) for part, of in parts.items()}, agnostic, aware)
 
 
 def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvidence) -> Statistic:
-    """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
+    """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the
+    question."""
     agnostic.clean(column, answerable=answerable)
     cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
     without, known = (
         np.mean([mode.mean(*cell, column, answerable=answerable) for cell in cells], axis=0)
         for mode in (agnostic, aware)
     )
-    return Statistic((known - without) / 100 if column == "f1" else without - known, agnostic.contexts)
+    return Statistic(
+        (known - without) / 100 if column == "f1" else without - known, agnostic.contexts
+    )
 
 
 def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
@@ -194,31 +237,41 @@ def _earlier(evidence: Evidence) -> Measured:
     states, left_out = _observed(evidence, probes.TABLE)
     labelled = probes.with_labels(states, evidence.records)
     layers = probes.depths(int(states["layer"].max()))
-    parts = {f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()}
+    parts = {
+        f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()
+    }
     measures = {part: partial(_probe_before_answers, layer) for part, layer in parts.items()}
     return each_part(measures, labelled, evidence, left_out)
 
 
-def _probe_before_answers(layer: int, labelled: DataFrame, evidence: Evidence, left_out: str) -> Statistic:
-    """Measures by how much F1 outlasts a probe of one layer: the ratio at which F1 has lost a tenth less that at which
-    the probe has, mean over policies."""
+def _probe_before_answers(
+    layer: int, labelled: DataFrame, evidence: Evidence, left_out: str
+) -> Statistic:
+    """Measures by how much F1 outlasts a probe of one layer: the ratio at which F1 has lost a tenth
+    less that at which the probe has, mean over policies."""
     states = labelled[(labelled["layer"] == layer) & (labelled["repeat"] == 0)]
     full = probes.learnable(states[states["policy"] == FULL], probes.LETTER)
     if full.empty:
         raise NoEvidenceError("too few answers begin with the same letter for a probe to learn any")
     names = full[routes.QUESTION].drop_duplicates()
     states = states.merge(names, on=routes.QUESTION)
-    found, control = probes.probe(probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT]))
+    found, control = probes.probe(
+        probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT])
+    )
     whole = _probe_and_f1(states[states["policy"] == FULL], evidence)
     low, _ = percentile_interval(whole[0][1:])
     if found - control < probes.TELLING or low <= control:
         scores = f"{found:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
-        raise NoEvidenceError(f"with the full cache a probe reaches {scores}: there is nothing to lose")
+        raise NoEvidenceError(
+            f"with the full cache a probe reaches {scores}: there is nothing to lose"
+        )
     differences, places = [], []
     for policy in OBSERVED.policies.split(","):
         of_policy = states[states["policy"] == policy]
         ratios = sorted({level.value for level in of_policy["level"]})
-        cells = [of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios]
+        cells = [
+            of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios
+        ]
         at_ratios = [whole, *(_probe_and_f1(cell, evidence) for cell in cells)]
         lost = []
         for side in (0, 1):
@@ -229,12 +282,14 @@ def _probe_before_answers(layer: int, labelled: DataFrame, evidence: Evidence, l
     of_probe, of_f1 = np.mean(places, axis=0)
     note = f"a tenth is lost at {of_probe:.2f} by the probe, at {of_f1:.2f} by F1"
     contexts = int(full[routes.CONTEXT].nunique())
-    return Statistic(np.mean(differences, axis=0), contexts, note="; ".join(filter(None, (note, left_out))))
+    return Statistic(
+        np.mean(differences, axis=0), contexts, note="; ".join(filter(None, (note, left_out)))
+    )
 
 
 def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
-    """Returns the macro-F1 of a probe, whose predictions are what is resampled, and F1 of the same answers, each of
-    shape (1 + resamples,)."""
+    """Returns the macro-F1 of a probe, whose predictions are what is resampled, and F1 of the same
+    answers, each of shape (1 + resamples,)."""
     labels, contexts = (group[name].to_numpy(dtype=str) for name in (probes.LETTER, routes.CONTEXT))
     predicted = probes.predictions(probes.features_of(group), labels, contexts)
     resampled = Contexts(contexts, evidence, OBSERVED.name)
@@ -253,28 +308,49 @@ def _rigidity(evidence: Evidence) -> Measured:
     reached, left_out = _observed(evidence, routes.TABLE)
     joined = routes.with_routes(reached, evidence.records)
     table, _ = _observed(evidence, heads.TABLE)
-    means = heads.at_answers(table).groupby(routes.CELL, observed=True)[["consensus", "agreement"]].mean()
+    means = (
+        heads.at_answers(table)
+        .groupby(routes.CELL, observed=True)[["consensus", "agreement"]]
+        .mean()
+    )
     answers = joined.merge(means.reset_index(), on=routes.CELL, validate="one_to_one")
     parts = {
         "agreement of heads, failures less successes": ("agreement", 1.0),
         "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
     }
-    return each_part({part: partial(_more, *of) for part, of in parts.items()}, answers, evidence, left_out)
+    return each_part(
+        {part: partial(_more, *of) for part, of in parts.items()}, answers, evidence, left_out
+    )
 
 
-def _more(column: str, sign: float, answers: DataFrame, evidence: Evidence, left_out: str) -> Statistic:
-    """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
+def _more(
+    column: str, sign: float, answers: DataFrame, evidence: Evidence, left_out: str
+) -> Statistic:
+    """Measures failures with evidence alive against successes with the same question and policy, at
+    other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
     pair = [*routes.QUESTION, routes.CONTEXT, "policy"]
-    means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
+    means = [
+        group.groupby(pair, observed=True)[column].mean()
+        for group in (failures, treated[treated["right"]])
+    ]
     differences = (sign * (means[0] - means[1])).dropna()
     if differences.empty:
-        why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
+        why = (
+            "no question is answered rightly at one ratio and wrongly, with evidence alive, at "
+            "another"
+        )
         raise NoEvidenceError(why)
-    contexts = Contexts(differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str), evidence, OBSERVED.name)
+    contexts = Contexts(
+        differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str),
+        evidence,
+        OBSERVED.name,
+    )
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
-    return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
+    return Statistic(
+        contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note
+    )
 
 
 def _depth(*evidence: Evidence) -> list[Statistic]:
@@ -300,7 +376,8 @@ CLAIMS = (
         identifier="R1",
         words="Accuracy is flat to moderate compression.",
         reported="on many tasks, without one figure for all",
-        statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
+        statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the "
+        "tasks, by policy",
         holds=("at least", 0.9),
         measure=partial(of_mastered, _share_kept, {policy: policy for policy in POLICIES}),
     ),
@@ -308,8 +385,8 @@ CLAIMS = (
         identifier="R2",
         words="Hallucination has a cliff near a ratio of 0.9.",
         reported="a spike near 0.9 in all models",
-        statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
-        "mean over tasks and policies",
+        statistic="the ratio at which the hallucination rate rises fastest: the middle of two "
+        "neighbouring tenths, mean over tasks and policies",
         holds=("at least", 0.8),
         measure=partial(of_mastered, _peak, RATES),
         unit="asked ratio",
@@ -318,9 +395,9 @@ CLAIMS = (
         identifier="R3",
         words="The Global Eviction Ratio goes with hallucination.",
         reported="correlations of 0.79 to 0.93 over ratios",
-        statistic="partial correlation of GER with the hallucination rate over contexts, given policy and ratio: of "
-        "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
-        "in the context",
+        statistic="partial correlation of GER with the hallucination rate over contexts, given "
+        "policy and ratio: of what either is above its mean over the contexts of the same task, "
+        "policy and ratio; questions with an answer in the context",
         holds=("above", 0.0),
         measure=partial(of_mastered, _correlation, RATES),
         unit="correlation",
@@ -329,9 +406,10 @@ CLAIMS = (
         identifier="R4",
         words="Representations degrade before accuracy does.",
         reported="at moderate ratios, without one figure",
-        statistic="the ratio at which F1 has lost a tenth of the full cache's, less that at which the macro-F1 of a "
-        "probe for the first letter of the answer has, mean over policies, by depth; with the full cache the probe has "
-        "to reach 0.1 more than on shuffled labels, and the low end of its interval more than these",
+        statistic="the ratio at which F1 has lost a tenth of the full cache's, less that at which "
+        "the macro-F1 of a probe for the first letter of the answer has, mean over policies, by "
+        "depth; with the full cache the probe has to reach 0.1 more than on shuffled labels, and "
+        "the low end of its interval more than these",
         holds=("above", 0.0),
         experiments=(OBSERVED,),
         measure=_earlier,
@@ -341,8 +419,9 @@ CLAIMS = (
         identifier="R5",
         words="Answers fail by erasure, or by rigidity: heads that all look at one token.",
         reported="instances of both",
-        statistic="how much more heads agree at the first token of the answer, mean over layers, where the answer is "
-        "wrong though evidence is alive than where it is right, of the same question and policy at other ratios",
+        statistic="how much more heads agree at the first token of the answer, mean over layers, "
+        "where the answer is wrong though evidence is alive than where it is right, of the same "
+        "question and policy at other ratios",
         holds=("above", 0.0),
         experiments=(OBSERVED,),
         measure=_rigidity,
@@ -351,9 +430,9 @@ CLAIMS = (
         identifier="R6",
         words="The depth at which heads agree differs between Llama and Qwen.",
         reported="Llama: early consensus, late diversity; Qwen the reverse",
-        statistic="slope of consensus over depth (distinct top tokens over heads in the late half of the layers less "
-        "the early half, full cache, first token of the answer), times the same of a model of the other architecture: "
-        "below 0 if their signs differ",
+        statistic="slope of consensus over depth (distinct top tokens over heads in the late half "
+        "of the layers less the early half, full cache, first token of the answer), times the same "
+        "of a model of the other architecture: below 0 if their signs differ",
         holds=("below", 0.0),
         experiments=(OBSERVED,),
         measure=_depth,
@@ -363,8 +442,9 @@ CLAIMS = (
         identifier="R7",
         words="Pruning that knows the question helps accuracy and hurts honesty.",
         reported='"query-conditioned overcommitment", without a figure',
-        statistic="question-aware against agnostic on the same questions, mean over policies and ratios 0.5 and 0.7: "
-        "the gain in F1 of questions with an answer, and the fall in abstentions on questions without one",
+        statistic="question-aware against agnostic on the same questions, mean over policies and "
+        "ratios 0.5 and 0.7: the gain in F1 of questions with an answer, and the fall in "
+        "abstentions on questions without one",
         holds=("above", 0.0),
         experiments=(AGNOSTIC, AWARE),
         measure=_aware,
@@ -373,8 +453,8 @@ CLAIMS = (
         identifier="R8",
         words="Chains of facts and several people break first.",
         reported='"heterogeneous cliffs", without one figure',
-        statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over "
-        "the same policies",
+        statistic="the ratio at which base has lost 5 points of F1, less that at which the other "
+        "task has, mean over the same policies",
         holds=("above", 0.0),
         measure=partial(each_part, {task: partial(_gap, task) for task in SEVERAL_FACTS}),
         unit="asked ratio",
@@ -383,10 +463,12 @@ CLAIMS = (
         identifier="R9",
         words="Larger models are no safer.",
         reported="14B no safer than 3B to 8B",
-        statistic="the ratio at which the larger model has lost 5 points of F1, less that at which the smaller one "
-        "has, mean over the same policies, on the same contexts, by task",
+        statistic="the ratio at which the larger model has lost 5 points of F1, less that at which "
+        "the smaller one has, mean over the same policies, on the same contexts, by task",
         holds=("at most", 0.0),
-        measure=partial(each_part, {task: partial(_safer, task) for task in (ONE_FACT, *SEVERAL_FACTS)}),
+        measure=partial(
+            each_part, {task: partial(_safer, task) for task in (ONE_FACT, *SEVERAL_FACTS)}
+        ),
         unit="asked ratio",
         other=LARGER,
     ),
