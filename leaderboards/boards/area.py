@@ -40,7 +40,9 @@ def span_of(profile: Profile) -> float | Blank:
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
         return Blank(profile.no_levels, ONE_LEVEL)
-    return profile.places if isinstance(profile.places, Blank) else float(profile.places.max())
+    if isinstance(profile.places, Blank):
+        return profile.places
+    return float(profile.places.max())
 
 
 def height_of(profile: Profile, end: float) -> float:
@@ -62,26 +64,31 @@ def heights_by_context(profile: Profile, end: float) -> list[FloatArray]:
 
 
 def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArray:
+    """Returns the mean height of curves from 0 to ``end``. ``curves``: shape (curves, 1 + levels);
+    returns shape (curves,)."""
     assert not isinstance(profile.places, Blank)
-    return mean_heights(
-        np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end)
-    )
+    count = len(curves)
+    places = np.tile(profile.places, (count, 1))
+    return mean_heights(places, curves, np.full(count, end))
 
 
 def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
     """Returns the interval of the height. Where two measures lead a task, its ends are the means of
     theirs: they may vary together."""
     assert not isinstance(profile.leads, Blank)
-    means, ends = [], []
+    means, lows, highs = [], [], []
     for of_task in profile.leads:
-        values = [
-            _mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task
-        ]
-        if min(map(len, values)) < 2:
+        heights = []
+        for lead in of_task:
+            curves = lead.heights[:, lead.there].T
+            heights.append(_mean_heights(profile, curves, end) / 100)
+        if min(map(len, heights)) < 2:
             return None
-        means.append(np.mean([one.mean() for one in values]))
-        ends.append(np.mean([mean_interval(one) for one in values], axis=0))
-    low, high = interval_over_tasks(np.array(means), *np.array(ends).T)
+        means.append(np.mean([of_measure.mean() for of_measure in heights]))
+        low, high = np.mean([mean_interval(of_measure) for of_measure in heights], axis=0)
+        lows.append(low)
+        highs.append(high)
+    low, high = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
     return 100 * float(low), 100 * float(high)
 
 
@@ -90,14 +97,14 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     end = span_of(profile)
     if isinstance(end, Blank):
         return end
-    return Area(
-        Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end
-    )
+    height = Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions)
+    return Area(height, end)
 
 
 def _cell(area: Area) -> TableCell:
     height, interval = area.height.mean, area.height.interval
-    return TableCell(f"{height:.1f}", interval_text(interval) if interval else "", height)
+    detail = interval_text(interval) if interval else ""
+    return TableCell(f"{height:.1f}", detail, height)
 
 
 LEADS = Definition(
@@ -166,14 +173,28 @@ class Unjudged:
 
 def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Unjudged | Blank:
     """Returns the comparison with a control, which is that of the command compare."""
-    if policy in CONTROLS or control not in board.profiles:
-        return Blank(A_CONTROL if policy in CONTROLS else f"{control} was not run")
-    end, line = span_of(board.profiles[policy]), board.against.get((policy, control))
-    if isinstance(end, Blank) or line is None:
-        return end if isinstance(end, Blank) else Blank(OTHER_LEVELS)
-    if withheld := board.profiles[policy].withheld:
-        return Unjudged(line.difference, line.end, withheld)
-    return Blank(line.reason) if line.too_few else line
+    if policy in CONTROLS:
+        return Blank(A_CONTROL)
+    if control not in board.profiles:
+        return Blank(f"{control} was not run")
+    profile = board.profiles[policy]
+    end = span_of(profile)
+    if isinstance(end, Blank):
+        return end
+    line = board.against.get((policy, control))
+    if line is None:
+        return Blank(OTHER_LEVELS)
+    if profile.withheld:
+        return Unjudged(line.difference, line.end, profile.withheld)
+    if line.too_few:
+        return Blank(line.reason)
+    return line
+
+
+def _withheld(line: Pooled | Unjudged) -> str:
+    if isinstance(line, Unjudged):
+        return line.withheld
+    return ""
 
 
 def _beats_cell(line: Pooled | Unjudged) -> TableCell:
@@ -186,15 +207,17 @@ def _beats_cell(line: Pooled | Unjudged) -> TableCell:
 
 def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
     name = f"beats_{control}"
+
+    def against_control(board: BoardProfiles) -> dict[str, Pooled | Unjudged | Blank]:
+        return {policy: _against(board, policy, control) for policy in board.profiles}
+
     return DerivedMeasure(
         name=name,
         better="higher",
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio "
         "that both reach, with the interval of the corrected test; compare shows the same area",
         definition=BEATS_DEFINITION,
-        of_board=lambda board: {
-            policy: _against(board, policy, control) for policy in board.profiles
-        },
+        of_board=against_control,
         columns={
             f"{name}_verdict": "verdict",
             f"{name}_difference": "difference.mean",
@@ -206,7 +229,7 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
         },
         heading=f"beats {control}?",
         cell=_beats_cell,
-        withheld=lambda line: line.withheld if isinstance(line, Unjudged) else "",
+        withheld=_withheld,
     )
 
 

@@ -91,8 +91,10 @@ class Profile:
         of the mean of the measures that lead each."""
         if isinstance(self.leads, Blank):
             return self.leads
-        of_tasks = [np.mean([one.means for one in of_task], axis=0) for of_task in self.leads]
-        mean: FloatArray = np.mean(of_tasks, axis=0)
+        means_of_tasks = []
+        for of_task in self.leads:
+            means_of_tasks.append(np.mean([lead.means for lead in of_task], axis=0))
+        mean: FloatArray = np.mean(means_of_tasks, axis=0)
         return mean
 
     @property
@@ -104,9 +106,12 @@ class Profile:
         return np.array([level.amount for level in self.levels])
 
     @property
-    # what its curve is over: curves over the same are compared, and others are not
     def axis(self) -> str:
-        return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
+        """Names what its curve is over: curves over the same are compared, and others are not."""
+        highest = self.levels[-1]
+        if highest.declared.removes:
+            return REALISED_RATIO.field
+        return highest.kind
 
     @property
     def no_levels(self) -> str:
@@ -131,18 +136,20 @@ class _Sums:
     def of(
         cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
     ) -> Self:
+        """Adds up the answers of a cell. ``positions``: the context of each, shape (answers,)."""
         values = _values(measure, cell)
         counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
-        worse = worse if measure.better == "higher" else -worse
-        columns = values, counted, np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(
-            *(
-                np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64)
-                for one in columns
-            )
-        )
+        if measure.better != "higher":
+            worse = -worse
+
+        def added(column: NDArray[np.generic]) -> FloatArray:
+            sums = np.bincount(positions, np.nan_to_num(column), contexts)
+            return sums.astype(np.float64)
+
+        lost, gained = np.maximum(worse, 0), np.maximum(-worse, 0)
+        return cls(added(values), added(counted), added(lost), added(gained))
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -167,27 +174,34 @@ class _Tally:
 
     def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells,)."""
-        known = [self.cells[name, *cell] for cell in cells]
-        return np.array([one.sums.sum() / one.counts.sum() for one in known])
+        means = []
+        for cell in cells:
+            sums = self.cells[name, *cell]
+            means.append(sums.sums.sum() / sums.counts.sum())
+        return np.array(means)
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
         """Returns a measure of the full cache, which is the first of the cells, and of each
         other."""
-        known = [self.cells[measure.field, *cell] for cell in cells]
-        sums, counts, lost, gained = (
-            np.stack([getattr(one, name) for one in known])
-            for name in ("sums", "counts", "lost", "gained")
-        )
+        of_cells = [self.cells[measure.field, *cell] for cell in cells]
+        sums = np.stack([of_cell.sums for of_cell in of_cells])
+        counts = np.stack([of_cell.counts for of_cell in of_cells])
+        lost = np.stack([of_cell.lost for of_cell in of_cells])
+        gained = np.stack([of_cell.gained for of_cell in of_cells])
         there = counts[0] > 0
-        lost, gained = (
-            _within(context_values(one[:, there], counts[:, there]), there)
-            for one in (lost, gained)
+        lost_there = context_values(lost[:, there], counts[:, there])
+        gained_there = context_values(gained[:, there], counts[:, there])
+        return LeadByContext(
+            good(measure, context_values(sums, counts)),
+            _within(lost_there, there),
+            _within(gained_there, there),
+            there,
         )
-        return LeadByContext(good(measure, context_values(sums, counts)), lost, gained, there)
 
 
 def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
-    """Returns values of some contexts among all, 0 for the others."""
+    """Returns values of some contexts among all, 0 for the others. ``values``: shape (cells,
+    contexts that are ``there``); returns shape (cells, contexts)."""
     among = np.zeros((len(values), len(there)))
     among[:, there] = values
     return among
@@ -210,26 +224,26 @@ class Profiles:
         records."""
         by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
-            by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
+            of_board = by_policy.setdefault((row.mode, row.task), {})
+            of_board.setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(
-            dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
-        )
-        known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
-        known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
-        columns = Columns.of(with_full(known.astype(dict.fromkeys(COLUMNS, np.float64))))
+        names = dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
+        answers = records.loc[records["status"] == "ok", list(names)]
+        answers = with_levels(answers.sort_values(order, kind="stable"))
+        draw, _ = factorize(answers["draw_id"], sort=True)
+        answers = answers.assign(draw=draw)
+        columns = Columns.of(with_full(answers.astype(dict.fromkeys(COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
-        for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
-            cells.setdefault((str(mode), str(task)), []).append(
-                (str(policy), level, columns.at(places))
-            )
-        draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
-        tallies = {
-            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board)
-            for (mode, task), of_board in cells.items()
-        }
+        for (task, mode, policy, level), places in groups(answers, [*identity, "level"]):
+            of_task = cells.setdefault((str(mode), str(task)), [])
+            of_task.append((str(policy), level, columns.at(places)))
+        by_task = answers.groupby(["mode", "task"], sort=False, observed=True)
+        draws = by_task["draw"].unique()
+        tallies = {}
+        for place, of_task in cells.items():
+            tallies[place] = _Tally.of(np.sort(draws[place]), of_task)
         return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
@@ -238,32 +252,34 @@ class Profiles:
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments
         nothing."""
-        tasks = self.tasks(mode, task)
-        return {
-            policy: [
-                one for name in tasks if (one := self.arguments.get((policy, name))) and one.used
-            ]
-            for policy in self.rows[mode, task]
-        }
+        presses: dict[str, list[Arguments]] = {}
+        for policy in self.rows[mode, task]:
+            presses[policy] = []
+            for name in self.tasks(mode, task):
+                arguments = self.arguments.get((policy, name))
+                if arguments and arguments.used:
+                    presses[policy].append(arguments)
+        return presses
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
-        board = self.rows[mode, task]
-        by_level = {level: row for level, row in board[policy].items() if level != UNTREATED}
-        levels = sorted(by_level, key=lambda level: level.amount) or [UNTREATED] * (policy != FULL)
+        treated = [level for level in self.rows[mode, task][policy] if level != UNTREATED]
+        levels = sorted(treated, key=_amount)
+        if not treated and policy != FULL:
+            levels = [UNTREATED]
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
-        held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
+        full = rows[0]
         gap = _gap(cells, rows)
         return Profile(
             policy,
-            (UNTREATED, *(level for _, level in cells)),
+            (UNTREATED, *levels),
             realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
             leads=gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
             contexts=min(row.fewest_contexts if row else 0 for row in rows),
-            held=None if by_level or held is None or not whole else 100 * held / whole,
-            withheld=(rows[0].not_mastered or "") if rows[0] else "",
+            held=None if treated else _held(rows[-1], full),
+            withheld=full.not_mastered or "" if full else "",
         )
 
     def _full(self, mode: str, task: str) -> SummaryRow | None:
@@ -272,32 +288,31 @@ class Profiles:
     def tasks(self, mode: str, task: str) -> Sequence[str]:
         """Returns the task, or those that a mean over tasks is made of."""
         full = self._full(mode, task)
-        return full.mean_of if task == ALL_TASKS and full else [task]
+        if task == ALL_TASKS and full:
+            return full.mean_of
+        return [task]
 
     def _leads(
         self, mode: str, task: str, cells: Cells
     ) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
         leads: list[tuple[LeadByContext, ...]] = []
-        for one in self.tasks(mode, task):
-            rows = self._rows(mode, one, cells)
+        for name in self.tasks(mode, task):
+            rows = self._rows(mode, name, cells)
+            gap = _gap(cells, rows)
             measures = leading_measures(rows[0])
-            gap = next(
-                filter(
-                    None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))
-                ),
-                None,
-            )
+            for measure in measures:
+                gap = gap or _unmeasured(measure, rows)
             if gap is not None:
                 return gap
-            tally = self.tallies[mode, one]
-            leads.append(
-                tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures)
-            )
+            whole = [(FULL, UNTREATED), *cells]
+            tally = self.tallies[mode, name]
+            leads.append(tuple(tally.lead(measure, whole) for measure in measures))
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
-        return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
+        of_cells = [board[policy].get(level) for policy, level in cells]
+        return [self._full(mode, task), *of_cells]
 
     def _realised(self, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         whole = [(FULL, UNTREATED), *cells]
@@ -305,20 +320,39 @@ class Profiles:
         return _unmeasured(REALISED_RATIO, rows) or np.mean(means, axis=0)
 
 
+def _amount(level: Level) -> float:
+    return level.amount
+
+
+def _held(row: SummaryRow | None, full: SummaryRow | None) -> float | None:
+    """Returns the bytes that a policy holds, in percent of the full cache's."""
+    if row is None or full is None:
+        return None
+    held, whole = KV_BYTES.value(row), KV_BYTES.value(full)
+    if held is None or not whole:
+        return None
+    return 100 * held / whole
+
+
 def _unmeasured(measure: Measure, rows: Rows) -> Blank | None:
     for row in rows:
         if row is not None and measure.value(row) is None:
-            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
+            return _not_measured(row)
     return None
+
+
+def _not_measured(row: SummaryRow) -> Blank:
+    return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
 
 
 def _gap(cells: Cells, rows: Rows) -> Blank | None:
     """Says why a policy has no profile at all."""
-    if len({level.kind for _, level in cells}) > 1:
+    kinds = {level.kind for _, level in cells}
+    if len(kinds) > 1:
         return Blank(TWO_KINDS)
     for row in rows:
         if row is None:
             return Blank(NO_FULL)
         if not row.complete:
-            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
+            return _not_measured(row)
     return None

@@ -15,6 +15,8 @@ from policies.declaration.names import CONTROLS
 
 A_CONTROL = "a control has no rank"
 
+Curve = tuple[Profile, float]  # and the place at which it ends
+
 
 @dataclass(frozen=True)
 class RankInterval:
@@ -47,14 +49,17 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankIn
     Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
     intervals = {}
     for policy, by_other in ahead.items():
-        rank = 1 + sum(lead.points < 0 for lead in by_other.values())
-        tied = tuple(
-            other for other, lead in by_other.items() if other != policy and not lead.is_told
-        )
-        best = 1 + sum(lead.points < 0 for other, lead in by_other.items() if other not in tied)
-        intervals[policy] = RankInterval(
-            rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other)
-        )
+        rank = best = 1
+        tied = []
+        for other, lead in by_other.items():
+            is_behind = lead.points < 0
+            rank += is_behind
+            if other != policy and not lead.is_told:
+                tied.append(other)
+            else:
+                best += is_behind
+        low, high = min(best, rank), max(best + len(tied), rank)
+        intervals[policy] = RankInterval(rank, low, high, tuple(tied), among=len(by_other))
     return intervals
 
 
@@ -62,64 +67,66 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach:
     one that removes less than it is asked to cuts nobody short, and keeps its rank."""
     intervals: dict[str, RankInterval | Blank] = {}
-    known: dict[str, tuple[Profile, float]] = {}
+    curves: dict[str, Curve] = {}
     for policy, profile in board.profiles.items():
         end = span_of(profile)
-        narrow = narrow_windows(board.presses.get(policy, ()))
-        if policy in CONTROLS:
-            intervals[policy] = Blank(A_CONTROL)
-        elif profile.withheld:
-            intervals[policy] = Blank(profile.withheld)
+        reason = _why_unranked(policy, profile, board)
+        if reason is not None:
+            intervals[policy] = reason
         elif isinstance(end, Blank):
             intervals[policy] = end
-        elif narrow:
-            why = (
-                f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another "
-                "press"
-            )
-            intervals[policy] = Blank(why, narrow)
         else:
-            known[policy] = profile, end
-    ahead = {
-        one: {
-            other: _ahead(known[one], known[other])
-            for other in known
-            if known[other][0].axis == known[one][0].axis
-        }
-        for one in known
-    }
+            curves[policy] = profile, end
+    ahead: dict[str, dict[str, Ahead]] = {}
+    for policy, curve in curves.items():
+        ahead[policy] = {}
+        for other, other_curve in curves.items():
+            if other_curve[0].axis == curve[0].axis:
+                ahead[policy][other] = _ahead(curve, other_curve)
     ranked = rank_intervals(ahead)
     # Contexts so few that chance alone puts them all on one side tell nobody apart.
-    if min((profile.contexts for profile, _ in known.values()), default=0) < fewest_clusters():
-        ranked = {
-            name: replace(
-                one,
-                low=None,
-                high=None,
-                tied=tuple(other for other in ahead[name] if other != name),
-            )
-            for name, one in ranked.items()
-        }
+    contexts = min((profile.contexts for profile, _ in curves.values()), default=0)
+    if contexts < fewest_clusters():
+        for policy, interval in ranked.items():
+            others = tuple(other for other in ahead[policy] if other != policy)
+            ranked[policy] = replace(interval, low=None, high=None, tied=others)
     return intervals | ranked
 
 
-def _ahead(one: tuple[Profile, float], other: tuple[Profile, float]) -> Ahead:
+def _why_unranked(policy: str, profile: Profile, board: BoardProfiles) -> Blank | None:
+    """Says why a policy has no rank, whatever its curve is."""
+    if policy in CONTROLS:
+        return Blank(A_CONTROL)
+    if profile.withheld:
+        return Blank(profile.withheld)
+    narrow = narrow_windows(board.presses.get(policy, ()))
+    if narrow and not isinstance(span_of(profile), Blank):
+        share = f"{LEAST_SHARE:.0%} of its paper’s window"
+        return Blank(f"{narrow}, which is under {share}: it is another press", narrow)
+    return None
+
+
+def _ahead(curve: Curve, other: Curve) -> Ahead:
     """Compares two areas, both to where the shorter curve ends. Noise of sums is rounded away,
     which would else be as clear as any."""
-    shared = min(one[1], other[1])
-    points = round(height_of(one[0], shared) - height_of(other[0], shared), DIGITS)
-    return Ahead(
-        points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other)))
-    )
+    profile, end = curve
+    other_profile, other_end = other
+    shared = min(end, other_end)
+    points = height_of(profile, shared) - height_of(other_profile, shared)
+    by_context = heights_by_context(profile, shared)
+    by_context_of_other = heights_by_context(other_profile, shared)
+    return Ahead(round(points, DIGITS), differ(by_context, by_context_of_other))
 
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
         return TableCell.blank("only one ranked", "only one ranked")
-    interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
-    return TableCell(
-        f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank
-    )
+    text, detail = f"{rank.rank}", f"of {rank.among}"
+    if rank.tied:
+        text += " ○"
+    if rank.low is not None:
+        detail = f"{rank.low}–{rank.high} {detail}"
+    return TableCell(text, detail, rank.rank)
 
 
 RANK = DerivedMeasure(
