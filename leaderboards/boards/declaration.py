@@ -58,12 +58,19 @@ class TableCell:
     def key(self) -> str:
         """Returns what the table is sorted by in six digits, or nothing where the text says so much
         itself."""
-        sort = "" if self.sort is None else f"{self.sort:.6g}"
-        return "" if sort == self.text else sort
+        if self.sort is None:
+            return ""
+        key = f"{self.sort:.6g}"
+        return "" if key == self.text else key
 
     @property
-    def sign(self) -> str:  # tells the tone to those who do not see colours
+    def sign(self) -> str:
+        """Returns the sign that tells the tone to those who do not see colours."""
         return SIGNS[self.tone]
+
+
+def _has_verdict(value: Any) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -124,31 +131,37 @@ class DerivedMeasure(Generic[Value]):
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        return (
-            (self.definition, (*self.columns, f"{self.name}_reason")),
-            *((part, ()) for part in self.parts),
-        )
+        """Returns its definitions, each with the columns of the download that it defines."""
+        columns = (*self.columns, f"{self.name}_reason")
+        parts = [(part, ()) for part in self.parts]
+        return (self.definition, columns), *parts
 
     def cell_of(self, value: Value) -> TableCell:
+        """Returns the cell of a board for a value, or a blank one."""
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)
-        return (
-            replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell
-        )  # the best sorts highest
+        if self.better == "lower":  # the best sorts highest
+            return replace(cell, sort=-(cell.sort or 0))
+        return cell
 
     def download(self, value: Value) -> dict[str, Any]:
         """Returns the columns of a download, unrounded; None where there is no number."""
+        columns: dict[str, Any] = dict.fromkeys(self.columns)
+        reason = f"{self.name}_reason"
         if isinstance(value, Blank):
-            return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
-        numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
-        known = {
-            column: None if isinstance(number, Blank) else number
-            for column, number in numbers.items()
-        }
-        return {**known, f"{self.name}_reason": self.withheld(value) or None}
+            return {**columns, reason: value.reason}
+        for column, path in self.columns.items():
+            number = attrgetter(path)(value)
+            if not isinstance(number, Blank):
+                columns[column] = number
+        return {**columns, reason: self.withheld(value) or None}
 
 
 def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
     """Computes a measure that looks at one policy alone for all policies of a board."""
-    return lambda board: {policy: of_profile(profile) for policy, profile in board.profiles.items()}
+
+    def of_board(board: BoardProfiles) -> dict[str, Value]:
+        return {policy: of_profile(profile) for policy, profile in board.profiles.items()}
+
+    return of_board
