@@ -145,12 +145,12 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
         "other": duels[0].other,
         "summary": summary_line(judged),
         "family": corrected,
-        "few": _few_of(judged),
+        "few": _few(judged),
         "tables": tables,
     }
 
 
-def _few_of(judged: Sequence[Duel]) -> str:
+def _few(judged: Sequence[Duel]) -> str:
     return few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
 
 
@@ -223,7 +223,7 @@ def _grid(
         "of_rows": "task",
         "lines": lines,
         "reasons": _blank_reasons(lines),
-        "few": _few_of(mastered(duels, unmastered)),
+        "few": _few(mastered(duels, unmastered)),
     }
 
 
