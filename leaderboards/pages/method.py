@@ -47,17 +47,25 @@ class TaskExample:
         """Returns the context with what answers the question marked; of a long one, what is around
         that."""
         context = self.context
-        kinds = [""] * len(context)
-        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
-            for first, last in ranges:
-                kinds[first:last] = [kind] * (min(last, len(context)) - first)
+        kinds = self._kinds_of_letters()
         pieces, end = [], 0
         for start, last in excerpt(context, (*self.evidence, *self.answers), AROUND, LONGEST):
-            pieces += [MarkedText(ELLIPSIS)] if start > end else []
-            for kind, letters in groupby(range(start, last), kinds.__getitem__):
-                pieces.append(MarkedText("".join(context[place] for place in letters), kind))
+            if start > end:
+                pieces.append(MarkedText(ELLIPSIS))
+            for kind, places in groupby(range(start, last), kinds.__getitem__):
+                letters = [context[place] for place in places]
+                pieces.append(MarkedText("".join(letters), kind))
             end = last
-        return (*pieces, MarkedText(ELLIPSIS)) if end < len(context) else tuple(pieces)
+        if end < len(context):
+            pieces.append(MarkedText(ELLIPSIS))
+        return tuple(pieces)
+
+    def _kinds_of_letters(self) -> list[str]:
+        kinds = [""] * len(self.context)
+        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
+            for first, last in ranges:
+                kinds[first:last] = [kind] * (min(last, len(kinds)) - first)
+        return kinds
 
 
 @dataclass(frozen=True)
@@ -118,12 +126,10 @@ def build_method(
 def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Tells when some runs began, by which commit and on which machine, as far as they know."""
     facts = [spread(run) for run in runs]
-    return [
-        (name, text)
-        for name, key, longest in PROVENANCE
-        if (
-            text := ", ".join(
-                distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))
-            )
-        )
-    ]
+    provenance = []
+    for name, key, longest in PROVENANCE:
+        values = [str(of_run[key])[:longest] for of_run in facts if of_run.get(key)]
+        text = ", ".join(distinct(value.replace("T", " ") for value in values))
+        if text:
+            provenance.append((name, text))
+    return provenance

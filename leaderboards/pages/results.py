@@ -61,50 +61,61 @@ class Results:
     def levels(self) -> dict[str, str]:
         """Returns by task the level of difficulty, such as "3 of 5", where that is not the
         highest."""
-        tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
-        return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
+        levels = {}
+        for run in self.runs.values():
+            for task in spread(run).get("tasks", ()):
+                if task.get("level"):
+                    levels[str(task["name"])] = str(task["level"])
+        return levels
 
     @property
     def mastered(self) -> list[str]:
         """Lists the tasks that means are over: those that the model can do with the full cache, or
         all."""
-        return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
+        for row in self.rows:
+            if row.task == ALL_TASKS:
+                return list(row.mean_of)
+        return self.tasks
 
     @property
     def shown(self) -> list[str]:
         """Lists the mean over tasks, if there are several, then each task."""
-        return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
+        if len(self.tasks) > 1:
+            return [ALL_TASKS, *self.tasks]
+        return self.tasks
 
 
 def labels_of(results: Sequence[Results]) -> list[str]:
     """Names each of the results by what differs between them; with nothing where there is one
     alone."""
-    differing = [
-        name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1
-    ]
-    return [
-        ", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting"))))
-        for one in results
-    ]
+    several_models = len({of_setting.model for of_setting in results}) > 1
+    several_modes = len({of_setting.mode for of_setting in results}) > 1
+    labels = []
+    for of_setting in results:
+        parts = [
+            of_setting.model if several_models else "",
+            of_setting.mode if several_modes else "",
+            of_setting.setting,
+        ]
+        labels.append(", ".join(filter(None, parts)))
+    return labels
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
     """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in
     ``run.json``."""
-    identity = run.get("identity")
-    outside = {
-        name: content
-        for name, content in run.items()
-        if name != "identity" or not isinstance(content, Mapping)
-    }
-    return {**outside, **identity} if isinstance(identity, Mapping) else outside
+    facts = dict(run)
+    identity = facts.get("identity")
+    if isinstance(identity, Mapping):
+        del facts["identity"]
+        facts |= identity
+    return facts
 
 
 def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
-    return ", ".join(
-        distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype"))
-    )
+    dtypes = [spread(run).get("dtype") for run in runs]
+    return ", ".join(distinct(str(dtype) for dtype in dtypes if dtype))
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -112,7 +123,11 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
-    return {count: [task for task in counts if counts[task] == count] for count in counts.values()}
+    """Groups tasks by a number of theirs, in the order in which the numbers appear."""
+    tasks: dict[int, list[str]] = {}
+    for task, count in counts.items():
+        tasks.setdefault(count, []).append(task)
+    return tasks
 
 
 def task_page(task: str) -> str:

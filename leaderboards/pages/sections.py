@@ -171,24 +171,28 @@ def _section(
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
+    shown.sort(key=lambda style: style.control)
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
-    leading = first_shown(task, rows_of_task)[:1]
     pictures = gallery(results.rows, task, results.mode, styles, identifier)
+    if task == ALL_TASKS:
+        pictures = [picture for picture in pictures if picture.leads]
+    leading = first_shown(task, rows_of_task)[:1]
+    tables = []
+    for measure in leading_first(TABLES, task, rows_of_task):
+        of_measure = highest[measure.name]
+        if measure in leading:
+            tables.append(measure_table(rows_of_task, measure, of_measure, examples))
+        elif is_told(measure, rows_of_task):
+            tables.append(measure_table(rows_of_task, measure, of_measure))
     return {
         "identifier": identifier,
         "title": title,
         "note": note_of(results, task),
         "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
-        "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
-        "tables": [
-            measure_table(
-                rows_of_task, measure, highest[measure.name], examples if measure in leading else ""
-            )
-            for measure in leading_first(TABLES, task, rows_of_task)
-            if measure in leading or is_told(measure, rows_of_task)
-        ],
+        "styles": {style.policy: style for style in shown},
+        "pictures": pictures,
+        "tables": tables,
     }
 
 
@@ -204,16 +208,19 @@ def measure_table(
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
     for policy in dict.fromkeys(row.policy for row in rows):
-        places = {level: f"{policy} at {name}" for level, name in names.items()}
-        cells = [
-            _cell(by_place.get((policy, level)), measure, highest, notes, where, examples)
-            for level, where in (places if policy in has_levels else {UNTREATED: policy}).items()
-        ]
+        places = {UNTREATED: policy}
+        if policy in has_levels:
+            places = {level: f"{policy} at {name}" for level, name in names.items()}
+        cells = []
+        for level, where in places.items():
+            row = by_place.get((policy, level))
+            cells.append(_cell(row, measure, highest, notes, where, examples))
         lines.append(TableRow(policy, tuple(cells)))
     several = [line for line in lines if line.name in has_levels]
+    beside, _ = BESIDE.get(measure.name, ("95 % interval", None))
     return Table(
         measure=measure,
-        beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
+        beside=beside,
         title=kind_title(levels) if levels else "",
         columns=tuple(names.values()),
         reference=next((line for line in lines if line.name == FULL), None),
