@@ -132,10 +132,8 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
-    tables = []
-    for measure in COMPARED:
-        if any(measure in duel.contests for duel in duels):
-            tables.append(_grid(duels, levels, measure, unmastered))
+    measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
+    tables = [_grid(duels, levels, measure, unmastered) for measure in measures]
     corrected = NOTHING_TO_CORRECT
     family = max(duel.family for duel in duels)
     if family > 1:
