@@ -179,12 +179,11 @@ def _points(
             return []
         return [[(end, value, None) for end in horizontal.ends]]
     origin = None if full is None else horizontal.origin
-    cells = []
+    of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
+    of_kind.sort(key=lambda row: row.at.amount)
+    cells = [(row.at.value, row) for row in of_kind]
     if full is not None and origin is not None:
-        cells.append((origin, full))
-    for row in sorted(rows, key=lambda row: row.at.amount):
-        if row.at.declared == horizontal.kind and row.at.value != origin:
-            cells.append((row.at.value, row))
+        cells.insert(0, (origin, full))
     runs: list[list[Point]] = [[]]
     for place, row in cells:
         value = _scale(measure, row)

@@ -5,6 +5,7 @@ record that pages show."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
@@ -82,12 +83,16 @@ def _where(task: str, mode: str) -> str:
 
 def _tradeoff(rows: Sequence[SummaryRow], mode: str, styles: Styles) -> Iterator[PaperFigure]:
     tasks = list(dict.fromkeys(row.task for row in rows if row.task != ALL_TASKS))
-    of_mean = next((row.mean_of for row in rows if row.task == ALL_TASKS), tuple(tasks))
-    plot = tradeoff(rows, of_mean, styles)
+    task, mean_of = next(iter(tasks), ALL_TASKS), tuple(tasks)
+    for row in rows:
+        if row.task == ALL_TASKS:
+            task, mean_of = ALL_TASKS, tuple(row.mean_of)
+            break
+    plot = tradeoff(rows, mean_of, styles)
     if not isinstance(plot, Blank):
-        task = ALL_TASKS if any(row.task == ALL_TASKS for row in rows) else tasks[0]
+        stem = _stem("tradeoff", task, mode)
         heading = f"{plot.heading}: {_where(task, mode)}"
-        yield PaperFigure.of("tradeoff", _stem("tradeoff", task, mode), heading, plot.drawing)
+        yield PaperFigure.of("tradeoff", stem, heading, plot.drawing)
 
 
 def _small_multiples(
@@ -98,31 +103,32 @@ def _small_multiples(
     tasks = [task for task in curves if task != ALL_TASKS]
     if len(tasks) < 2:
         return
-    leading = [
-        measure
-        for task in tasks
-        for measure in first_shown(task, [row for row in rows if row.task == task])
-    ]
-    measures = list(
-        dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER))
-    )
-    for kind in dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task):
-        by_place = {
-            (task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind
-        }
-        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][
-            :GRID_MEASURES
-        ]
-        if shown:
-            panels = [
-                _panel(by_place[task, measure.name], task, measure)
-                for task in tasks
-                for measure in shown
-            ]
-            stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
-            yield PaperFigure(
-                "tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown)
-            )
+    measures = _measures_of_grid(rows, tasks)
+    kinds = dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task)
+    for kind in kinds:
+        by_place = {}
+        for task in tasks:
+            for plot in curves[task]:
+                if plot.kind == kind:
+                    by_place[task, plot.name] = plot
+        names = set.intersection(*({name for at, name in by_place if at == task} for task in tasks))
+        shown = [measure for measure in measures if measure.name in names][:GRID_MEASURES]
+        if not shown:
+            continue
+        panels = []
+        for task in tasks:
+            panels += [_panel(by_place[task, measure.name], task, measure) for measure in shown]
+        stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
+        heading = f"Tasks and measures, {mode}"
+        yield PaperFigure("tasks", stem, heading, tuple(panels), columns=len(shown))
+
+
+def _measures_of_grid(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[Measure]:
+    leading: list[Measure] = []
+    for task in tasks:
+        leading += first_shown(task, [row for row in rows if row.task == task])
+    in_order = sorted(leading, key=leading.count, reverse=True)
+    return list(dict.fromkeys((*in_order, WRONG_OF_ANSWERED, GER)))
 
 
 def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
@@ -161,18 +167,20 @@ def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
 def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     levels = sorted(by_level)
     names = names_of(levels)
-    layers = max(len(of_level) for of_level in by_level.values())
+    layers = max(map(len, by_level.values()))
     rows = []
     for layer in range(layers):
-        shares = [
-            by_level[level][layer] if layer < len(by_level[level]) else None for level in levels
-        ]
-        tiles = tuple(
-            None if share is None else Tile(f"{share:.2f}", "", share) for share in shares
-        )
-        rows.append((str(layer), tiles))
+        tiles = [_tile(by_level[level], layer) for level in levels]
+        rows.append((str(layer), tuple(tiles)))
     columns = tuple(names[level] for level in levels)
     return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
+
+
+def _tile(shares: Sequence[float], layer: int) -> Tile | None:
+    if layer >= len(shares):
+        return None
+    share = shares[layer]
+    return Tile(f"{share:.2f}", "", share)
 
 
 def _differences(
@@ -205,15 +213,14 @@ def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
     """Makes a box for each policy and level; where two measures lead the task, of their mean in
     each context."""
     levels = sorted({level for profile in profiles for level in profile.levels[1:]})
-    names = names_of(levels)
+    names = {**names_of(levels), UNTREATED: ONE_LEVEL}
     boxes = []
     for level in levels:
         for profile in profiles:
             if level in profile.levels[1:]:
                 place = profile.levels.index(level, 1)
                 values = differences_by_context(profile, place)
-                name = ONE_LEVEL if level == UNTREATED else names[level]
-                boxes.append(Box(name, styles[profile.policy], values))
+                boxes.append(Box(names[level], styles[profile.policy], values))
     return tuple(boxes)
 
 
@@ -226,10 +233,10 @@ def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
     shared = measures[0].there
     for measure in measures[1:]:
         shared = shared & measure.there
-    gains = sum(
-        measure.heights[place, shared] - measure.heights[0, shared] for measure in measures
-    ) / len(measures)
-    return tuple(gains.tolist())
+    gains = np.zeros(int(shared.sum()))
+    for measure in measures:
+        gains += measure.heights[place, shared] - measure.heights[0, shared]
+    return tuple((gains / len(measures)).tolist())
 
 
 def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Iterator[PaperFigure]:
