@@ -83,7 +83,8 @@ class Profile:
     questions: int  # that each level answers
     contexts: int  # the fewest of a task
     held: float | None = None  # its bytes in percent of the full cache's, where it has no levels
-    withheld: str = ""  # why it has neither rank nor verdict, though it has numbers: the model cannot do the task
+    # Why it has neither rank nor verdict, though it has numbers: the model cannot do the task.
+    withheld: str = ""
 
     @cached_property
     def lead(self) -> Measured:
@@ -91,10 +92,11 @@ class Profile:
         of the mean of the measures that lead each."""
         if isinstance(self.leads, Blank):
             return self.leads
-        means_of_tasks = []
+        by_task = []
         for of_task in self.leads:
-            means_of_tasks.append(np.mean([lead.means for lead in of_task], axis=0))
-        mean: FloatArray = np.mean(means_of_tasks, axis=0)
+            means = [lead.means for lead in of_task]
+            by_task.append(np.mean(means, axis=0))
+        mean: FloatArray = np.mean(by_task, axis=0)
         return mean
 
     @property

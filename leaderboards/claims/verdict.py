@@ -155,10 +155,7 @@ def _with_withheld(
             numbers[part.part] = replace(part, withheld=reason)
     if "" in reasons and numbers:
         return list(numbers.values())
-    parts: list[Statistic | NoStatistic] = []
-    for part in measured:
-        parts.append(numbers.get(part.part, part) if part.part in reasons else part)
-    return parts
+    return [numbers.get(part.part, part) for part in measured]
 
 
 def _judgement(

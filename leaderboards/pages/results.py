@@ -24,7 +24,8 @@ class Results:
     runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
     model: str
     mode: str
-    setting: str = ""  # what tells these results from others of the same model and mode on a site, if there are such
+    # What tells these results from others of the same model and mode on a site, if there are such.
+    setting: str = ""
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)

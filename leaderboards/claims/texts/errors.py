@@ -57,23 +57,33 @@ def of_each_score(
 
     def statistic(task: str, column: str, formula: Formula) -> Statistic:
         records = evidence.of(task)
-        return Statistic(
-            formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts
-        )
 
-    return each_part(
-        {
-            ", ".join(filter(None, (name, score))): partial(statistic, *of, formula)
-            for score, of in SCORES.items()
-            for name, formula in formulas.items()
-        }
-    )
+        def kept(treatment: str) -> FloatArray:
+            return records.share_kept(treatment, rate, column)
+
+        return Statistic(formula(kept), records.contexts)
+
+    parts = {}
+    for score, (task, column) in SCORES.items():
+        for name, formula in formulas.items():
+            part = f"{name}, {score}" if name else score
+            parts[part] = partial(statistic, task, column, formula)
+    return each_part(parts)
 
 
 def _slope(kept: Kept) -> FloatArray:
     places = np.array(STDS) - np.mean(STDS)
-    slope: FloatArray = places @ np.stack([kept(error) for error in NORMALS]) / (places @ places)
+    shares = np.stack([kept(error) for error in NORMALS])
+    slope: FloatArray = places @ shares / (places @ places)
     return slope
+
+
+def _kept_by(treatment: str) -> Formula:
+    return lambda kept: kept(treatment)
+
+
+def _difference(treatment: str, other: str) -> Formula:
+    return lambda kept: kept(treatment) - kept(other)
 
 
 claim = partial(Claim, text=E, experiments=(ERRORS,))
@@ -88,7 +98,7 @@ CLAIMS = (
         measure=partial(
             of_each_score,
             None,
-            {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")},
+            {"int8": _kept_by("int8"), "int4": _kept_by("int4")},
         ),
     ),
     claim(
@@ -98,15 +108,16 @@ CLAIMS = (
         statistic="score with every value times a factor from 0 to 2, as a share of the full "
         "cache's",
         holds=("at least", 0.8),
-        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(CENTRED)}),
+        measure=partial(of_each_score, EVERYWHERE, {"": _kept_by(CENTRED)}),
     ),
     claim(
         identifier="E3",
         words="Biased error is far worse than centred error of equal spread.",
-        reported='"random tokens" where the error is from 0 to 2, against 0.83 where it is from -1 to 1',
+        reported='"random tokens" where the error is from 0 to 2, '
+        "against 0.83 where it is from -1 to 1",
         statistic="what uniform(0, 2) keeps, less what uniform(-1, 1) keeps",
         holds=("below", 0.0),
-        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(BIASED) - kept(CENTRED)}),
+        measure=partial(of_each_score, EVERYWHERE, {"": _difference(BIASED, CENTRED)}),
     ),
     claim(
         identifier="E4",
@@ -116,9 +127,7 @@ CLAIMS = (
         "error without flips does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(
-            of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}
-        ),
+        measure=partial(of_each_score, FLIPPED_SHARE, {"": _difference(FLIPPED, UNFLIPPED)}),
     ),
     claim(
         identifier="E5",
@@ -134,7 +143,7 @@ CLAIMS = (
             EVERYWHERE,
             {
                 "slope over the spread": _slope,
-                "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE),
+                "normal less wide uniform": _difference(NORMALS[-1], WIDE),
             },
         ),
     ),

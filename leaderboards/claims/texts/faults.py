@@ -7,6 +7,7 @@ import numpy as np
 
 from leaderboards.aggregate.evidence import Evidence, check_same_contexts
 from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic, Text
+from leaderboards.statistics.bootstrap import FloatArray
 
 F = Text("F", "KV Cache is More Robust Than You Think", "Qwen2.5 1.5B and 7B, GSM8K")
 TASK = "base"
@@ -24,14 +25,15 @@ BANDS = Experiment("bands", TASK, ",".join(QUARTERS), (("rate", str(FEW)),), con
 def _kept(kind: str, rate: float, evidence: Evidence) -> list[Statistic]:
     """Measures what a kind of noise leaves of right answers, as a share of the full cache's."""
     records = evidence.of(TASK)
-    return [Statistic(records.share_kept(kind, rate), records.contexts)]
+    kept = records.share_kept(kind, rate)
+    return [Statistic(kept, records.contexts)]
 
 
 def _order(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
-    distractor, zeros, gaussian = (
-        records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN)
-    )
+    distractor = records.area(DISTRACTOR, RATES)
+    zeros = records.area(ZEROS, RATES)
+    gaussian = records.area(GAUSSIAN, RATES)
     return [
         Statistic(distractor - zeros, records.contexts, "distractor above zeros"),
         Statistic(zeros - gaussian, records.contexts, "zeros above gaussian"),
@@ -39,31 +41,28 @@ def _order(evidence: Evidence) -> list[Statistic]:
 
 
 def _quarters(evidence: Evidence) -> list[Statistic]:
+    """Measures how much more is kept with the best quarter damaged than with the worst."""
     records = evidence.of(TASK)
-    kept = np.stack([records.share_kept(quarter, FEW) for quarter in QUARTERS])
-    note = "kept by the quarter that is damaged, from the input: " + ", ".join(
-        f"{share:.2f}" for share in kept[:, 0]
-    )
-    return [
-        Statistic(
-            kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note
-        )
-    ]
+    kept = [records.share_kept(quarter, FEW) for quarter in QUARTERS]
+    shares = [of_quarter[0] for of_quarter in kept]
+    best, worst = kept[int(np.argmax(shares))], kept[int(np.argmin(shares))]
+    texts = ", ".join(f"{share:.2f}" for share in shares)
+    note = f"kept by the quarter that is damaged, from the input: {texts}"
+    return [Statistic(best - worst, records.contexts, note=note)]
 
 
 def _size_helps(*evidence: Evidence) -> list[Statistic]:
     """Measures how much more of the full cache's right answers a larger model keeps, under either
     kind of noise."""
-    small, large = (size.of(TASK) for size in evidence)
+    small, large = (of_size.of(TASK) for of_size in evidence)
     check_same_contexts(small, large)
-    structured, gaussian = (
-        large.share_kept(kind, rate) - small.share_kept(kind, rate)
-        for kind, rate in ((DISTRACTOR, RATES[-1]), (GAUSSIAN, FEW))
-    )
-    note = (
-        f"larger less smaller: distractor at {RATES[-1]} {structured[0]:+z.2f}, gaussian at {FEW} "
-        f"{gaussian[0]:+z.2f}"
-    )
+
+    def gain(kind: str, rate: float) -> FloatArray:
+        return large.share_kept(kind, rate) - small.share_kept(kind, rate)
+
+    structured, gaussian = gain(DISTRACTOR, RATES[-1]), gain(GAUSSIAN, FEW)
+    of_distractor = f"distractor at {RATES[-1]} {structured[0]:+z.2f}"
+    note = f"larger less smaller: {of_distractor}, gaussian at {FEW} {gaussian[0]:+z.2f}"
     return [Statistic(structured - gaussian, small.contexts, note=note)]
 
 

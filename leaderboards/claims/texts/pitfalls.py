@@ -13,7 +13,15 @@ from leaderboards.aggregate.evidence import (
     NoEvidenceError,
     PreconditionError,
 )
-from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import (
+    Claim,
+    Experiment,
+    Measured,
+    NoStatistic,
+    Statistic,
+    Text,
+    each_part,
+)
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.by_number import relative_obedience
 from leaderboards.studies.instructions.families import family_means, rank_correlation
@@ -51,26 +59,30 @@ def of_prompts(
     parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence
 ) -> Measured:
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on
-    the families of directives of which it obeys half, and :class:`PreconditionError` where there
-    are none."""
-    prompts, note = prompt_records(evidence.records, evidence.seed, evidence.times), ""
+    the families of directives of which it obeys half.
+
+    Raises :class:`PreconditionError` where there are no such families."""
+    prompts = prompt_records(evidence.records, evidence.seed, evidence.times)
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
-    if not obeyed >= LEAST_CLEAN:
-        by_family = full.groupby("family", sort=False)["strict"].mean()
-        families = tuple(by_family.index[by_family >= LEAST_CLEAN])
-        if not families:
-            low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            raise PreconditionError(f"instructions: {low}, and so of each family")
-        directives = prompts.directives[prompts.directives["family"].isin(families)]
-        prompts = replace(prompts, directives=directives, families=families)
-        note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
-    return [
-        replace(one, note="; ".join(filter(None, (one.note, note))))
-        if isinstance(one, Statistic)
-        else one
-        for one in each_part(parts, prompts)
-    ]
+    if obeyed >= LEAST_CLEAN:
+        return each_part(parts, prompts)
+    by_family = full.groupby("family", sort=False)["strict"].mean()
+    families = tuple(by_family.index[by_family >= LEAST_CLEAN])
+    if not families:
+        low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
+        raise PreconditionError(f"instructions: {low}, and so of each family")
+    directives = prompts.directives[prompts.directives["family"].isin(families)]
+    prompts = replace(prompts, directives=directives, families=families)
+    note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
+    results: list[Statistic | NoStatistic] = []
+    for result in each_part(parts, prompts):
+        if isinstance(result, Statistic):
+            notes = filter(None, (result.note, note))
+            results.append(replace(result, note="; ".join(notes)))
+        else:
+            results.append(result)
+    return results
 
 
 def _mean(
@@ -94,45 +106,44 @@ def _mean(
 def _defence_above_directives(
     prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]
 ) -> FloatArray:
-    kept = (
-        _mean(prompts, f"{span}_kept", policies, HALF, arm=arms)
-        for span in ("defence", "directives")
-    )
-    return np.subtract(*kept)
+    defence = _mean(prompts, "defence_kept", policies, HALF, arm=arms)
+    directives = _mean(prompts, "directives_kept", policies, HALF, arm=arms)
+    return defence - directives
 
 
 def _families(prompts: PromptRecords) -> Statistic:
-    whole, half = (
-        np.stack(
-            [_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families],
-            axis=1,
-        )
-        for cell in (WHOLE, TREATED)
-    )
-    obeyed = whole[0] >= LEAST_CLEAN
-    if obeyed.sum() < 2:
+    whole, half = _by_family(prompts, *WHOLE), _by_family(prompts, *TREATED)
+    is_obeyed = whole[0] >= LEAST_CLEAN
+    if is_obeyed.sum() < 2:
         raise PreconditionError(
             "instructions: the full cache obeys fewer than two families of directives"
         )
-    kept = half[:, obeyed] / whole[:, obeyed]
-    families = np.array(prompts.families)[obeyed]
-    note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
+    kept = half[:, is_obeyed] / whole[:, is_obeyed]
+    families = np.array(prompts.families)[is_obeyed]
+    best, worst = families[kept[0].argmax()], families[kept[0].argmin()]
+    note = f"most is kept of {best}, least of {worst}"
     correlation = _rank_correlation(prompts)
     if not np.isnan(correlation):
         note += f"; rank correlation with the full cache {correlation:.2f}"
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
+def _by_family(prompts: PromptRecords, policies: Sequence[str], level: Level | None) -> FloatArray:
+    """Returns the share of directives obeyed, shape (1 + resamples, families)."""
+    shares = [
+        _mean(prompts, "strict", policies, level, family=[family]) for family in prompts.families
+    ]
+    return np.stack(shares, axis=1)
+
+
 def _rank_correlation(prompts: PromptRecords) -> float:
     """Correlates the order of all families with that of the full cache, the policies together; NaN
     where there is no order."""
     table = prompts.directives
-    treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
-    shares = (
-        family_means(prompts, table[rows], prompts.families)
-        for rows in (treated, table["policy"] == FULL)
-    )
-    return float(rank_correlation(*shares)[0])
+    is_treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
+    treated = family_means(prompts, table[is_treated], prompts.families)
+    full = family_means(prompts, table[table["policy"] == FULL], prompts.families)
+    return float(rank_correlation(treated, full)[0])
 
 
 def _leaks(prompts: PromptRecords) -> Statistic:
@@ -153,15 +164,14 @@ def _kept_by_order(prompts: PromptRecords) -> Statistic:
 
 def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (
-        _rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED
-    )
+    rises = [_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED]
+    first, second = rises
     return Statistic(first - second, prompts.resampler.count)
 
 
 def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
-    treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
-    return treated - whole
+    treated = _mean(prompts, column, *TREATED, arm=[arm])
+    return treated - _mean(prompts, column, *WHOLE, arm=[arm])
 
 
 def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
@@ -179,21 +189,19 @@ def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
 
 
 def _several(prompts: PromptRecords) -> Statistic:
-    directives, kept = prompts.directives, []
-    treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
+    directives = prompts.directives
+    is_treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
+    is_full = directives["policy"] == FULL
+    kept = []
     for name, is_asked in (
         ("one", directives["number"] == 1),
         ("several", directives["number"] > 1),
     ):
-        share = relative_obedience(
-            prompts,
-            directives[treated & is_asked],
-            directives[(directives["policy"] == FULL) & is_asked],
-        )
+        treated, full = directives[is_treated & is_asked], directives[is_full & is_asked]
+        share = relative_obedience(prompts, treated, full)
         if share is None:
-            raise PreconditionError(
-                f"the full cache obeys nothing where {name} is asked, or nothing was asked"
-            )
+            asked_for = f"where {name} is asked, or nothing was asked"
+            raise PreconditionError(f"the full cache obeys nothing {asked_for}")
         kept.append(share)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 

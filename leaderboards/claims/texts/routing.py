@@ -83,12 +83,14 @@ class MasteredTasks:
 
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
-        """Takes the records of an experiment; :class:`PreconditionError` where the model can do no
-        task."""
+        """Takes the records of an experiment.
+
+        Raises :class:`PreconditionError` where the model can do no task."""
         mastered, failed = evidence.mastered(lambda task: "f1")
+        reasons = "; ".join(failed)
         if not mastered:
-            raise PreconditionError("; ".join(failed))
-        return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")
+            raise PreconditionError(reasons)
+        return cls(tuple(mastered), f"left out: {reasons}" if failed else "")
 
     @property
     def contexts(self) -> int:
@@ -101,13 +103,13 @@ class MasteredTasks:
         return means
 
     def over_ratios(self, column: str) -> FloatArray:
-        """Averages the means of all policies at each ratio, the full cache first: shape (1 +
-        resamples, ratios + 1)."""
-        means = [
-            np.mean([self.mean(policy, ratio, column) for policy in POLICIES], axis=0)
-            for ratio in RATIOS
-        ]
-        return np.stack([self.mean(FULL, None, column), *means], axis=1)
+        """Averages the means of all policies at each ratio, the full cache first: shape
+        (1 + resamples, ratios + 1)."""
+        means = [self.mean(FULL, None, column)]
+        for ratio in RATIOS:
+            of_policies = [self.mean(policy, ratio, column) for policy in POLICIES]
+            means.append(np.mean(of_policies, axis=0))
+        return np.stack(means, axis=1)
 
 
 # Of the rate of made-up answers, among all and among those that state something: the column that
@@ -123,9 +125,13 @@ def of_mastered(
 ) -> Measured:
     """Measures something over ratios for each part of a claim, which is told by its first
     argument."""
-    return each_part(
-        {part: partial(measure, told) for part, told in parts.items()}, MasteredTasks.of(evidence)
-    )
+    measures = {part: partial(measure, subject) for part, subject in parts.items()}
+    return each_part(measures, MasteredTasks.of(evidence))
+
+
+def _note(*texts: str) -> str:
+    """Joins what else the records say."""
+    return "; ".join(filter(None, texts))
 
 
 def _share_kept(policy: str, tasks: MasteredTasks) -> Statistic:
@@ -137,18 +143,21 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
         rates = rates / tasks.over_ratios(of)
-    peaks = sweeps.peaks(*sweeps.slopes(np.array([0.0, *RATIOS]), rates))
+    places = np.array([0.0, *RATIOS])
+    peaks = sweeps.peaks(*sweeps.slopes(places, rates))
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
-    note = (
-        f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
-    )
-    return Statistic(peaks, tasks.contexts, note="; ".join(filter(None, (note, tasks.left_out))))
+    first, last = rates[0, 0], rates[0, -1]
+    rise = f"the rate is {first:.2f} with the full cache, {last:.2f} at {RATIOS[-1]:g}"
+    return Statistic(peaks, tasks.contexts, note=_note(rise, tasks.left_out))
 
 
 def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
-    where = {**sweeps.WITH_ANSWER, of: True} if of else sweeps.WITH_ANSWER
-    values = sweeps.partial_correlation(product(tasks.tasks, POLICIES, RATIOS), where)
+    where = dict(sweeps.WITH_ANSWER)
+    if of:
+        where[of] = True
+    cells = product(tasks.tasks, POLICIES, RATIOS)
+    values = sweeps.partial_correlation(cells, where)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
     return Statistic(values, tasks.contexts, note=tasks.left_out)
@@ -159,23 +168,26 @@ def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
     highest ratio: shape (1 + resamples,). The safe ratio of a board asks for the end of an
     interval, which a resample has not."""
     whole = task.clean("f1")
-    losses = np.stack(
-        [whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1
-    )
-    return crossing(RATIOS, losses, LOST)
+    losses = [whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)]
+    return crossing(RATIOS, np.stack(losses, axis=1), LOST)
 
 
 def crossing(ratios: Sequence[float], losses: FloatArray, least: float) -> FloatArray:
     """Returns the ratio at which a loss is first as large as ``least``, on the line between two
     ratios, or the highest ratio: shape (1 + resamples,). ``losses``: of the full cache, which loses
     nothing, then at each ratio, shape (1 + resamples, 1 + ratios)."""
-    places, rows = np.array([0.0, *ratios]), np.arange(len(losses))
+    places = np.array([0.0, *ratios])
     too_much = losses >= least - FLAT
     crosses = too_much.any(axis=1)
-    place = np.where(crosses, too_much.argmax(axis=1), len(ratios))
-    before, after = losses[rows, place - 1], losses[rows, place]
-    share = np.divide(least - before, after - before, out=np.ones(len(losses)), where=crosses)
-    crossed: FloatArray = places[place - 1] + share * (places[place] - places[place - 1])
+    after = np.where(crosses, too_much.argmax(axis=1), len(ratios))
+    before = after - 1
+    rows = np.arange(len(losses))
+    lost_before, lost_after = losses[rows, before], losses[rows, after]
+    rise = lost_after - lost_before
+    # Where nothing crosses, the whole way to the highest ratio.
+    share = np.divide(least - lost_before, rise, out=np.ones(len(losses)), where=crosses)
+    way = places[after] - places[before]
+    crossed: FloatArray = places[before] + share * way
     return crossed
 
 
@@ -187,11 +199,15 @@ def _gap(task: str, evidence: Evidence) -> Statistic:
 def _later(first: TaskEvidence, second: TaskEvidence, whose: str) -> Statistic:
     """Measures the ratio at which 5 points are lost, the mean over the policies, of the first less
     of the second."""
-    losses = [
-        np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in (first, second)
-    ]
-    note = f"5 points are lost at {losses[0][0]:.2f} and at {losses[1][0]:.2f}{whose}"
-    return Statistic(losses[0] - losses[1], min(first.contexts, second.contexts), note=note)
+
+    def mean_ratio(task: TaskEvidence) -> FloatArray:
+        mean: FloatArray = np.mean([first_loss(task, policy) for policy in POLICIES], axis=0)
+        return mean
+
+    of_first, of_second = mean_ratio(first), mean_ratio(second)
+    note = f"5 points are lost at {of_first[0]:.2f} and at {of_second[0]:.2f}{whose}"
+    contexts = min(first.contexts, second.contexts)
+    return Statistic(of_first - of_second, contexts, note=note)
 
 
 def _safer(task: str, small: Evidence, large: Evidence) -> Statistic:
@@ -216,14 +232,18 @@ def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvid
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the
     question."""
     agnostic.clean(column, answerable=answerable)
-    cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
-    without, known = (
-        np.mean([mode.mean(*cell, column, answerable=answerable) for cell in cells], axis=0)
-        for mode in (agnostic, aware)
-    )
-    return Statistic(
-        (known - without) / 100 if column == "f1" else without - known, agnostic.contexts
-    )
+
+    def mean_of_cells(mode: TaskEvidence) -> FloatArray:
+        means = []
+        for policy, ratio in product(SCORED_BY_ATTENTION, MIDDLE_RATIOS):
+            means.append(mode.mean(policy, ratio, column, answerable=answerable))
+        mean: FloatArray = np.mean(means, axis=0)
+        return mean
+
+    without, with_question = mean_of_cells(agnostic), mean_of_cells(aware)
+    if column == "f1":
+        return Statistic((with_question - without) / 100, agnostic.contexts)
+    return Statistic(without - with_question, agnostic.contexts)
 
 
 def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
@@ -253,55 +273,69 @@ def _probe_before_answers(
     full = probes.learnable(states[states["policy"] == FULL], probes.LETTER)
     if full.empty:
         raise NoEvidenceError("too few answers begin with the same letter for a probe to learn any")
-    names = full[routes.QUESTION].drop_duplicates()
-    states = states.merge(names, on=routes.QUESTION)
-    found, control = probes.probe(
-        probes.features_of(full), list(full[probes.LETTER]), list(full[routes.CONTEXT])
-    )
+    questions = full[routes.QUESTION].drop_duplicates()
+    states = states.merge(questions, on=routes.QUESTION)
     whole = _probe_and_f1(states[states["policy"] == FULL], evidence)
-    low, _ = percentile_interval(whole[0][1:])
-    if found - control < probes.TELLING or low <= control:
-        scores = f"{found:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
-        raise NoEvidenceError(
-            f"with the full cache a probe reaches {scores}: there is nothing to lose"
-        )
-    differences, places = [], []
+    _check_probe(full, whole[0])
+    differences, of_probe, of_f1 = [], [], []
     for policy in OBSERVED.policies.split(","):
         of_policy = states[states["policy"] == policy]
         ratios = sorted({level.value for level in of_policy["level"]})
-        cells = [
-            of_policy[[level.value == ratio for level in of_policy["level"]]] for ratio in ratios
-        ]
-        at_ratios = [whole, *(_probe_and_f1(cell, evidence) for cell in cells)]
-        lost = []
-        for side in (0, 1):
-            values = np.stack([one[side] for one in at_ratios], axis=1)
-            lost.append(crossing(ratios, 1 - values / values[:, :1], TENTH))
-        differences.append(lost[1] - lost[0])
-        places.append([float(one[0]) for one in lost])
-    of_probe, of_f1 = np.mean(places, axis=0)
-    note = f"a tenth is lost at {of_probe:.2f} by the probe, at {of_f1:.2f} by F1"
+        macros, f1s = [whole[0]], [whole[1]]
+        for ratio in ratios:
+            at_ratio = [level.value == ratio for level in of_policy["level"]]
+            macro, f1 = _probe_and_f1(of_policy[at_ratio], evidence)
+            macros.append(macro)
+            f1s.append(f1)
+        by_probe, by_f1 = _tenth_lost(ratios, macros), _tenth_lost(ratios, f1s)
+        differences.append(by_f1 - by_probe)
+        of_probe.append(float(by_probe[0]))
+        of_f1.append(float(by_f1[0]))
+    places = f"{np.mean(of_probe):.2f} by the probe, at {np.mean(of_f1):.2f} by F1"
     contexts = int(full[routes.CONTEXT].nunique())
-    return Statistic(
-        np.mean(differences, axis=0), contexts, note="; ".join(filter(None, (note, left_out)))
-    )
+    note = _note(f"a tenth is lost at {places}", left_out)
+    return Statistic(np.mean(differences, axis=0), contexts, note=note)
+
+
+def _check_probe(full: DataFrame, macro: FloatArray) -> None:
+    """Raises :class:`NoEvidenceError` where a probe tells nothing of the full cache. ``macro``: its
+    macro-F1 there, shape (1 + resamples,)."""
+    features = probes.features_of(full)
+    letters, contexts = list(full[probes.LETTER]), list(full[routes.CONTEXT])
+    reached, control = probes.probe(features, letters, contexts)
+    low, _ = percentile_interval(macro[1:])
+    if reached - control < probes.TELLING or low <= control:
+        scores = f"{reached:.2f} (at least {low:.2f}), and {control:.2f} on shuffled labels"
+        reason = f"with the full cache a probe reaches {scores}: there is nothing to lose"
+        raise NoEvidenceError(reason)
+
+
+def _tenth_lost(ratios: Sequence[float], scores: Sequence[FloatArray]) -> FloatArray:
+    """Returns the ratio at which a tenth of a score is lost, shape (1 + resamples,). ``scores``: of
+    the full cache, then at each ratio, each of that shape."""
+    values = np.stack(scores, axis=1)
+    return crossing(ratios, 1 - values / values[:, :1], TENTH)
 
 
 def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
     """Returns the macro-F1 of a probe, whose predictions are what is resampled, and F1 of the same
     answers, each of shape (1 + resamples,)."""
-    labels, contexts = (group[name].to_numpy(dtype=str) for name in (probes.LETTER, routes.CONTEXT))
+    labels = group[probes.LETTER].to_numpy(dtype=str)
+    contexts = group[routes.CONTEXT].to_numpy(dtype=str)
     predicted = probes.predictions(probes.features_of(group), labels, contexts)
     resampled = Contexts(contexts, evidence, OBSERVED.name)
     of_labels = []
     for label in np.unique(labels):
-        true, guessed = (np.asarray(one == label, dtype=np.float64) for one in (labels, predicted))
-        count = resampled.sums(true)
-        both = 2 * resampled.sums(true * guessed)
-        of_labels.append(np.where(count > 0, both / (count + resampled.sums(guessed)), np.nan))
+        is_true = np.asarray(labels == label, dtype=np.float64)
+        is_predicted = np.asarray(predicted == label, dtype=np.float64)
+        count = resampled.sums(is_true)
+        hits = 2 * resampled.sums(is_true * is_predicted)
+        f1 = hits / (count + resampled.sums(is_predicted))
+        of_labels.append(np.where(count > 0, f1, np.nan))
     with np.errstate(all="ignore"):
         macro: FloatArray = np.nanmean(of_labels, axis=0)
-    return macro, resampled.mean(group["f1"].astype(float).fillna(0).to_numpy())
+    f1_of_answers = group["f1"].astype(float).fillna(0)
+    return macro, resampled.mean(f1_of_answers.to_numpy())
 
 
 def _rigidity(evidence: Evidence) -> Measured:
@@ -329,45 +363,37 @@ def _more(
     """Measures failures with evidence alive against successes with the same question and policy, at
     other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
+    successes = treated[treated["right"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
     pair = [*routes.QUESTION, routes.CONTEXT, "policy"]
-    means = [
-        group.groupby(pair, observed=True)[column].mean()
-        for group in (failures, treated[treated["right"]])
-    ]
-    differences = (sign * (means[0] - means[1])).dropna()
+    of_failures = failures.groupby(pair, observed=True)[column].mean()
+    of_successes = successes.groupby(pair, observed=True)[column].mean()
+    differences = (sign * (of_failures - of_successes)).dropna()
     if differences.empty:
-        why = (
-            "no question is answered rightly at one ratio and wrongly, with evidence alive, at "
-            "another"
-        )
-        raise NoEvidenceError(why)
-    contexts = Contexts(
-        differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str),
-        evidence,
-        OBSERVED.name,
-    )
-    note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
-    return Statistic(
-        contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note
-    )
+        wrongly = "and wrongly, with evidence alive, at another"
+        raise NoEvidenceError(f"no question is answered rightly at one ratio {wrongly}")
+    names = differences.index.get_level_values(routes.CONTEXT)
+    contexts = Contexts(names.to_numpy(dtype=str), evidence, OBSERVED.name)
+    note = _note(f"{len(differences)} pairs", left_out)
+    mean = contexts.mean(differences.to_numpy(dtype=np.float64))
+    return Statistic(mean, contexts.count, note=note)
 
 
 def _depth(*evidence: Evidence) -> list[Statistic]:
-    (own, contexts), (other, others) = map(_slope, evidence)
-    note = f"slope {own[0]:z.2f} of this model, {other[0]:z.2f} of the one beside it"
-    return [Statistic(own * other, min(contexts, others), note=note)]
+    (slope, contexts), (other, others) = map(_slope, evidence)
+    note = f"slope {slope[0]:z.2f} of this model, {other[0]:z.2f} of the one beside it"
+    return [Statistic(slope * other, min(contexts, others), note=note)]
 
 
 def _slope(evidence: Evidence) -> tuple[FloatArray, int]:
     table, _ = _observed(evidence, heads.TABLE)
     full = heads.with_questions(table[table["policy"] == FULL], evidence.records)
     values, names = heads.slopes(heads.at_answers(full))
-    known = ~np.isnan(values)
-    if not known.any():
+    has_depth = ~np.isnan(values)
+    if not has_depth.any():
         raise PreconditionError("a model of one layer has no depth")
-    contexts = Contexts(names[known], evidence, OBSERVED.name)
-    return contexts.mean(values[known]), contexts.count
+    contexts = Contexts(names[has_depth], evidence, OBSERVED.name)
+    return contexts.mean(values[has_depth]), contexts.count
 
 
 claim = partial(Claim, text=R, experiments=(OVER_RATIOS,))
