@@ -132,7 +132,7 @@ def _margin(evidence: Evidence) -> Statistic:
     median = float(np.nanmedian(walked.joined(forced["margin"])))
     margins = _at_flip(parted, "margin")
     rows, at_flips = parted[~np.isnan(margins)], margins[~np.isnan(margins)]
-    if not len(known):
+    if not len(at_flips):
         raise NoEvidenceError(
             "all answers that differ part where one has ended: no margin is known there"
         )
