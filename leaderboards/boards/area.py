@@ -33,7 +33,7 @@ class Area:
     span: float  # the realised ratio at which the curve ends
 
 
-def span_of(profile: Profile) -> float | Blank:
+def curve_end(profile: Profile) -> float | Blank:
     """Returns the place at which the curve of a policy ends: its last realised ratio, or level of a
     fault."""
     if isinstance(profile.lead, Blank):
@@ -45,7 +45,7 @@ def span_of(profile: Profile) -> float | Blank:
     return float(profile.places.max())
 
 
-def height_of(profile: Profile, end: float) -> float:
+def mean_height(profile: Profile, end: float) -> float:
     """Returns the mean height of the curve of what leads the tasks, in percent: from the full cache
     at 0 to ``end`` by the trapezoid rule. Of the full cache, which spans nothing, its height."""
     assert not isinstance(profile.lead, Blank)
@@ -94,10 +94,10 @@ def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
 
 def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy."""
-    end = span_of(profile)
+    end = curve_end(profile)
     if isinstance(end, Blank):
         return end
-    height = Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions)
+    height = Estimate.within(mean_height(profile, end), _interval(profile, end), profile.questions)
     return Area(height, end)
 
 
@@ -178,7 +178,7 @@ def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Unjudg
     if control not in board.profiles:
         return Blank(f"{control} was not run")
     profile = board.profiles[policy]
-    end = span_of(profile)
+    end = curve_end(profile)
     if isinstance(end, Blank):
         return end
     line = board.against.get((policy, control))

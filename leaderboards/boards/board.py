@@ -208,7 +208,7 @@ Cells = Callable[[_Policy], TableCell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(
+def make_boards(
     records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None
 ) -> Boards:
     """Makes the boards by mode and task, ``all`` among them, of the rows that the records add up
@@ -225,7 +225,7 @@ def boards_of(
     return boards
 
 
-def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
+def shown_levels(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and
     last."""
     treated = [level for level in levels if level != UNTREATED] or levels
@@ -265,7 +265,7 @@ def _board(
     cells: dict[str, list[TableCell]] = {policy.standing.policy: [] for policy in policies}
     treated = [name for name in cells if name != FULL] or list(cells)
     shown = []
-    for column, make_cell in _columns(shown_of(list(names)), names, measures, _kinds(rows)):
+    for column, make_cell in _columns(shown_levels(list(names)), names, measures, _kinds(rows)):
         of_column = {policy.standing.policy: make_cell(policy) for policy in policies}
         if any(not of_column[name].is_blank for name in treated):
             shown.append(column)
@@ -340,7 +340,7 @@ def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) ->
     if measure.heading_of:
         heading = measure.heading_of(kinds)
     column = BoardColumn(heading, measure.line)
-    return column, lambda policy: measure.cell_of(policy.standing[measure])
+    return column, lambda policy: measure.board_cell(policy.standing[measure])
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:

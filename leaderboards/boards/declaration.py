@@ -136,7 +136,7 @@ class DerivedMeasure(Generic[Value]):
         parts = [(part, ()) for part in self.parts]
         return (self.definition, columns), *parts
 
-    def cell_of(self, value: Value) -> TableCell:
+    def board_cell(self, value: Value) -> TableCell:
         """Returns the cell of a board for a value, or a blank one."""
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)

@@ -37,7 +37,10 @@ NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
-NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how many bytes, is in the other columns"
+NO_LEVELS = (
+    "it has one level, which is no curve: "
+    "whether it is safe, and at how many bytes, is in the other columns"
+)
 ONE_LEVEL = "one level"
 
 Measured = FloatArray | Blank

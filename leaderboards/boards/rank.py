@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
 from leaderboards.aggregate.lead import differ
-from leaderboards.boards.area import height_of, heights_by_context, span_of
+from leaderboards.boards.area import curve_end, heights_by_context, mean_height
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
@@ -69,7 +69,7 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     intervals: dict[str, RankInterval | Blank] = {}
     curves: dict[str, Curve] = {}
     for policy, profile in board.profiles.items():
-        end = span_of(profile)
+        end = curve_end(profile)
         reason = _why_unranked(policy, profile, board)
         if reason is not None:
             intervals[policy] = reason
@@ -100,7 +100,7 @@ def _why_unranked(policy: str, profile: Profile, board: BoardProfiles) -> Blank 
     if profile.withheld:
         return Blank(profile.withheld)
     narrow = narrow_windows(board.presses.get(policy, ()))
-    if narrow and not isinstance(span_of(profile), Blank):
+    if narrow and not isinstance(curve_end(profile), Blank):
         share = f"{LEAST_SHARE:.0%} of its paper’s window"
         return Blank(f"{narrow}, which is under {share}: it is another press", narrow)
     return None
@@ -112,7 +112,7 @@ def _ahead(curve: Curve, other: Curve) -> Ahead:
     profile, end = curve
     other_profile, other_end = other
     shared = min(end, other_end)
-    points = height_of(profile, shared) - height_of(other_profile, shared)
+    points = mean_height(profile, shared) - mean_height(other_profile, shared)
     by_context = heights_by_context(profile, shared)
     by_context_of_other = heights_by_context(other_profile, shared)
     return Ahead(round(points, DIGITS), differ(by_context, by_context_of_other))

@@ -122,9 +122,9 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
             "questions": duel.questions,
             "contexts": duel.contexts,
         }
-        row |= _sides_of(duel)
+        row |= _side_columns(duel)
         row["unit"] = POINTS
-        row |= _contests_of(duel.contests, is_judged)
+        row |= _contest_columns(duel.contests, is_judged)
         row["verdict"] = duel.verdict if is_judged else None
         row["not_mastered"] = unmastered.get(duel.task)
         rows.append(row)
@@ -132,7 +132,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
     return Sheet.of(name, "Verdicts, cell by cell", rows, kinds=kinds)
 
 
-def _contests_of(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, Any]:
+def _contest_columns(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, Any]:
     """Lists each measure with the interval of the corrected test; p and verdict where the cell
     ``is_judged``."""
     columns: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def means_sheet(name: str, rows: Iterable[Pooled]) -> Sheet:
     for row in rows:
         columns = _pooled_columns(row)
         columns["level"] = row.level
-        columns |= _sides_of(row)
+        columns |= _side_columns(row)
         plain.append(columns)
     return Sheet.of(name, "Mean of tasks at each level", plain)
 
@@ -186,7 +186,7 @@ def gate_sheet(rows: Iterable[GateRow]) -> Sheet:
             "policy": row.policy,
             "other": row.other,
             "level": row.level,
-            **_sides_of(row),
+            **_side_columns(row),
             "unit": POINTS,
             "difference": row.difference,
             "verdict": row.verdict,
@@ -199,7 +199,7 @@ def gate_sheet(rows: Iterable[GateRow]) -> Sheet:
     return Sheet.of("gate", "What the gate reads", plain, kinds={"difference": MeanDifference})
 
 
-def _sides_of(row: Duel | Pooled) -> dict[str, Any]:
+def _side_columns(row: Duel | Pooled) -> dict[str, Any]:
     """Returns at which level either was run, and the bytes that it holds there, in percent of the
     full cache."""
     level, other_level = row.run_at

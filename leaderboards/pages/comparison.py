@@ -16,7 +16,7 @@ from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
-from leaderboards.pages.method import RunEntry, provenance_of
+from leaderboards.pages.method import RunEntry, provenance_facts
 from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
 from leaderboards.statistics.text import p_text
@@ -97,7 +97,7 @@ def build_comparison(
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
         sheets=sheets,
         run=run,
-        provenance=provenance_of([run.content]) if run else (),
+        provenance=provenance_facts([run.content]) if run else (),
         contexts=contexts,
         beside=beside,
         earlier=earlier,

@@ -50,11 +50,11 @@ def build_examples(model: str, task: str, records: DataFrame, page: str = "index
         model=model,
         task=task,
         task_page=page,
-        data=as_data(examples_of(records)),
+        data=as_data(worst_examples(records)),
     )
 
 
-def examples_of(records: DataFrame) -> dict[str, Any]:
+def worst_examples(records: DataFrame) -> dict[str, Any]:
     """Returns what the page's script draws from: contexts and questions once, and by cell the worst
     answers, of the first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])

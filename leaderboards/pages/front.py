@@ -26,10 +26,10 @@ from leaderboards.boards.board import BoardColumn
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.in_words import finding
-from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, dtypes_of, labels_of, task_page
-from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import FACTS_OF_PROMPT, kind_of, use_matrix, use_of
+from leaderboards.pages.method import TaskEntry, provenance_facts
+from leaderboards.pages.results import Results, distinct, distinct_labels, dtype_names, task_page
+from leaderboards.pages.sections import largest_row, make_sections, section_note, section_title
+from leaderboards.pages.uses import FACTS_OF_PROMPT, use_for, use_matrix, usual_kind
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
@@ -61,7 +61,7 @@ SHARE_REMOVED = Markup(
 def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     """Returns what the front page has of each board."""
     boards: list[dict[str, Any]] = []
-    for of_setting, label in zip(results, labels_of(results), strict=True):
+    for of_setting, label in zip(results, distinct_labels(results), strict=True):
         for task in of_setting.shown:
             if (of_setting.mode, task) in of_setting.boards:
                 board = _placed_board(of_setting, task, label)
@@ -77,14 +77,14 @@ def _placed_board(results: Results, task: str, label: str) -> dict[str, Any]:
         "mode": results.mode,
         "setting": results.setting,
         "task": task,
-        "name": title_of(task, "", results.rows),
+        "name": section_title(task, "", results.rows),
     }
     return {
-        "title": title_of(task, label, results.rows),
-        "note": note_of(results, task),
+        "title": section_title(task, label, results.rows),
+        "note": section_note(results, task),
         "board": results.boards[results.mode, task],
         "leads": _leads(results, task),  # whose area is taken
-        "few": largest_of(results, task).few_contexts,  # its cells are hatched
+        "few": largest_row(results, task).few_contexts,  # its cells are hatched
         "families": results.families,
         "choices": choices,  # by these the page's script tells it from the other boards
     }
@@ -136,7 +136,7 @@ def page_renderers(
     entry_by_task = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
     for place, (task, page) in enumerate(pages.items()):
-        is_of_facts = use_of(task, rows) == FACTS_OF_PROMPT
+        is_of_facts = use_for(task, rows) == FACTS_OF_PROMPT
         renderers[page] = partial(
             _task_page,
             results,
@@ -161,7 +161,7 @@ def _all_rows(results: Sequence[Results]) -> list[SummaryRow]:
 def _examples_by_task(results: Sequence[Results]) -> dict[str, list[tuple[str, str]]]:
     """Returns for each task its pages of examples, each with what tells its results from others."""
     examples: dict[str, list[tuple[str, str]]] = {}
-    labels = labels_of(results)
+    labels = distinct_labels(results)
     for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
         for task in of_setting.tasks:
             examples.setdefault(task, []).append((label, examples_page(task, number)))
@@ -192,7 +192,7 @@ def _front_page(
     **values: Any,
 ) -> str:
     boards = place_boards(results, task_pages)
-    labels = labels_of(results)
+    labels = distinct_labels(results)
     tolerance = results[0].tolerance
     firsts, studies, parts = [], [], []
     for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
@@ -225,7 +225,7 @@ def _front_page(
         claims=[CLAIMS_PAGE, *(f"{folder}/{CLAIMS_PAGE}" for folder in registers)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
-        sections=sections_of(results, shown),
+        sections=make_sections(results, shown),
         parts=parts,
         **values,
     )
@@ -250,8 +250,8 @@ def _first(
         "identifier": identifier,
         "label": label,
         "finding": finding(results, matrix),
-        "kind": kind_of(results),
-        "dtypes": dtypes_of(results.runs.values()),
+        "kind": usual_kind(results),
+        "dtypes": dtype_names(results.runs.values()),
         "matrix": matrix,
         "tradeoff": _tradeoff(results, identifier, styles),
         "warning": nothing_mastered(results),
@@ -266,7 +266,7 @@ def _tradeoff(
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     if isinstance(plot, Blank):
         return None
-    removes = kind_of(results).removes
+    removes = usual_kind(results).removes
     if not removes and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
         return None
     kept = what_is_kept(results.rows, results.mastered)
@@ -280,8 +280,8 @@ def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
         "task.html.j2",
         SCRIPTS,
         task=task,
-        dtypes=dtypes_of(runs),
-        sections=sections_of(results, task),
+        dtypes=dtype_names(runs),
+        sections=make_sections(results, task),
         **values,
     )
 
@@ -310,7 +310,7 @@ def _facts(
     runs: dict[str, Mapping[str, Any]] = {}
     for of_setting in results:
         runs |= of_setting.runs
-    facts += provenance_of(list(runs.values()))
+    facts += provenance_facts(list(runs.values()))
     for folder, run in runs.items():
         if run.get("status", "complete") != "complete":
             facts.append(("Not complete", f"{folder}: {run.get('reason') or run['status']}"))

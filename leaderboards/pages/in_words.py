@@ -18,7 +18,7 @@ from leaderboards.boards.area import BEATS
 from leaderboards.boards.safe_ratio import CHANCE
 from leaderboards.pages.gallery import held_and_kept
 from leaderboards.pages.results import Results
-from leaderboards.pages.uses import UseCell, UseMatrix, kind_of
+from leaderboards.pages.uses import UseCell, UseMatrix, usual_kind
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.text import range_text
 from policies.declaration.levels import UNTREATED, Level
@@ -85,7 +85,7 @@ def _obstacle(results: Results, matrix: UseMatrix, model: str) -> str:
 def _kept(results: Results) -> tuple[Level, Kept]:
     """Chooses a level, and returns what policies keep there, over the tasks that the model
     masters."""
-    kind = kind_of(results).name
+    kind = usual_kind(results).name
     cells, levels = {}, set()
     for row in results.rows:
         cells[row.task, row.policy, row.at] = row

@@ -123,7 +123,7 @@ def build_method(
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 
-def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def provenance_facts(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Tells when some runs began, by which commit and on which machine, as far as they know."""
     facts = [spread(run) for run in runs]
     provenance = []

@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.attacks import AttackCell, attack_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
+from leaderboards.boards.board import Boards, Standings, all_standings, make_boards
 from leaderboards.downloads.sheets import file_name
 from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.studies.declaration import StudySection
@@ -49,7 +49,7 @@ class Results:
     ) -> Self:
         """Aggregates what stands on boards and in figures; ``more`` are other fields."""
         standings = all_standings(records, rows, tolerance)
-        boards = boards_of(records, rows, standings)
+        boards = make_boards(records, rows, standings)
         more = {**more, "boards": boards, "standings": standings, "tolerance": tolerance}
         more["attacks"] = attack_cells(records)
         return cls(rows, runs, model, rows[0].mode, **more)
@@ -86,7 +86,7 @@ class Results:
         return self.tasks
 
 
-def labels_of(results: Sequence[Results]) -> list[str]:
+def distinct_labels(results: Sequence[Results]) -> list[str]:
     """Names each of the results by what differs between them; with nothing where there is one
     alone."""
     several_models = len({of_setting.model for of_setting in results}) > 1
@@ -113,7 +113,7 @@ def spread(run: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
+def dtype_names(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
     dtypes = [spread(run).get("dtype") for run in runs]
     return ", ".join(distinct(str(dtype) for dtype in dtypes if dtype))

@@ -29,7 +29,7 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.gallery import CAUTIONS, gallery
-from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_count
+from leaderboards.pages.results import Results, distinct, distinct_labels, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
@@ -64,7 +64,7 @@ class Table:
         return CAUTIONS.get(self.measure, "")
 
 
-def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
+def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     """Makes a section for each of the results that show the task; lines and heat are those of the
     whole site."""
     rows = [row for of_setting in results for row in of_setting.rows]
@@ -73,29 +73,29 @@ def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     for measure in TABLES:
         highest[measure.name] = max(measure.value(row) or 0.0 for row in rows)
     sections = []
-    labels = labels_of(results)
+    labels = distinct_labels(results)
     for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
         if task in of_setting.shown:
-            title = title_of(task, label, of_setting.rows)
+            title = section_title(task, label, of_setting.rows)
             sections.append(_section(of_setting, number, task, title, styles, highest))
     return sections
 
 
-def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
+def section_title(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     """Names a section or board. ``rows``: of the results that it is of."""
     title = "All tasks" if task == ALL_TASKS else with_use(task, rows)
     return f"{title}, {label}" if label else title
 
 
-def largest_of(results: Results, task: str) -> SummaryRow:
+def largest_row(results: Results, task: str) -> SummaryRow:
     """Returns the row of a task with the most questions."""
     rows = [row for row in results.rows if row.task == task]
     return max(rows, key=lambda row: row.n)
 
 
-def note_of(results: Results, task: str) -> str:
+def section_note(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
-    largest = largest_of(results, task)
+    largest = largest_row(results, task)
     is_mean = task == ALL_TASKS
     lead = QUESTIONS if is_mean else lead_of(largest)
     size = f"Each cell has {count_text(largest.n, lead.unit)}"
@@ -146,12 +146,12 @@ def _about_mean(results: Results) -> str:
 
 def contexts_text(results: Results, task: str) -> str:
     """Writes how many contexts there are, over several tasks those of each."""
-    whole = count_text(largest_of(results, task).contexts, "context")
+    whole = count_text(largest_row(results, task).contexts, "context")
     if task != ALL_TASKS:
         return whole
     counts = {}
     for name in results.mastered or results.tasks:
-        counts[name] = largest_of(results, name).contexts
+        counts[name] = largest_row(results, name).contexts
     parts = []
     for count, tasks in tasks_by_count(counts).items():
         each = "each " if len(tasks) > 1 else ""
@@ -188,7 +188,7 @@ def _section(
     return {
         "identifier": identifier,
         "title": title,
-        "note": note_of(results, task),
+        "note": section_note(results, task),
         "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
         "styles": {style.policy: style for style in shown},
         "pictures": pictures,

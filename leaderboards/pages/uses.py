@@ -205,7 +205,7 @@ class UseMatrix:
         return *self.methods, *self.controls
 
 
-def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
+def use_for(task: str, rows: Iterable[SummaryRow]) -> str:
     """Returns what a task stands for. A system prompt is what is obeyed or attacked: a level of its
     task that asks for neither, as the lowest does, asks for facts alone, and says nothing of
     directives and secrets."""
@@ -223,16 +223,16 @@ def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
 def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
     """Returns the name of a task with what it stands for, such as ``instructions (system
     prompt)``."""
-    use = use_of(task, rows)
+    use = use_for(task, rows)
     return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
 
 
-def uses_of(results: Results) -> tuple[Use, ...]:
+def all_uses(results: Results) -> tuple[Use, ...]:
     """Returns the uses that the tasks of some results stand for, in the order of their
     declaration."""
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     for task in results.tasks:
-        tasks_by_use.setdefault(use_of(task, results.rows), []).append(task)
+        tasks_by_use.setdefault(use_for(task, results.rows), []).append(task)
     facts = _facts_of_tasks(results)
     return tuple(_use(name, tasks, results, facts) for name, tasks in tasks_by_use.items() if tasks)
 
@@ -286,7 +286,7 @@ def _mean_over(tasks: Sequence[str], by_task: Mapping[str, float]) -> float | No
     return fmean(values) if values else None
 
 
-def kind_of(results: Results) -> LevelKind:
+def usual_kind(results: Results) -> LevelKind:
     """Returns the kind of the levels at which the policies of some results run: that of most of
     them."""
     kinds: Counter[str] = Counter()
@@ -301,7 +301,7 @@ def kind_of(results: Results) -> LevelKind:
 
 def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
-    uses, kind = uses_of(results), kind_of(results)
+    uses, kind = all_uses(results), usual_kind(results)
     safe = {}
     for (_, task), of_board in results.standings.items():
         for standing in of_board:

@@ -195,7 +195,7 @@ def _differences(
         highest = profile.levels[-1]
         by_kind.setdefault("" if highest == UNTREATED else highest.kind, []).append(profile)
     for kind, members in by_kind.items():
-        boxes = _boxes_of(members, styles)
+        boxes = _boxes(members, styles)
         across = members[0].levels[-1].declared.axis if kind else ONE_LEVEL
         picture = Distribution(across, "difference from the full cache, points", boxes)
         name = f"differences-{kind or 'one-level'}" if len(by_kind) > 1 else "differences"
@@ -209,7 +209,7 @@ def _is_compared(policy: str) -> bool:
     return policy not in CONTROLS or policy == RANDOM
 
 
-def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
+def _boxes(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
     """Makes a box for each policy and level; where two measures lead the task, of their mean in
     each context."""
     levels = sorted({level for profile in profiles for level in profile.levels[1:]})

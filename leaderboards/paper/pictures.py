@@ -54,7 +54,7 @@ class PaperFigure:
         return cls(name, stem, heading, (Panel("", picture),))
 
 
-def styles_of(picture: Printable) -> list[LineStyle]:
+def legend_styles(picture: Printable) -> list[LineStyle]:
     """Returns the styles that a legend explains, each once, in the order in which they are
     drawn."""
     if isinstance(picture, HeatMap):

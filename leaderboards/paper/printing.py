@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leaderboards.errors import LeaderboardError
 from leaderboards.paper.painting import paint
-from leaderboards.paper.pictures import Panel, PaperFigure, Printable, styles_of
+from leaderboards.paper.pictures import Panel, PaperFigure, Printable, legend_styles
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.templating import HeatMap
 from policies.declaration.lazy import LazyModule
@@ -103,10 +103,10 @@ def _settings() -> dict[str, Any]:
 def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     """Draws all panels with one legend and one bar of colours, and fixes where everything stands,
     so that the files of all formats look the same."""
-    columns = _columns_of(figure, paper.width)
+    columns = _panels_beside(figure, paper.width)
     rows = math.ceil(len(figure.panels) / columns)
     width = paper.width / columns
-    height = max(_height_of(panel.picture, width) for panel in figure.panels)
+    height = max(_panel_height(panel.picture, width) for panel in figure.panels)
     titles = [_folded(panel.title, width) for panel in figure.panels]
     heading = _folded(figure.heading, paper.width) if paper.headed else ""
     sheet: Figure = figures.Figure(figsize=(paper.width, rows * height))
@@ -134,7 +134,7 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     return sheet
 
 
-def _columns_of(figure: PaperFigure, width: float) -> int:
+def _panels_beside(figure: PaperFigure, width: float) -> int:
     """Returns how many panels stand side by side: on narrow paper a part of the usual number
     without a rest, so that what stands in one column still does."""
     usual = min(figure.columns, len(figure.panels))
@@ -144,7 +144,7 @@ def _columns_of(figure: PaperFigure, width: float) -> int:
     return 1
 
 
-def _height_of(picture: Printable, width: float) -> float:
+def _panel_height(picture: Printable, width: float) -> float:
     """Returns the inches from the lower end of the vertical axis to the upper one."""
     if isinstance(picture, HeatMap):
         return max(LOWEST, LAYER * len(picture.rows))
@@ -192,7 +192,7 @@ def _add_legend(
             handles.setdefault(label, handle)
     names: dict[str, Any] = {}
     for panel in panels:
-        for style in styles_of(panel.picture):
+        for style in legend_styles(panel.picture):
             if style.label in handles:
                 names[style.label] = handles[style.label]
     looks: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "labelcolor": INK}

@@ -33,7 +33,7 @@ LEFT, TOP, RIGHT, BOTTOM = 27.54, 7.128, 317.52, 207.9
 LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
 
 
-def pixel_of(frame: Frame, place: Place) -> Place:
+def pixel_place(frame: Frame, place: Place) -> Place:
     """Returns where a place of the frame is in the ``viewBox``, from its upper left corner."""
     across = frame.horizontal.share(place[0])
     up = frame.vertical.share(place[1])
@@ -92,7 +92,7 @@ class _Writer:
 
 
 def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
-    pixels = [pixel_of(frame, place) for place in places]
+    pixels = [pixel_place(frame, place) for place in places]
     if not dots.style.control:
         outline = markers_path(dots.shape, DOT_MARKER, pixels)
         return f'<path d="{outline}" fill="currentColor"/>'
@@ -106,7 +106,7 @@ def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
 def _path(frame: Frame, places: Sequence[Place]) -> str:
     corners = []
     for place in places:
-        x, y = pixel_of(frame, place)
+        x, y = pixel_place(frame, place)
         corners.append(f"{pixel_text(x)} {pixel_text(y)}")
     return "M" + "L".join(corners)
 
@@ -117,10 +117,10 @@ def _ground(frame: Frame) -> str:
     horizontal, vertical = frame.horizontal, frame.vertical
     numbers_across, numbers_up, grid = [], [], ""
     for tick in horizontal.ticks_inside:
-        x, _ = pixel_of(frame, (tick, vertical.first))
+        x, _ = pixel_place(frame, (tick, vertical.first))
         numbers_across.append(_text(x, BOTTOM + 11.83, f"{tick:g}"))
     for tick in vertical.ticks_inside:
-        _, y = pixel_of(frame, (horizontal.first, tick))
+        _, y = pixel_place(frame, (horizontal.first, tick))
         numbers_up.append(_text(LEFT - 5, y + 3.42, f"{tick:g}"))
         grid += f"M{LEFT:g} {pixel_text(y)}H{RIGHT:g}"
     lines = [
@@ -196,7 +196,7 @@ class Plot:
         places_of_texts = {text: place for place, text in enumerate(repeated)}
         spots = []
         for spot in self.spots:
-            x, y = pixel_of(self.drawing.frame, (spot.x, spot.y))
+            x, y = pixel_place(self.drawing.frame, (spot.x, spot.y))
             row: list[Any] = [spot.index, round(x, 1), round(y, 1)]
             row += [places_of_texts.get(text, _shortened(text)) for text in spot.texts]
             spots.append(row)

@@ -9,7 +9,7 @@ import pytest
 
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, BEATS, area_under_curve
-from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, boards_of
+from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK, RankInterval, ranks
@@ -193,7 +193,7 @@ def test_a_derived_measure_is_declared_once_and_found_everywhere() -> None:
     records = realistic_records(["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8)
     rows = summarise(records)
     found = all_standings(records, rows)
-    boards = boards_of(records, rows, found)
+    boards = make_boards(records, rows, found)
     download = board_sheet(found, boards)
     explained = {name for chapter in chapters() for one in chapter.definitions for name in one.columns}
     headings = [column.name for column in boards["agnostic", "base"].columns]

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from leaderboards.rendering.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Drawing, pixel_of
+from leaderboards.rendering.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Drawing, pixel_place
 from leaderboards.rendering.frames import Axis, Band, Dots, Frame, PolicyLine
 from leaderboards.rendering.style import named_styles
 from policies.declaration.levels import BUDGET
@@ -27,7 +27,7 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     axes.set_ylim(frame.vertical.first, frame.vertical.last)
     for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
         x, y = axes.transData.transform(place)
-        assert pixel_of(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
+        assert pixel_place(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
 
 
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:

@@ -49,7 +49,7 @@ Kept = Callable[[str], FloatArray]
 Formula = Callable[[Kept], FloatArray]
 
 
-def of_each_score(
+def measure_scores(
     rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence
 ) -> Measured:
     """Computes each formula for every score; their names and those of the scores name the parts of
@@ -96,7 +96,7 @@ CLAIMS = (
         holds=("at least", 0.98),
         experiments=(QUANTISED,),
         measure=partial(
-            of_each_score,
+            measure_scores,
             None,
             {"int8": _kept_by("int8"), "int4": _kept_by("int4")},
         ),
@@ -108,7 +108,7 @@ CLAIMS = (
         statistic="score with every value times a factor from 0 to 2, as a share of the full "
         "cache's",
         holds=("at least", 0.8),
-        measure=partial(of_each_score, EVERYWHERE, {"": _kept_by(CENTRED)}),
+        measure=partial(measure_scores, EVERYWHERE, {"": _kept_by(CENTRED)}),
     ),
     claim(
         identifier="E3",
@@ -117,7 +117,7 @@ CLAIMS = (
         "against 0.83 where it is from -1 to 1",
         statistic="what uniform(0, 2) keeps, less what uniform(-1, 1) keeps",
         holds=("below", 0.0),
-        measure=partial(of_each_score, EVERYWHERE, {"": _difference(BIASED, CENTRED)}),
+        measure=partial(measure_scores, EVERYWHERE, {"": _difference(BIASED, CENTRED)}),
     ),
     claim(
         identifier="E4",
@@ -127,7 +127,7 @@ CLAIMS = (
         "error without flips does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(of_each_score, FLIPPED_SHARE, {"": _difference(FLIPPED, UNFLIPPED)}),
+        measure=partial(measure_scores, FLIPPED_SHARE, {"": _difference(FLIPPED, UNFLIPPED)}),
     ),
     claim(
         identifier="E5",
@@ -139,7 +139,7 @@ CLAIMS = (
         "uniform(-1.5, 1.5) keeps",
         holds=("below", 0.0),
         measure=partial(
-            of_each_score,
+            measure_scores,
             EVERYWHERE,
             {
                 "slope over the spread": _slope,

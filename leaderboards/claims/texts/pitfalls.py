@@ -55,7 +55,7 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(
+def measure_prompts(
     parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence
 ) -> Measured:
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on
@@ -216,7 +216,7 @@ CLAIMS = (
         "policies: the family that keeps most above the one that keeps least, of families of which "
         "the full cache obeys half",
         holds=("above", 0.2),
-        measure=partial(of_prompts, {"": _families}),
+        measure=partial(measure_prompts, {"": _families}),
     ),
     claim(
         identifier="P2",
@@ -225,7 +225,7 @@ CLAIMS = (
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and "
         "orders that obey 70 % of the directives or more",
         holds=("at least", LEAKED_MORE),
-        measure=partial(of_prompts, {"": _leaks}),
+        measure=partial(measure_prompts, {"": _leaks}),
     ),
     claim(
         identifier="P3",
@@ -236,7 +236,8 @@ CLAIMS = (
         "with the directives first; and the same of leakage gained less directives lost",
         holds=("other than", 0.0),
         measure=partial(
-            of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}
+            measure_prompts,
+            {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order},
         ),
     ),
     claim(
@@ -247,7 +248,7 @@ CLAIMS = (
         "that of the directives, mean over both orders, by policy",
         holds=("other than", 0.0),
         measure=partial(
-            of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}
+            measure_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}
         ),
     ),
     claim(
@@ -258,7 +259,8 @@ CLAIMS = (
         "plain policy, mean over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
         measure=partial(
-            of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}
+            measure_prompts,
+            {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()},
         ),
     ),
     claim(
@@ -268,6 +270,6 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over "
         "policies: of prompts with one directive, less of prompts with several",
         holds=("above", 0.0),
-        measure=partial(of_prompts, {"": _several}),
+        measure=partial(measure_prompts, {"": _several}),
     ),
 )

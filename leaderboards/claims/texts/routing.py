@@ -120,7 +120,7 @@ RATES = {
 }
 
 
-def of_mastered(
+def measure_mastered(
     measure: Callable[[str, MasteredTasks], Statistic], parts: Mapping[str, str], evidence: Evidence
 ) -> Measured:
     """Measures something over ratios for each part of a claim, which is told by its first
@@ -405,7 +405,7 @@ CLAIMS = (
         statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the "
         "tasks, by policy",
         holds=("at least", 0.9),
-        measure=partial(of_mastered, _share_kept, {policy: policy for policy in POLICIES}),
+        measure=partial(measure_mastered, _share_kept, {policy: policy for policy in POLICIES}),
     ),
     claim(
         identifier="R2",
@@ -414,7 +414,7 @@ CLAIMS = (
         statistic="the ratio at which the hallucination rate rises fastest: the middle of two "
         "neighbouring tenths, mean over tasks and policies",
         holds=("at least", 0.8),
-        measure=partial(of_mastered, _peak, RATES),
+        measure=partial(measure_mastered, _peak, RATES),
         unit="asked ratio",
     ),
     claim(
@@ -425,7 +425,7 @@ CLAIMS = (
         "policy and ratio: of what either is above its mean over the contexts of the same task, "
         "policy and ratio; questions with an answer in the context",
         holds=("above", 0.0),
-        measure=partial(of_mastered, _correlation, RATES),
+        measure=partial(measure_mastered, _correlation, RATES),
         unit="correlation",
     ),
     claim(
