@@ -110,7 +110,8 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
 def _resamples(part: Statistic) -> FloatArray:
     """Returns the values of the resamples that have one, shape (resamples that do,)."""
     resamples = part.values[1:]
-    return resamples[~np.isnan(resamples)]
+    with_value: FloatArray = resamples[~np.isnan(resamples)]
+    return with_value
 
 
 def _case(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> _Case:

@@ -234,7 +234,7 @@ def _grid_cell(duel: Duel | None, measure: str) -> TableCell:
 
 
 def _blank_reasons(lines: Sequence[TableRow]) -> list[str]:
-    reasons = {}
+    reasons: dict[str, None] = {}
     for line in lines:
         for cell in line.cells:
             if cell.sort is None:

@@ -51,7 +51,8 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     for row in rows:
         if row.task in counted and row.task != ALL_TASKS and row.complete:
             leads.add(lead_of(row))
-    measures, everything = [], []
+    measures: list[Measure] = []
+    everything: list[Measure] = []
     for lead, of_lead in TELLING.items():
         everything += of_lead
         if lead in leads:
@@ -147,7 +148,7 @@ def _rows_of_mean_or_task(
         return tasks.pop(), of_tasks
     counted = {task for row in of_mean for task in row.mean_of}
     # The mean of directives obeyed is over the tasks that have directives.
-    having = {}
+    having: dict[str, None] = {}
     for row in rows:
         if row.task in counted and measure.value(row) is not None:
             having[row.task] = None
