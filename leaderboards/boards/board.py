@@ -76,7 +76,7 @@ class Standing:
         return value
 
 
-# by mode and task, ``all`` among the tasks
+# By mode and task, ``all`` among the tasks.
 Standings = Mapping[tuple[str, str], Sequence[Standing]]
 
 
@@ -172,7 +172,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    # the policies that ran with other arguments than their papers' on some task
+    # The policies that ran with other arguments than their papers' on some task.
     adapted: frozenset[str]
 
     @property

@@ -42,6 +42,7 @@ class TableCell:
 
     @classmethod
     def blank(cls, reason: str | None, short: str = "") -> Self:
+        """Makes a cell without a value. ``short``: stands under its dash."""
         return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
@@ -52,6 +53,7 @@ class TableCell:
 
     @property
     def dash(self) -> str:
+        """Returns what stands in the place of a text."""
         return BLANK_SIGN
 
     @property
@@ -98,7 +100,7 @@ class BoardProfiles:
     """The policies of one board by name, each over its levels, on the same contexts."""
 
     profiles: Mapping[str, Profile]
-    # what each ran with, by task
+    # What each ran with, by task.
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
@@ -109,7 +111,7 @@ class DerivedMeasure(Generic[Value]):
     """Declares a derived measure: its column on the board, its columns of the download and its
     definition."""
 
-    # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
+    # Of its value in a standing, and of the column ``<name>_reason``, which says why it is blank.
     name: str
     better: Better | None
     line: str  # what it is, in one line
@@ -118,7 +120,7 @@ class DerivedMeasure(Generic[Value]):
     # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of
     # their mean.
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
-    # the columns of the download, and the attribute of the value that each holds
+    # The columns of the download, and the attribute of the value that each holds.
     columns: Mapping[str, str]
     heading: str  # of its column on the board
     cell: Callable[[Any], TableCell]  # its cell there

@@ -58,15 +58,17 @@ class LeadByContext:
     # What is lost and gained against the full cache on the same questions, as shares.
     lost: FloatArray
     gained: FloatArray
-    # the contexts that have the measure, as not all have attacks, shape (contexts,)
+    # The contexts that have the measure, as not all have attacks, shape (contexts,).
     there: NDArray[np.bool_]
 
     @property
     def means(self) -> FloatArray:
+        """Returns the measure at the full cache and at each level, shape (1 + levels,)."""
         means: FloatArray = self.heights[:, self.there].mean(axis=1)
         return means
 
     def loss(self, place: int) -> Loss:
+        """Returns the loss of each context at a place, from which an interval is made."""
         return Loss(self.lost[place, self.there], self.gained[place, self.there])
 
 
@@ -133,7 +135,7 @@ class _Sums:
 
     sums: FloatArray
     counts: FloatArray
-    # of the differences from the full cache on the same question, those that are for the worse
+    # Of the differences from the full cache on the same question, those that are for the worse.
     lost: FloatArray
     gained: FloatArray
 
@@ -170,6 +172,8 @@ class _Tally:
 
     @classmethod
     def of(cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
+        """Adds up each cell. ``clusters``: the numbers of the contexts, ascending, shape
+        (contexts,)."""
         sums = {}
         for policy, level, cell in cells:
             positions = np.searchsorted(clusters, cell["draw"])
@@ -220,7 +224,7 @@ class Profiles:
 
     rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[Board, _Tally]
-    # by policy and task
+    # By policy and task.
     arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)
 
     @classmethod
@@ -252,6 +256,7 @@ class Profiles:
         return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
+        """Returns the profiles of all policies of a board."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:

@@ -29,7 +29,8 @@ class RankInterval:
     among: int  # how many are ranked
 
     @property
-    def alone(self) -> bool:  # nobody else is ranked, so that the rank says nothing
+    def alone(self) -> bool:
+        """Tells whether nobody else is ranked, so that the rank says nothing."""
         return self.among == 1
 
 

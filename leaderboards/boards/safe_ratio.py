@@ -58,7 +58,7 @@ class SafeRatio:
     # At each asked level the loss in the measure that leads the task; of several measures, or
     # tasks, in the worst.
     levels: tuple[LevelLoss, ...]
-    # the level that a cell names with its loss: the safe one, or the lowest that is not
+    # The level that a cell names with its loss: the safe one, or the lowest that is not.
     named: float
     next_level: float | None = None  # that of ``beyond``, where a lower one is safe
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
@@ -69,7 +69,7 @@ class SafeRatio:
     # How many contexts show that it is safe, if more of them are as these; None where no number
     # does.
     needed: int | None = None
-    # over several tasks: those that decide it, that of ``tested`` first
+    # Over several tasks: those that decide it, that of ``tested`` first.
     tasks: tuple[str, ...] = ()
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
     # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None

@@ -69,11 +69,12 @@ class NoStatistic:
     part: str
     reason: str
     is_unmet: bool = False  # the model does not meet what the claim takes
-    # how many times as many contexts would be enough, where that can be told
+    # How many times as many contexts would be enough, where that can be told.
     times: float = math.inf
 
     @classmethod
     def of(cls, part: str, error: NoEvidenceError) -> Self:
+        """Tells why a part has no statistic, as the error says."""
         times = error.times if isinstance(error, TooFewError) else math.inf
         return cls(part, str(error), isinstance(error, PreconditionError), times)
 
@@ -103,17 +104,19 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    # of the Evidence of each experiment, in the order of ``evidence``
+    # Of the Evidence of each experiment, in the order of ``evidence``.
     measure: Callable[..., Measured]
     unit: str = ""  # of the statistic
     other: str = ""  # BESIDE or LARGER: the model that it compares the model with, if it does
 
     @property
     def side(self) -> Side:
+        """Returns the side of the threshold on which the statistic has to lie."""
         return self.holds[0]
 
     @property
     def threshold(self) -> float:
+        """Returns the threshold, in the unit of the statistic."""
         return self.holds[1]
 
     @property

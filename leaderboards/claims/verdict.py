@@ -53,11 +53,12 @@ class Judgement:
     claim: Claim
     part: str
     estimate: Estimate | None
-    # that the statistic is at the threshold, corrected over the claims of the text that were tested
+    # That the statistic is at the threshold, corrected over the claims of the text that were
+    # tested.
     p: float | None
     verdict: Verdict
     why: str  # it is undecided, or what else the records say
-    # whether the model meets what the claim takes; else it is undecided, however much is run
+    # Whether the model meets what the claim takes; else it is undecided, however much is run.
     is_met: bool = True
 
 

@@ -48,14 +48,14 @@ class Imported:
     press: str
     ratio: float
     arguments: str  # how the press was built
-    # by name, as they were told there; None where there is no number
+    # By name, as they were told there; None where there is no number.
     scores: tuple[tuple[str, float | None], ...]
     tasks: int  # that the scores are the means over
     predictions: int
     answers: int  # predictions that came with a gold answer
     f1: float | None  # in percent, computed here from the answers
     em: float | None
-    # entries of the configuration that kvbench does not know; they are in the setting
+    # Entries of the configuration that kvbench does not know; they are in the setting.
     unknown: tuple[str, ...] = ()
 
     @property
@@ -280,6 +280,7 @@ def _register_row(judgement: Judgement) -> dict[str, Any]:
 
 
 def register_sheet(judgements: Sequence[Judgement]) -> Sheet:
+    """Makes the sheet of a register of claims."""
     return Sheet.of(
         "claims", "Every statistic of every claim, with its verdict", register_rows(judgements)
     )

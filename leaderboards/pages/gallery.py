@@ -59,7 +59,7 @@ class GalleryPlot:
     unit: str
     plot: Plot
     caution: str = ""  # what its measure must not be read as
-    # it stands before the tables: what leads the task, and what is wrong of what is answered
+    # It stands before the tables: what leads the task, and what is wrong of what is answered.
     leads: bool = False
     kind: str = ""  # of the levels that it is over, where those of a run are of several kinds
 

@@ -78,7 +78,7 @@ class TaskEntry:
     instruction: str
     contexts: int  # of the run
     example: TaskExample | None
-    # by model, the first prompt as it was sent
+    # By model, the first prompt as it was sent.
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -103,6 +103,7 @@ class RunEntry:
 
     @property
     def facts(self) -> str:
+        """Writes what ``run.json`` holds, indented."""
         return json.dumps(self.content, indent=1, ensure_ascii=False)
 
 

@@ -29,7 +29,7 @@ class Results:
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)
-    # by title, the file names of the pages of studies
+    # By title, the file names of the pages of studies.
     studies: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
     sections: Sequence[StudySection] = ()  # of studies that stand on the front page
@@ -56,6 +56,7 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
+        """Lists the tasks, without the mean over them."""
         return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
 
     @property
@@ -120,6 +121,7 @@ def dtype_names(runs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
+    """Returns each name once, in order of first appearance."""
     return list(dict.fromkeys(names))
 
 
@@ -132,4 +134,5 @@ def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def task_page(task: str) -> str:
+    """Returns the file name of the page of a task."""
     return f"task-{file_name(task)}.html"

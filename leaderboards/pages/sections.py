@@ -61,6 +61,7 @@ class Table:
 
     @property
     def caution(self) -> str:
+        """Says what the measure must not be read as."""
         return CAUTIONS.get(self.measure, "")
 
 

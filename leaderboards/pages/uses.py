@@ -83,21 +83,22 @@ ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words 
 @dataclass(frozen=True)
 class Use:
     name: str
-    # those of the results that the model masters; all of them where it masters none
+    # Those of the results that the model masters; all of them where it masters none.
     tasks: tuple[str, ...]
     left_out: tuple[str, ...]  # those that it does not master, of the others
     contexts: int  # of the task, and of its leading measure, that has the fewest
-    # of a context in the full cache, mean over its tasks; None where the full cache was not run
+    # Of a context in the full cache, mean over its tasks; None where the full cache was not run.
     tokens: float | None
-    # of the measure that leads, in percent: what the full cache has, mean over its tasks
+    # Of the measure that leads, in percent: what the full cache has, mean over its tasks.
     full: float | None
     scale: str  # behind that number
-    # why nothing is judged: how little the model itself has of its tasks; empty where it masters
-    # one
+    # Why nothing is judged: how little the model itself has of its tasks; empty where it masters
+    # one.
     withheld: str
 
     @property
-    def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
+    def few(self) -> bool:
+        """Tells whether it has too few contexts for a verdict to be trusted."""
         return self.contexts < FEW_CONTEXTS
 
 
@@ -123,6 +124,7 @@ class UseCell(TableCell):
 
     @property
     def may_be_chance(self) -> bool:
+        """Tells whether its ratio is higher than what the same contexts show of the oracle."""
         return self.sort is not None and self.sort > self.highest_sure
 
 
@@ -139,9 +141,9 @@ class UseMatrix:
     methods: tuple[UseLine, ...]
     controls: tuple[UseLine, ...]
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
-    # what is said of tasks with directives whose questions the model cannot answer
+    # What is said of tasks with directives whose questions the model cannot answer.
     unanswered: tuple[str, ...]
-    # the policies that ran with other arguments than their papers' on some task
+    # The policies that ran with other arguments than their papers' on some task.
     adapted: frozenset[str]
     tolerance: float  # the loss in points below which a level is safe
 

@@ -36,7 +36,7 @@ def paint(axes: "Axes", picture: Printable, size: Size) -> None:
     """Draws a picture of any kind, without a legend. ``size``: about how large it will be."""
     PAINTERS[type(picture)](axes, picture, size)
     legend = axes.get_legend()
-    # its handles stay, from which the figure makes one legend for all panels
+    # Its handles stay, from which the figure makes one legend for all panels.
     if legend is not None:
         legend.remove()
 

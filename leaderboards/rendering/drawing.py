@@ -49,6 +49,7 @@ class _Writer:
     written: set[str] = field(default_factory=set)  # the ids of the markers that are there already
 
     def write(self, mark: Mark) -> str:
+        """Writes a mark."""
         if isinstance(mark, Region):
             return self._region(mark)
         kind = "policy"

@@ -105,6 +105,7 @@ class Axis:
 
     @property
     def ticks_inside(self) -> list[float]:
+        """Lists the ticks that lie between both ends."""
         return [tick for tick in self.ticks if self.first <= tick <= self.last]
 
     def share(self, value: float) -> float:
@@ -156,6 +157,7 @@ class Dots:
 
     @property
     def shape(self) -> str:
+        """Returns the marker, in the letters of matplotlib."""
         if not self.style.control:
             return self.style.marker
         return HOLLOW.get(self.style.policy, "o")

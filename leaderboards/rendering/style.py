@@ -124,6 +124,7 @@ class LineStyle:
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
+    """Returns the styles of the policies of some rows."""
     return policy_styles(row.policy for row in rows)
 
 

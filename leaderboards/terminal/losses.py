@@ -44,6 +44,7 @@ class _Judged:
 
     @property
     def loss(self) -> LevelLoss | None:
+        """Returns the loss at the level of the row, if there is one."""
         if not isinstance(self.safe, Blank):
             for loss in self.safe.levels:
                 if loss.level == self.row.at.value:

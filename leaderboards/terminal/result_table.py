@@ -47,7 +47,7 @@ class Column:
     text: Callable[[Any], str] = cell_text
     style: Callable[[Any], str] = _no_style
     right: bool = False  # numbers stand at the right
-    # takes the room that the other columns leave, and is broken between words
+    # Takes the room that the other columns leave, and is broken between words.
     of_sentences: bool = False
     cut: bool = False  # one line, ended by … behind the last word that fits
     shown: bool = True  # one that is not shown is for programs alone
@@ -72,10 +72,12 @@ class ResultTable:
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 
     @property
-    def is_empty(self) -> bool:  # people see nothing of it
+    def is_empty(self) -> bool:
+        """Tells whether people see nothing of it."""
         return self.view is None and not (self.rows or self.title or self.caption)
 
     def plain(self) -> list[dict[str, Any]]:
+        """Returns the rows for programs, each by the names of the columns."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 

@@ -29,7 +29,7 @@ from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
-# for programs
+# The columns of the table for programs.
 NAMES = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete", "not_mastered")
 # What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over
 # all questions falls with a model that falls silent; how many are left unanswered stands beside it.

@@ -176,6 +176,7 @@ def gate_table(rows: Sequence[GateRow]) -> ResultTable:
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
+    """Selects the comparisons on tasks that the model can do."""
     return [duel for duel in duels if duel.task not in unmastered]
 
 

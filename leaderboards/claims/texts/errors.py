@@ -44,7 +44,7 @@ ERRORS = Experiment(
 SIGNS = Experiment(
     "signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2
 )
-# what a treatment keeps of a score, as a share of the full cache's
+# What a treatment keeps of a score, as a share of the full cache's.
 Kept = Callable[[str], FloatArray]
 Formula = Callable[[Kept], FloatArray]
 

@@ -42,7 +42,7 @@ MODERATE, MIDDLE_RATIOS = 0.4, (0.5, 0.7)
 ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
 TENTH = 0.1  # of what the full cache has
 LOST = 5.0  # points of F1, as for the safe ratio of a board
-# whose scores are attention, which the question changes
+# Their scores are attention, which the question changes.
 SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")
 OVER_RATIOS = Experiment(
     name="routes",
@@ -94,9 +94,11 @@ class MasteredTasks:
 
     @property
     def contexts(self) -> int:
+        """Counts the contexts of all tasks together."""
         return sum(task.contexts for task in self.tasks)
 
     def mean(self, policy: str, level: float | None, column: str) -> FloatArray:
+        """Averages a column over the tasks, shape (1 + resamples,)."""
         means: FloatArray = np.mean(
             [task.mean(policy, level, column) for task in self.tasks], axis=0
         )
