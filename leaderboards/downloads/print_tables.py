@@ -161,12 +161,12 @@ def result_table(
     rows: Sequence[SummaryRow],
     mode: str,
     adapted: Collection[str],
-    told: str,
+    source: str,
     compared: Sequence[Pooled] = (),
     every_interval: bool = False,
 ) -> PrintTable:
     """Returns what leads each task, by level and policy, a column for each task and one for the
-    mean over those that the model can do. ``rows``: of all tasks. ``told``: where the numbers are
+    mean over those that the model can do. ``rows``: of all tasks. ``source``: where the numbers are
     from.
 
     Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the
@@ -206,7 +206,7 @@ def result_table(
         body.append(("" if policy == FULL else names[level], name, *texts))
     about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
     marks = _about_marks(compared, signs, bool(bold), len(judged))
-    caption = " ".join(filter(None, (about, marks, told)))
+    caption = " ".join(filter(None, (about, marks, source)))
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 

@@ -245,22 +245,19 @@ def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Itera
     if not is_told(GER, rows):
         return
     task, mode = rows[0].task, rows[0].mode
-    known = answers[answers["ger"].notna() & answers["right"].notna()]
+    judged = answers[answers["ger"].notna() & answers["right"].notna()]
+    policies = dict.fromkeys(row.policy for row in _removing(rows))
     panels = []
-    for policy in dict.fromkeys(row.policy for row in _removing(rows) if _is_compared(row.policy)):
-        boxes = outcome_boxes(known[known["policy"] == policy])
+    for policy in filter(_is_compared, policies):
+        of_policy = judged[judged["policy"] == policy]
+        boxes = outcome_boxes(of_policy)
         if boxes:
-            across = known.loc[known["policy"] == policy, "level"].iloc[0].declared.axis
+            across = of_policy["level"].iloc[0].declared.axis
             panels.append(Panel(policy, Distribution(across, "GER", boxes, (0, 1))))
     if panels:
         heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
-        yield PaperFigure(
-            "ger-outcome",
-            _stem("ger-outcome", task, mode),
-            heading,
-            tuple(panels),
-            columns=OUTCOMES_BESIDE,
-        )
+        stem = _stem("ger-outcome", task, mode)
+        yield PaperFigure("ger-outcome", stem, heading, tuple(panels), columns=OUTCOMES_BESIDE)
 
 
 def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:

@@ -224,10 +224,10 @@ def _aware(*evidence: Evidence) -> Measured:
     agnostic, aware = (mode.of(ONE_FACT) for mode in evidence)
     check_same_contexts(agnostic, aware)
     parts = {
-        "F1 gained, of 1": ("f1", True),
-        "abstentions on unanswerable questions lost": ("abstained", False),
+        "F1 gained, of 1": partial(_gain, "f1", True),
+        "abstentions on unanswerable questions lost": partial(_gain, "abstained", False),
     }
-    return each_part({part: partial(_gain, *of) for part, of in parts.items()}, agnostic, aware)
+    return each_part(parts, agnostic, aware)
 
 
 def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvidence) -> Statistic:
