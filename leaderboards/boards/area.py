@@ -1,4 +1,5 @@
-"""The area under the curve of what leads a task over the realised ratio, and whether it is above that of a control."""
+"""The area under the curve of what leads a task over the realised ratio, and whether it is above
+that of a control."""
 
 from dataclasses import dataclass
 
@@ -32,18 +33,21 @@ class Area:
     span: float  # the realised ratio at which the curve ends
 
 
-def span_of(profile: Profile) -> float | Blank:
-    """Returns the place at which the curve of a policy ends: its last realised ratio, or level of a fault."""
+def curve_end(profile: Profile) -> float | Blank:
+    """Returns the place at which the curve of a policy ends: its last realised ratio, or level of a
+    fault."""
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
         return Blank(profile.no_levels, ONE_LEVEL)
-    return profile.places if isinstance(profile.places, Blank) else float(profile.places.max())
+    if isinstance(profile.places, Blank):
+        return profile.places
+    return float(profile.places.max())
 
 
-def height_of(profile: Profile, end: float) -> float:
-    """Returns the mean height of the curve of what leads the tasks, in percent: from the full cache at 0 to ``end`` by
-    the trapezoid rule. Of the full cache, which spans nothing, its height."""
+def mean_height(profile: Profile, end: float) -> float:
+    """Returns the mean height of the curve of what leads the tasks, in percent: from the full cache
+    at 0 to ``end`` by the trapezoid rule. Of the full cache, which spans nothing, its height."""
     assert not isinstance(profile.lead, Blank)
     return float(_mean_heights(profile, profile.lead[None], end)[0])
 
@@ -60,63 +64,70 @@ def heights_by_context(profile: Profile, end: float) -> list[FloatArray]:
 
 
 def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArray:
+    """Returns the mean height of curves from 0 to ``end``. ``curves``: shape (curves, 1 + levels);
+    returns shape (curves,)."""
     assert not isinstance(profile.places, Blank)
-    return mean_heights(
-        np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end)
-    )
+    count = len(curves)
+    places = np.tile(profile.places, (count, 1))
+    return mean_heights(places, curves, np.full(count, end))
 
 
 def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
-    """Returns the interval of the height. Where two measures lead a task, its ends are the means of theirs: they may
-    vary together."""
+    """Returns the interval of the height. Where two measures lead a task, its ends are the means of
+    theirs: they may vary together."""
     assert not isinstance(profile.leads, Blank)
-    means, ends = [], []
+    means, lows, highs = [], [], []
     for of_task in profile.leads:
-        values = [
-            _mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task
-        ]
-        if min(map(len, values)) < 2:
+        heights = []
+        for lead in of_task:
+            curves = lead.heights[:, lead.there].T
+            heights.append(_mean_heights(profile, curves, end) / 100)
+        if min(map(len, heights)) < 2:
             return None
-        means.append(np.mean([one.mean() for one in values]))
-        ends.append(np.mean([mean_interval(one) for one in values], axis=0))
-    low, high = interval_over_tasks(np.array(means), *np.array(ends).T)
+        means.append(np.mean([of_measure.mean() for of_measure in heights]))
+        low, high = np.mean([mean_interval(of_measure) for of_measure in heights], axis=0)
+        lows.append(low)
+        highs.append(high)
+    low, high = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
     return 100 * float(low), 100 * float(high)
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy."""
-    end = span_of(profile)
+    end = curve_end(profile)
     if isinstance(end, Blank):
         return end
-    return Area(
-        Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end
-    )
+    height = Estimate.within(mean_height(profile, end), _interval(profile, end), profile.questions)
+    return Area(height, end)
 
 
 def _cell(area: Area) -> TableCell:
     height, interval = area.height.mean, area.height.interval
-    return TableCell(f"{height:.1f}", interval_text(interval) if interval else "", height)
+    detail = interval_text(interval) if interval else ""
+    return TableCell(f"{height:.1f}", detail, height)
 
 
 LEADS = Definition(
     "Main measure of a task",
-    "The measure by which policies are ranked on a task. For questions about a text it is the share of right answers, "
-    "in percent. Where a task has directives, it is the mean of directives obeyed and of what does not leak under a "
-    "defence (100 minus "
-    "leakage), in percent: a cache that lost its directives may answer well. For running text it is next-token "
-    "accuracy. Over several tasks it is the mean of each task’s main measure.",
-    "main measure = percent right, or (obeyed + 100 − leakage under a defence) / 2, or next-token accuracy",
+    "The measure by which policies are ranked on a task. For questions about a text it is the "
+    "share of right answers, in percent. Where a task has directives, it is the mean of directives "
+    "obeyed and of what does not leak under a defence (100 minus leakage), in percent: a cache "
+    "that lost its directives may answer well. For running text it is next-token accuracy. Over "
+    "several tasks it is the mean of each task’s main measure.",
+    "main measure = percent right, or (obeyed + 100 − leakage under a defence) / 2, or next-token "
+    "accuracy",
     chapter="board",
 )
 MASTERED = Definition(
     "A task that the model cannot do",
-    f"With the full cache, fewer than {LEAST:g} % are right, or less than {ABOVE_CHANCE:g} points above chance; where "
-    f"a task has directives, fewer than {LEAST:g} % of them are obeyed, or less than {ABOVE_CHANCE:g} points more than "
-    "silence obeys; of running text, next-token accuracy is less than "
-    f"{ABOVE_CHANCE:g} points above chance. There a small loss means nothing: all numbers are shown, beside what the "
-    "model itself has, the rise of the right answer’s NLL first, and ranks and verdicts are withheld. The task enters "
-    "no mean over tasks unless one asks for it, or the model can do none: then the mean is over all, without ranks and "
-    "verdicts.",
+    f"With the full cache, fewer than {LEAST:g} % are right, or less than {ABOVE_CHANCE:g} points "
+    f"above chance; where a task has directives, fewer than {LEAST:g} % of them are obeyed, or "
+    f"less than {ABOVE_CHANCE:g} points more than silence obeys; of running text, next-token "
+    f"accuracy is less than {ABOVE_CHANCE:g} points above chance. There a small loss means "
+    "nothing: all numbers are shown, beside what the model itself has, the rise of the right "
+    "answer’s NLL first, and ranks and verdicts are withheld. The task enters no mean over tasks "
+    "unless one asks for it, or the model can do none: then the mean is over all, without ranks "
+    "and verdicts.",
     chapter="board",
 )
 AREA = DerivedMeasure(
@@ -125,11 +136,11 @@ AREA = DerivedMeasure(
     line="mean height of the curve of the task’s main measure, from the full cache on, in percent",
     definition=Definition(
         "Area",
-        "The mean height of the curve of the task’s main measure over the realised ratio, from the full cache at 0 to "
-        "the last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not "
-        "counted. "
-        "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate. "
-        "Blank of what has one level, as int4.",
+        "The mean height of the curve of the task’s main measure over the realised ratio, from the "
+        "full cache at 0 to the last point, by the trapezoid rule, in percent. What lies beyond "
+        "the last point is not known and not counted. Policies are compared over the span that "
+        "both share. Of faults, which remove no tokens, it is over the rate. Blank of what has one "
+        "level, as int4.",
         "area = (1 / span) ∫ main measure(r) dr from r = 0 to span",
         chapter="board",
     ),
@@ -149,7 +160,8 @@ AREA = DerivedMeasure(
 
 @dataclass(frozen=True)
 class Unjudged:
-    """The difference from a control where the model cannot do the task: a number without a verdict."""
+    """The difference from a control where the model cannot do the task: a number without a
+    verdict."""
 
     difference: MeanDifference
     end: float
@@ -161,14 +173,28 @@ class Unjudged:
 
 def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Unjudged | Blank:
     """Returns the comparison with a control, which is that of the command compare."""
-    if policy in CONTROLS or control not in board.profiles:
-        return Blank(A_CONTROL if policy in CONTROLS else f"{control} was not run")
-    end, line = span_of(board.profiles[policy]), board.against.get((policy, control))
-    if isinstance(end, Blank) or line is None:
-        return end if isinstance(end, Blank) else Blank(OTHER_LEVELS)
-    if withheld := board.profiles[policy].withheld:
-        return Unjudged(line.difference, line.end, withheld)
-    return Blank(line.reason) if line.too_few else line
+    if policy in CONTROLS:
+        return Blank(A_CONTROL)
+    if control not in board.profiles:
+        return Blank(f"{control} was not run")
+    profile = board.profiles[policy]
+    end = curve_end(profile)
+    if isinstance(end, Blank):
+        return end
+    line = board.against.get((policy, control))
+    if line is None:
+        return Blank(OTHER_LEVELS)
+    if profile.withheld:
+        return Unjudged(line.difference, line.end, profile.withheld)
+    if line.too_few:
+        return Blank(line.reason)
+    return line
+
+
+def _withheld(line: Pooled | Unjudged) -> str:
+    if isinstance(line, Unjudged):
+        return line.withheld
+    return ""
 
 
 def _beats_cell(line: Pooled | Unjudged) -> TableCell:
@@ -181,15 +207,17 @@ def _beats_cell(line: Pooled | Unjudged) -> TableCell:
 
 def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
     name = f"beats_{control}"
+
+    def against_control(board: BoardProfiles) -> dict[str, Pooled | Unjudged | Blank]:
+        return {policy: _against(board, policy, control) for policy in board.profiles}
+
     return DerivedMeasure(
         name=name,
         better="higher",
-        line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
-        "the interval of the corrected test; compare shows the same area",
+        line="the policy’s area minus the control’s, in points, up to the highest realised ratio "
+        "that both reach, with the interval of the corrected test; compare shows the same area",
         definition=BEATS_DEFINITION,
-        of_board=lambda board: {
-            policy: _against(board, policy, control) for policy in board.profiles
-        },
+        of_board=against_control,
         columns={
             f"{name}_verdict": "verdict",
             f"{name}_difference": "difference.mean",
@@ -201,21 +229,22 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
         },
         heading=f"beats {control}?",
         cell=_beats_cell,
-        withheld=lambda line: line.withheld if isinstance(line, Unjudged) else "",
+        withheld=_withheld,
     )
 
 
 BEATS_DEFINITION = Definition(
     "Better than another policy, by area",
-    "The area minus that of the other, on the same questions, both over the realised ratios from 0 to where the "
-    "shorter curve ends: the verdict of a board against random and recency, which a comparison shows below the mean of "
-    "tasks at each level. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better "
-    "or worse where "
-    f"p, by Student’s t over the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, "
-    f"or over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The interval is that "
-    "of the corrected test. p is never below the chance that all contexts which differ do so on one side. There is no "
-    f"test of fewer than {fewest_clusters()} contexts of a task, nor where the two differ in fewer. What a board shows "
-    "is not corrected over its policies: of 20 that equal a control, one may look better.",
+    "The area minus that of the other, on the same questions, both over the realised ratios from 0 "
+    "to where the shorter curve ends: the verdict of a board against random and recency, which a "
+    "comparison shows below the mean of tasks at each level. The mean over tasks is unweighted; a "
+    "task that the model cannot do enters nothing. Better or worse where p, by Student’s t over "
+    f"the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, or "
+    f"over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The "
+    "interval is that of the corrected test. p is never below the chance that all contexts which "
+    f"differ do so on one side. There is no test of fewer than {fewest_clusters()} contexts of a "
+    "task, nor where the two differ in fewer. What a board shows is not corrected over its "
+    "policies: of 20 that equal a control, one may look better.",
     "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
     "B. L. Welch, Biometrika 34 (1947)",
     chapter="board",

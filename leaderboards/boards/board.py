@@ -1,5 +1,5 @@
-"""The standings, which are all derived measures of every policy of a board, and the board: one row for each policy,
-with what an engineer and an author of a press look for first.
+"""The standings, which are all derived measures of every policy of a board, and the board: one row
+for each policy, with what an engineer and an author of a press look for first.
 
 Add a derived measure by writing its file and naming it here.
 """
@@ -48,21 +48,24 @@ from policies.declaration.names import CONTROLS, FULL, TO_BEAT
 
 # In the order of the columns of the download.
 DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *BEATS)
-# In the order of the board, where the measures of single levels follow. The first two are in view on a phone.
+# In the order of the board, where the measures of single levels follow. The first two are in view
+# on a phone.
 FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS)
 
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:
-    declared = [
-        (definition, names) for measure in DERIVED for definition, names in measure.definitions
-    ]
+    """Returns the definitions of a chapter that belong to derived measures."""
+    declared: list[tuple[Definition, tuple[str, ...]]] = []
+    for measure in DERIVED:
+        declared += measure.definitions
     return definitions_in(chapter, declared)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]`` is its area, or a
-    :class:`~leaderboards.statistics.bootstrap.Blank` that says why it has none."""
+    """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]``
+    is its area, or a :class:`~leaderboards.statistics.bootstrap.Blank` that says why it has
+    none."""
 
     policy: str
     values: Mapping[str, Any]  # by name of a derived measure
@@ -73,72 +76,72 @@ class Standing:
         return value
 
 
-Standings = Mapping[
-    tuple[str, str], Sequence[Standing]
-]  # by mode and task, ``all`` among the tasks
+# By mode and task, ``all`` among the tasks.
+Standings = Mapping[tuple[str, str], Sequence[Standing]]
 
 
 def _standings(
     profiles: Profiles, mode: str, task: str, tables: Sequence[AnswerTable], tolerance: float
 ) -> list[Standing]:
-    """Computes the standing of every policy of a board, in the order of its rows; over all tasks that of their mean."""
-    of_policies, tasks = profiles.of_board(mode, task), profiles.tasks(mode, task)
-    counted = [table for table in tables if table.task in tasks]
-    against = {
-        (policy, line.other): line
-        for policy in of_policies
-        if policy not in CONTROLS
-        for line in pool_tables(counted, policy, TO_BEAT, {})
-    }
+    """Computes the standing of every policy of a board, in the order of its rows; over all tasks
+    that of their mean."""
+    by_policy = profiles.of_board(mode, task)
+    tasks = profiles.tasks(mode, task)
+    tables_of_tasks = [table for table in tables if table.task in tasks]
+    against = {}
+    for policy in by_policy:
+        if policy not in CONTROLS:
+            for line in pool_tables(tables_of_tasks, policy, TO_BEAT, {}):
+                against[policy, line.other] = line
     presses = profiles.presses(mode, task)
-    board = BoardProfiles(of_policies, presses, against, tolerance)
+    board = BoardProfiles(by_policy, presses, against, tolerance)
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
-    values = {
-        policy: {name: column[policy] for name, column in columns.items()} for policy in of_policies
-    }
-    return [Standing(policy, values[policy], presses[policy]) for policy in of_policies]
+    standings = []
+    for policy in by_policy:
+        values = {name: column[policy] for name, column in columns.items()}
+        standings.append(Standing(policy, values, presses[policy]))
+    return standings
 
 
 def all_standings(
     records: DataFrame, rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS
 ) -> Standings:
-    """Computes the standings of every board. ``rows`` are those that the records add up to; ``tolerance``: the loss in
-    points below which a level is safe."""
+    """Computes the standings of every board. ``rows`` are those that the records add up to;
+    ``tolerance``: the loss in points below which a level is safe."""
     profiles = Profiles.of(records, rows)
-    modes = dict.fromkeys(mode for mode, _ in profiles.rows)
-    tables = {mode: answer_tables(records[records["mode"] == mode]) for mode in modes}
-    by_board = {
-        (mode, task): _standings(profiles, mode, task, tables[mode], tolerance)
-        for mode, task in profiles.rows
-    }
+    tables = {}
+    for mode in dict.fromkeys(mode for mode, _ in profiles.rows):
+        tables[mode] = answer_tables(records[records["mode"] == mode])
+    by_board = {}
+    for mode, task in profiles.rows:
+        by_board[mode, task] = _standings(profiles, mode, task, tables[mode], tolerance)
     for mode, task in by_board:
         if task == ALL_TASKS:
-            by_task = {one: by_board[mode, one] for one in profiles.tasks(mode, task)}
-            by_board[mode, task] = [
-                _over_tasks(standing, by_task) for standing in by_board[mode, task]
-            ]
+            by_task = {name: by_board[mode, name] for name in profiles.tasks(mode, task)}
+            means = by_board[mode, task]
+            by_board[mode, task] = [_over_tasks(standing, by_task) for standing in means]
     return by_board
 
 
 def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> Standing:
     """Returns a standing over all tasks, of which some measures are no measures of the mean."""
-    of_tasks = {
-        task: one
-        for task, of_task in by_task.items()
-        for one in of_task
-        if one.policy == mean.policy
-    }
-    values = {
-        measure.name: measure.over_tasks({task: one[measure] for task, one in of_tasks.items()})
-        for measure in DERIVED
-        if measure.over_tasks is not None and not isinstance(mean[measure], Blank)
-    }
-    return replace(mean, values={**mean.values, **values})
+    standings = {}
+    for task, of_task in by_task.items():
+        for standing in of_task:
+            if standing.policy == mean.policy:
+                standings[task] = standing
+    values = dict(mean.values)
+    for measure in DERIVED:
+        if measure.over_tasks is not None and not isinstance(mean[measure], Blank):
+            of_tasks = {task: standing[measure] for task, standing in standings.items()}
+            values[measure.name] = measure.over_tasks(of_tasks)
+    return replace(mean, values=values)
 
 
 COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
-# The columns that stand on a board before all are asked for, those of levels at the first of them alone.
+# The columns that stand on a board before all are asked for, those of levels at the first of them
+# alone.
 LEADING = {
     *(
         "rank",
@@ -169,22 +172,27 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    adapted: frozenset[
-        str
-    ]  # the policies that ran with other arguments than their papers' on some task
+    # The policies that ran with other arguments than their papers' on some task.
+    adapted: frozenset[str]
 
     @property
     def signs(self) -> dict[str, str]:
-        texts = " ".join(
-            cell.text for line in (*self.methods, *self.controls) for cell in line.cells
-        )
+        """Returns the signs that stand on the board, each with its meaning."""
+        texts = ""
+        for line in self.lines:
+            texts += " ".join(cell.text for cell in line.cells)
         return {sign: meaning for sign, meaning in SIGN_MEANINGS.items() if sign in texts}
 
     @property
     def reasons(self) -> list[str]:
-        return blank_reasons(
-            [column.name for column in self.columns], (*self.methods, *self.controls)
-        )
+        """Says why cells are blank."""
+        names = [column.name for column in self.columns]
+        return blank_reasons(names, self.lines)
+
+    @property
+    def lines(self) -> tuple[TableRow, ...]:
+        """Returns the rows of methods, then those of controls."""
+        return *self.methods, *self.controls
 
 
 @dataclass(frozen=True)
@@ -200,42 +208,48 @@ Cells = Callable[[_Policy], TableCell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(
+def make_boards(
     records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None
 ) -> Boards:
-    """Makes the boards by mode and task, ``all`` among them, of the rows that the records add up to."""
-    standings = all_standings(records, rows) if standings is None else standings
-    costs, names = _costs(records), names_of(sorted({row.at for row in rows if row.policy != FULL}))
+    """Makes the boards by mode and task, ``all`` among them, of the rows that the records add up
+    to."""
+    if standings is None:
+        standings = all_standings(records, rows)
+    costs = _costs(records)
+    levels = {row.at for row in rows if row.policy != FULL}
+    names = names_of(sorted(levels))
     boards = {}
     for (mode, task), of_board in standings.items():
-        own = [row for row in rows if (row.mode, row.task) == (mode, task)]
-        boards[mode, task] = _board(of_board, own, costs.get(task, {}), names)
+        board_rows = [row for row in rows if row.mode == mode and row.task == task]
+        boards[mode, task] = _board(of_board, board_rows, costs.get(task, {}), names)
     return boards
 
 
-def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and last."""
-    levels = [level for level in levels if level != UNTREATED] or levels
-    usual = tuple(level for level in levels if level.value in level.declared.usual)
-    return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
+def shown_levels(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and
+    last."""
+    treated = [level for level in levels if level != UNTREATED] or levels
+    usual = tuple(level for level in treated if level.value in level.declared.usual)
+    if usual:
+        return usual
+    ends = (*treated[:1], *treated[-1:])
+    return tuple(dict.fromkeys(ends))
 
 
 def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all`` among them, and by
-    policy. Seconds for each token would make a press cheaper by longer contexts."""
+    """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all``
+    among them, and by policy. Seconds for each token would make a press cheaper by longer
+    contexts."""
     by_context = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     sound = records[records["status"] == "ok"].drop_duplicates(by_context)
     columns = ["compression_seconds", "context_tokens"]
-    parts = [*sound.groupby("task", observed=True), (ALL_TASKS, sound)]
-    return {
-        str(task): {
-            str(policy): (float(seconds), float(tokens))
-            for policy, seconds, tokens in of_task.groupby("policy", observed=True)[columns]
-            .mean()
-            .itertuples()
-        }
-        for task, of_task in parts
-    }
+    costs: dict[str, dict[str, tuple[float, float]]] = {}
+    for task, of_task in (*sound.groupby("task", observed=True), (ALL_TASKS, sound)):
+        means = of_task.groupby("policy", observed=True)[columns].mean()
+        of_policies = costs.setdefault(str(task), {})
+        for policy, seconds, tokens in means.itertuples():
+            of_policies[str(policy)] = (float(seconds), float(tokens))
+    return costs
 
 
 def _board(
@@ -244,42 +258,51 @@ def _board(
     costs: Mapping[str, tuple[float, float]],
     names: Mapping[Level, str],
 ) -> Board:
-    """Lays out a board. It leaves out columns in which no policy has a value, or the full cache alone."""
-    full = next((row for row in rows if row.policy == FULL), None)
-    policies = [
-        _Policy(
-            one,
-            {row.at: row for row in rows if row.policy == one.policy},
-            full,
-            costs.get(one.policy),
-        )
-        for one in sorted(standings, key=_place)
-    ]
-    levels = sorted({row.at for row in rows if row.policy != FULL})
-    kinds = list(
-        {level.declared.name: level.declared for level in levels if level != UNTREATED}.values()
-    )
+    """Lays out a board. It leaves out columns in which no policy has a value, or the full cache
+    alone."""
+    policies = _policies(standings, rows, costs)
     measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
-    columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
-    cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
-    counted = [
-        place for place, policy in enumerate(policies) if policy.standing.policy != FULL
-    ] or range(len(policies))
-    shown = [
-        column for column, of in cells.items() if any(not of[place].is_blank for place in counted)
-    ]
-    lines = [
-        TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
-        for place, policy in enumerate(policies)
-    ]
+    cells: dict[str, list[TableCell]] = {policy.standing.policy: [] for policy in policies}
+    treated = [name for name in cells if name != FULL] or list(cells)
+    shown = []
+    for column, make_cell in _columns(shown_levels(list(names)), names, measures, _kinds(rows)):
+        of_column = {policy.standing.policy: make_cell(policy) for policy in policies}
+        if any(not of_column[name].is_blank for name in treated):
+            shown.append(column)
+            for name, cell in of_column.items():
+                cells[name].append(cell)
+    lines = [TableRow(name, tuple(of_policy)) for name, of_policy in cells.items()]
+    adapted = set()
+    for standing in standings:
+        if any(press.is_adapted for press in standing.presses):
+            adapted.add(standing.policy)
     return Board(
         tuple(shown),
-        tuple(line for line in lines if line.name not in CONTROLS),
-        tuple(line for line in lines if line.name in CONTROLS),
-        frozenset(
-            one.policy for one in standings if any(press.is_adapted for press in one.presses)
-        ),
+        methods=tuple(line for line in lines if line.name not in CONTROLS),
+        controls=tuple(line for line in lines if line.name in CONTROLS),
+        adapted=frozenset(adapted),
     )
+
+
+def _policies(
+    standings: Sequence[Standing],
+    rows: Sequence[SummaryRow],
+    costs: Mapping[str, tuple[float, float]],
+) -> list[_Policy]:
+    """Returns the policies by rank, then those without one."""
+    full = next((row for row in rows if row.policy == FULL), None)
+    policies = []
+    for standing in sorted(standings, key=_place):
+        by_level = {row.at: row for row in rows if row.policy == standing.policy}
+        policies.append(_Policy(standing, by_level, full, costs.get(standing.policy)))
+    return policies
+
+
+def _kinds(rows: Sequence[SummaryRow]) -> list[LevelKind]:
+    """Returns the kinds of the levels of some rows, each once, in the order of the levels."""
+    levels = {row.at for row in rows if row.policy != FULL and row.at != UNTREATED}
+    kinds = {level.declared.name: level.declared for level in sorted(levels)}
+    return list(kinds.values()) or [UNTREATED.declared]
 
 
 def _place(standing: Standing) -> float:
@@ -293,88 +316,104 @@ def _columns(
     measures: Sequence[tuple[Measure, Heading]],
     kinds: Sequence[LevelKind],
 ) -> list[Column]:
-    """Lays out the columns; of some measures there is one for each of the ``shown`` levels, of others at the first."""
-    first = shown[0] if shown else UNTREATED
+    """Lays out the columns; of some measures there is one for each of the ``shown`` levels, of
+    others at the first."""
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
-    columns = [_derived_column(one, kinds) for one in FIRST_COLUMNS]
+    first = next(iter(at))
+    columns = [_derived_column(measure, kinds) for measure in FIRST_COLUMNS]
     columns += [_right_column(level, at[level]) for level in shown]
     for measure, heading in measures:
         for level in (first,) if heading.single else shown:
             columns.append(_measure_column(measure, heading, level, at[level]))
     columns.append((BoardColumn(COST, "time of the press’s own work on a context"), _cost))
     columns.append(_saved_column(first, at[first]))
-    # The columns that lead stand on the board before all are asked for, those of levels at one of them.
-    return [
-        (replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells)
-        for column, cells in columns
-    ]
+    marked = []
+    for column, cells in columns:
+        # Columns of levels lead at the first of them alone.
+        leads = column.name.removesuffix(at[first]) in LEADING
+        marked.append((replace(column, leads=leads), cells))
+    return marked
 
 
 def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
-    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
-    return BoardColumn(heading, measure.line), lambda policy: measure.cell_of(
-        policy.standing[measure]
-    )
+    heading = measure.heading
+    if measure.heading_of:
+        heading = measure.heading_of(kinds)
+    column = BoardColumn(heading, measure.line)
+    return column, lambda policy: measure.board_cell(policy.standing[measure])
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
-    """Returns the row at a level; what has no levels, as the full cache and int4, is the same at every level."""
-    has_levels = set(policy.rows) - {UNTREATED}
+    """Returns the row at a level; what has no levels, as the full cache and int4, is the same at
+    every level."""
+    has_levels = any(row_level != UNTREATED for row_level in policy.rows)
     return policy.rows.get(level if has_levels else UNTREATED)
 
 
 def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -> Column:
     """Returns a measure at one level, a share in whole percent."""
+    counts_wrong = measure in (WRONG_OF_ANSWERED, HALLUCINATION)
 
-    def written(row: SummaryRow, value: float) -> TableCell:
+    def write(row: SummaryRow, value: float) -> TableCell:
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
-        text = share_as_count(row, measure) or (
-            f"{100 * value:z.0f}" if measure.is_share else measure.text(value)
-        )
-        if (
-            measure.paired and measure.scale is POINTS
-        ):  # a difference says nothing without its interval
-            ends = measure.interval(row) or (None, None)
-            points = [None if one is None else measure.factor * one for one in ends]
-            text, _, interval = MeanDifference(measure.factor * value, *points).text.partition(" ")
-            return TableCell(text, interval, value)
-        silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
-        # What is not answered is not wrong either.
-        detail = "" if silent is None else f"unanswered {100 * silent:.0f}"
+        if measure.paired and measure.scale is POINTS:
+            return _difference_cell(row, measure, value)
+        text = share_as_count(row, measure)
+        if not text:
+            text = f"{100 * value:z.0f}" if measure.is_share else measure.text(value)
+        detail = ""
+        silent = UNANSWERED.value(row)
+        if counts_wrong and silent is not None:  # what is not answered is not wrong either
+            detail = f"unanswered {100 * silent:.0f}"
         if measure.top is None:  # a difference, whose interval tells whether there is one at all
-            detail = ends_text(
-                measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits
-            )
+            digits = 0 if measure.factor > 1 else measure.digits
+            detail = ends_text(measure.interval(row), measure.factor, digits)
         return TableCell(text, detail, value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning}{at}, in {unit}"
-    if measure in (WRONG_OF_ANSWERED, HALLUCINATION):
+    if counts_wrong:
         meaning += "; below it the percentage of questions that are left unanswered"
-    name = heading.name if heading.single else heading.name + at
-    return BoardColumn(name, meaning), _at_level(level, measure, written)
+    name = heading.name
+    if not heading.single:
+        name += at
+    return BoardColumn(name, meaning), _at_level(level, measure, write)
+
+
+def _difference_cell(row: SummaryRow, measure: Measure, value: float) -> TableCell:
+    """Makes the cell of a difference in points, which says nothing without its interval."""
+    low, high = measure.interval(row) or (None, None)
+    if low is not None and high is not None:
+        low, high = measure.factor * low, measure.factor * high
+    difference = MeanDifference(measure.factor * value, low, high)
+    text, _, interval = difference.text.partition(" ")
+    return TableCell(text, interval, value)
 
 
 def _right_column(level: Level, at: str) -> Column:
-    def written(row: SummaryRow, value: float) -> TableCell:
-        return TableCell(RIGHT.text(value), interval_text(RIGHT.interval(row), RIGHT.factor), value)
+    def write(row: SummaryRow, value: float) -> TableCell:
+        interval = interval_text(RIGHT.interval(row), RIGHT.factor)
+        return TableCell(RIGHT.text(value), interval, value)
 
     meaning = f"right{at}, in percent, with its 95 % interval"
-    return BoardColumn(f"right{at}", meaning), _at_level(level, RIGHT, written)
+    return BoardColumn(f"right{at}", meaning), _at_level(level, RIGHT, write)
 
 
 def _at_level(
-    level: Level, measure: Measure, written: Callable[[SummaryRow, float], TableCell]
+    level: Level, measure: Measure, write: Callable[[SummaryRow, float], TableCell]
 ) -> Cells:
-    """Makes the cells of a measure at a level, each as it is ``written``, or blank with its reason."""
+    """Returns a function that makes the cells of a measure at a level, each as it is written by
+    ``write``, or blank with its reason."""
 
     def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
-        value = None if row is None else measure.value(row)
-        if row is None or value is None:
-            return TableCell.blank(None if row is None else row.reason)
-        return written(row, value)
+        if row is None:
+            return TableCell.blank(None)
+        value = measure.value(row)
+        if value is None:
+            return TableCell.blank(row.reason)
+        return write(row, value)
 
     return cell
 
@@ -385,15 +424,19 @@ def _cost(policy: _Policy) -> TableCell:
     if policy.cost is None:
         return TableCell.blank(None)
     seconds, tokens = policy.cost
-    return TableCell(f"{1000 * seconds:.1f}", f"{tokens:,.0f} tokens", 1000 * seconds)
+    milliseconds = 1000 * seconds
+    return TableCell(f"{milliseconds:.1f}", f"{tokens:,.0f} tokens", milliseconds)
 
 
 def _saved_column(level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
-        held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
+        if row is None:
+            return TableCell.blank(None)
+        held = KV_BYTES.value(row)
+        whole = KV_BYTES.value(policy.full) if policy.full else None
         if held is None or not whole:
-            return TableCell.blank(None if row is None else row.reason)
+            return TableCell.blank(row.reason)
         saved = 1 - held / whole
         if saved == 0 and not level.declared.removes:
             return TableCell.blank(NOTHING_REMOVED)

@@ -1,4 +1,5 @@
-"""Declares derived measures, which are what a policy comes to over all its levels, and the cells of tables on pages."""
+"""Declares derived measures, which are what a policy comes to over all its levels, and the cells of
+tables on pages."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,26 +42,37 @@ class TableCell:
 
     @classmethod
     def blank(cls, reason: str | None, short: str = "") -> Self:
+        """Makes a cell without a value. ``short``: stands under its dash."""
         return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
     def is_blank(self) -> bool:
-        """Tells whether it has a reason in the place of a text; a text without a number to sort by may stand there."""
+        """Tells whether it has a reason in the place of a text; a text without a number to sort by
+        may stand there."""
         return self.sort is None and bool(self.reason)
 
     @property
     def dash(self) -> str:
+        """Returns what stands in the place of a text."""
         return BLANK_SIGN
 
     @property
     def key(self) -> str:
-        """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
-        sort = "" if self.sort is None else f"{self.sort:.6g}"
-        return "" if sort == self.text else sort
+        """Returns what the table is sorted by in six digits, or nothing where the text says so much
+        itself."""
+        if self.sort is None:
+            return ""
+        key = f"{self.sort:.6g}"
+        return "" if key == self.text else key
 
     @property
-    def sign(self) -> str:  # tells the tone to those who do not see colours
+    def sign(self) -> str:
+        """Returns the sign that tells the tone to those who do not see colours."""
         return SIGNS[self.tone]
+
+
+def _has_verdict(value: Any) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,8 @@ class TableRow:
 
 
 def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str]:
-    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere on a phone."""
+    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere
+    on a phone."""
     columns_by_reason: dict[str, dict[str, None]] = {}
     for line in lines:
         for column, cell in zip(columns, line.cells, strict=True):
@@ -87,27 +100,28 @@ class BoardProfiles:
     """The policies of one board by name, each over its levels, on the same contexts."""
 
     profiles: Mapping[str, Profile]
-    presses: Mapping[str, Sequence[Arguments]] = field(
-        default_factory=dict
-    )  # what each ran with, by task
+    # What each ran with, by task.
+    presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
 
 
 @dataclass(frozen=True)
 class DerivedMeasure(Generic[Value]):
-    """Declares a derived measure: its column on the board, its columns of the download and its definition."""
+    """Declares a derived measure: its column on the board, its columns of the download and its
+    definition."""
 
-    name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
+    # Of its value in a standing, and of the column ``<name>_reason``, which says why it is blank.
+    name: str
     better: Better | None
     line: str  # what it is, in one line
     definition: Definition  # what it is, in a paragraph
     of_board: OfBoard[Value]  # computes it for every policy of a board: a value, or a Blank
-    # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of their mean.
+    # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of
+    # their mean.
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
-    columns: Mapping[
-        str, str
-    ]  # the columns of the download, and the attribute of the value that each holds
+    # The columns of the download, and the attribute of the value that each holds.
+    columns: Mapping[str, str]
     heading: str  # of its column on the board
     cell: Callable[[Any], TableCell]  # its cell there
     # The heading on a board with levels of these kinds, if it is not the same on every board.
@@ -119,31 +133,37 @@ class DerivedMeasure(Generic[Value]):
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        return (
-            (self.definition, (*self.columns, f"{self.name}_reason")),
-            *((part, ()) for part in self.parts),
-        )
+        """Returns its definitions, each with the columns of the download that it defines."""
+        columns = (*self.columns, f"{self.name}_reason")
+        parts = [(part, ()) for part in self.parts]
+        return (self.definition, columns), *parts
 
-    def cell_of(self, value: Value) -> TableCell:
+    def board_cell(self, value: Value) -> TableCell:
+        """Returns the cell of a board for a value, or a blank one."""
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)
-        return (
-            replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell
-        )  # the best sorts highest
+        if self.better == "lower":  # the best sorts highest
+            return replace(cell, sort=-(cell.sort or 0))
+        return cell
 
     def download(self, value: Value) -> dict[str, Any]:
         """Returns the columns of a download, unrounded; None where there is no number."""
+        columns: dict[str, Any] = dict.fromkeys(self.columns)
+        reason = f"{self.name}_reason"
         if isinstance(value, Blank):
-            return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
-        numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
-        known = {
-            column: None if isinstance(number, Blank) else number
-            for column, number in numbers.items()
-        }
-        return {**known, f"{self.name}_reason": self.withheld(value) or None}
+            return {**columns, reason: value.reason}
+        for column, path in self.columns.items():
+            number = attrgetter(path)(value)
+            if not isinstance(number, Blank):
+                columns[column] = number
+        return {**columns, reason: self.withheld(value) or None}
 
 
 def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
     """Computes a measure that looks at one policy alone for all policies of a board."""
-    return lambda board: {policy: of_profile(profile) for policy, profile in board.profiles.items()}
+
+    def of_board(board: BoardProfiles) -> dict[str, Value]:
+        return {policy: of_profile(profile) for policy, profile in board.profiles.items()}
+
+    return of_board

@@ -1,4 +1,5 @@
-"""Describes a policy over all its levels, context by context: areas, ranks and safe ratios are computed from that."""
+"""Describes a policy over all its levels, context by context: areas, ranks and safe ratios are
+computed from that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,10 @@ NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
-NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how many bytes, is in the other columns"
+NO_LEVELS = (
+    "it has one level, which is no curve: "
+    "whether it is safe, and at how many bytes, is in the other columns"
+)
 ONE_LEVEL = "one level"
 
 Measured = FloatArray | Blank
@@ -47,33 +51,36 @@ Rows = Sequence[SummaryRow | None]  # of the full cache, then of the cells
 
 @dataclass(frozen=True)
 class LeadByContext:
-    """One measure that leads one task, at the full cache and at each level, shape (1 + levels, contexts)."""
+    """One measure that leads one task, at the full cache and at each level, shape (1 + levels,
+    contexts)."""
 
     heights: FloatArray  # in percent of good; their mean over contexts is the measure
     # What is lost and gained against the full cache on the same questions, as shares.
     lost: FloatArray
     gained: FloatArray
-    there: NDArray[
-        np.bool_
-    ]  # the contexts that have the measure, as not all have attacks, shape (contexts,)
+    # The contexts that have the measure, as not all have attacks, shape (contexts,).
+    there: NDArray[np.bool_]
 
     @property
     def means(self) -> FloatArray:
+        """Returns the measure at the full cache and at each level, shape (1 + levels,)."""
         means: FloatArray = self.heights[:, self.there].mean(axis=1)
         return means
 
     def loss(self, place: int) -> Loss:
+        """Returns the loss of each context at a place, from which an interval is made."""
         return Loss(self.lost[place, self.there], self.gained[place, self.there])
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One policy on one board. What it measures is :class:`Blank` where any level has no such measure."""
+    """One policy on one board. What it measures is :class:`Blank` where any level has no such
+    measure."""
 
     policy: str
-    # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
-    # A policy that was asked for ratio 0 itself is not looked at there. One without levels, as int4, has ratio 0 twice:
-    # for the full cache, and for itself.
+    # The full cache first, as ratio 0; then what the policy was asked to reach, from little
+    # compression to much. A policy that was asked for ratio 0 itself is not looked at there. One
+    # without levels, as int4, has ratio 0 twice: for the full cache, and for itself.
     levels: tuple[Level, ...]
     realised_ratio: Measured  # shape (1 + levels,)
     # By task, what leads it: what is right, or directives obeyed and what does not leak.
@@ -81,34 +88,42 @@ class Profile:
     questions: int  # that each level answers
     contexts: int  # the fewest of a task
     held: float | None = None  # its bytes in percent of the full cache's, where it has no levels
-    withheld: str = ""  # why it has neither rank nor verdict, though it has numbers: the model cannot do the task
+    # Why it has neither rank nor verdict, though it has numbers: the model cannot do the task.
+    withheld: str = ""
 
     @cached_property
     def lead(self) -> Measured:
-        """Returns what policies are ranked by, in percent, shape (1 + levels,): the mean over tasks of the mean of the
-        measures that lead each."""
+        """Returns what policies are ranked by, in percent, shape (1 + levels,): the mean over tasks
+        of the mean of the measures that lead each."""
         if isinstance(self.leads, Blank):
             return self.leads
-        of_tasks = [np.mean([one.means for one in of_task], axis=0) for of_task in self.leads]
-        mean: FloatArray = np.mean(of_tasks, axis=0)
+        by_task = []
+        for of_task in self.leads:
+            means = [lead.means for lead in of_task]
+            by_task.append(np.mean(means, axis=0))
+        mean: FloatArray = np.mean(by_task, axis=0)
         return mean
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis: its realised ratio, or the level where no tokens are removed."""
+        """Returns where each level is on the axis: its realised ratio, or the level where no tokens
+        are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.array([level.amount for level in self.levels])
 
     @property
-    def axis(
-        self,
-    ) -> str:  # what its curve is over: curves over the same are compared, and others are not
-        return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
+    def axis(self) -> str:
+        """Names what its curve is over: curves over the same are compared, and others are not."""
+        highest = self.levels[-1]
+        if highest.declared.removes:
+            return REALISED_RATIO.field
+        return highest.kind
 
     @property
     def no_levels(self) -> str:
-        """Says why it is a single point and no curve, as the full cache and a quantisation are, if it is."""
+        """Says why it is a single point and no curve, as the full cache and a quantisation are, if
+        it is."""
         if set(self.levels) != {UNTREATED}:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
@@ -120,25 +135,28 @@ class _Sums:
 
     sums: FloatArray
     counts: FloatArray
-    lost: FloatArray  # of the differences from the full cache on the same question, those that are for the worse
+    # Of the differences from the full cache on the same question, those that are for the worse.
+    lost: FloatArray
     gained: FloatArray
 
     @classmethod
     def of(
         cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
     ) -> Self:
+        """Adds up the answers of a cell. ``positions``: the context of each, shape (answers,)."""
         values = _values(measure, cell)
         counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
-        worse = worse if measure.better == "higher" else -worse
-        columns = values, counted, np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(
-            *(
-                np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64)
-                for one in columns
-            )
-        )
+        if measure.better != "higher":
+            worse = -worse
+
+        def added(column: NDArray[np.generic]) -> FloatArray:
+            sums = np.bincount(positions, np.nan_to_num(column), contexts)
+            return sums.astype(np.float64)
+
+        lost, gained = np.maximum(worse, 0), np.maximum(-worse, 0)
+        return cls(added(values), added(counted), added(lost), added(gained))
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -154,6 +172,8 @@ class _Tally:
 
     @classmethod
     def of(cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
+        """Adds up each cell. ``clusters``: the numbers of the contexts, ascending, shape
+        (contexts,)."""
         sums = {}
         for policy, level, cell in cells:
             positions = np.searchsorted(clusters, cell["draw"])
@@ -163,26 +183,34 @@ class _Tally:
 
     def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells,)."""
-        known = [self.cells[name, *cell] for cell in cells]
-        return np.array([one.sums.sum() / one.counts.sum() for one in known])
+        means = []
+        for cell in cells:
+            sums = self.cells[name, *cell]
+            means.append(sums.sums.sum() / sums.counts.sum())
+        return np.array(means)
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
-        """Returns a measure of the full cache, which is the first of the cells, and of each other."""
-        known = [self.cells[measure.field, *cell] for cell in cells]
-        sums, counts, lost, gained = (
-            np.stack([getattr(one, name) for one in known])
-            for name in ("sums", "counts", "lost", "gained")
-        )
+        """Returns a measure of the full cache, which is the first of the cells, and of each
+        other."""
+        of_cells = [self.cells[measure.field, *cell] for cell in cells]
+        sums = np.stack([of_cell.sums for of_cell in of_cells])
+        counts = np.stack([of_cell.counts for of_cell in of_cells])
+        lost = np.stack([of_cell.lost for of_cell in of_cells])
+        gained = np.stack([of_cell.gained for of_cell in of_cells])
         there = counts[0] > 0
-        lost, gained = (
-            _within(context_values(one[:, there], counts[:, there]), there)
-            for one in (lost, gained)
+        lost_there = context_values(lost[:, there], counts[:, there])
+        gained_there = context_values(gained[:, there], counts[:, there])
+        return LeadByContext(
+            good(measure, context_values(sums, counts)),
+            _within(lost_there, there),
+            _within(gained_there, there),
+            there,
         )
-        return LeadByContext(good(measure, context_values(sums, counts)), lost, gained, there)
 
 
 def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
-    """Returns values of some contexts among all, 0 for the others."""
+    """Returns values of some contexts among all, 0 for the others. ``values``: shape (cells,
+    contexts that are ``there``); returns shape (cells, contexts)."""
     among = np.zeros((len(values), len(there)))
     among[:, there] = values
     return among
@@ -190,73 +218,78 @@ def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of megabytes. ``rows``
-    are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
+    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of
+    megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know
+    what is blank and why."""
 
     rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[Board, _Tally]
-    arguments: Mapping[tuple[str, str], Arguments] = field(
-        default_factory=dict
-    )  # by policy and task
+    # By policy and task.
+    arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow]) -> Self:
-        """Makes the same profiles of the same records and rows, whatever the order of the records."""
+        """Makes the same profiles of the same records and rows, whatever the order of the
+        records."""
         by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
-            by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
+            of_board = by_policy.setdefault((row.mode, row.task), {})
+            of_board.setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(
-            dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
-        )
-        known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
-        known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
-        columns = Columns.of(with_full(known.astype(dict.fromkeys(COLUMNS, np.float64))))
+        names = dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
+        answers = records.loc[records["status"] == "ok", list(names)]
+        answers = with_levels(answers.sort_values(order, kind="stable"))
+        draw, _ = factorize(answers["draw_id"], sort=True)
+        answers = answers.assign(draw=draw)
+        columns = Columns.of(with_full(answers.astype(dict.fromkeys(COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
-        for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
-            cells.setdefault((str(mode), str(task)), []).append(
-                (str(policy), level, columns.at(places))
-            )
-        draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
-        tallies = {
-            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board)
-            for (mode, task), of_board in cells.items()
-        }
+        for (task, mode, policy, level), places in groups(answers, [*identity, "level"]):
+            of_task = cells.setdefault((str(mode), str(task)), [])
+            of_task.append((str(policy), level, columns.at(places)))
+        by_task = answers.groupby(["mode", "task"], sort=False, observed=True)
+        draws = by_task["draw"].unique()
+        tallies = {}
+        for place, of_task in cells.items():
+            tallies[place] = _Tally.of(np.sort(draws[place]), of_task)
         return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
+        """Returns the profiles of all policies of a board."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
-        """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
-        tasks = self.tasks(mode, task)
-        return {
-            policy: [
-                one for name in tasks if (one := self.arguments.get((policy, name))) and one.used
-            ]
-            for policy in self.rows[mode, task]
-        }
+        """Returns what each policy of a board ran with, task by task; of those without arguments
+        nothing."""
+        presses: dict[str, list[Arguments]] = {}
+        for policy in self.rows[mode, task]:
+            presses[policy] = []
+            for name in self.tasks(mode, task):
+                arguments = self.arguments.get((policy, name))
+                if arguments and arguments.used:
+                    presses[policy].append(arguments)
+        return presses
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
-        board = self.rows[mode, task]
-        by_level = {level: row for level, row in board[policy].items() if level != UNTREATED}
-        levels = sorted(by_level, key=lambda level: level.amount) or [UNTREATED] * (policy != FULL)
+        treated = [level for level in self.rows[mode, task][policy] if level != UNTREATED]
+        levels = sorted(treated, key=_amount)
+        if not treated and policy != FULL:
+            levels = [UNTREATED]
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
-        held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
+        full = rows[0]
         gap = _gap(cells, rows)
         return Profile(
             policy,
-            (UNTREATED, *(level for _, level in cells)),
+            (UNTREATED, *levels),
             realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
             leads=gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
             contexts=min(row.fewest_contexts if row else 0 for row in rows),
-            held=None if by_level or held is None or not whole else 100 * held / whole,
-            withheld=(rows[0].not_mastered or "") if rows[0] else "",
+            held=None if treated else _held(rows[-1], full),
+            withheld=full.not_mastered or "" if full else "",
         )
 
     def _full(self, mode: str, task: str) -> SummaryRow | None:
@@ -265,32 +298,31 @@ class Profiles:
     def tasks(self, mode: str, task: str) -> Sequence[str]:
         """Returns the task, or those that a mean over tasks is made of."""
         full = self._full(mode, task)
-        return full.mean_of if task == ALL_TASKS and full else [task]
+        if task == ALL_TASKS and full:
+            return full.mean_of
+        return [task]
 
     def _leads(
         self, mode: str, task: str, cells: Cells
     ) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
         leads: list[tuple[LeadByContext, ...]] = []
-        for one in self.tasks(mode, task):
-            rows = self._rows(mode, one, cells)
+        for name in self.tasks(mode, task):
+            rows = self._rows(mode, name, cells)
+            gap = _gap(cells, rows)
             measures = leading_measures(rows[0])
-            gap = next(
-                filter(
-                    None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))
-                ),
-                None,
-            )
+            for measure in measures:
+                gap = gap or _unmeasured(measure, rows)
             if gap is not None:
                 return gap
-            tally = self.tallies[mode, one]
-            leads.append(
-                tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures)
-            )
+            whole = [(FULL, UNTREATED), *cells]
+            tally = self.tallies[mode, name]
+            leads.append(tuple(tally.lead(measure, whole) for measure in measures))
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
-        return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
+        of_cells = [board[policy].get(level) for policy, level in cells]
+        return [self._full(mode, task), *of_cells]
 
     def _realised(self, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         whole = [(FULL, UNTREATED), *cells]
@@ -298,20 +330,39 @@ class Profiles:
         return _unmeasured(REALISED_RATIO, rows) or np.mean(means, axis=0)
 
 
+def _amount(level: Level) -> float:
+    return level.amount
+
+
+def _held(row: SummaryRow | None, full: SummaryRow | None) -> float | None:
+    """Returns the bytes that a policy holds, in percent of the full cache's."""
+    if row is None or full is None:
+        return None
+    held, whole = KV_BYTES.value(row), KV_BYTES.value(full)
+    if held is None or not whole:
+        return None
+    return 100 * held / whole
+
+
 def _unmeasured(measure: Measure, rows: Rows) -> Blank | None:
     for row in rows:
         if row is not None and measure.value(row) is None:
-            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
+            return _not_measured(row)
     return None
+
+
+def _not_measured(row: SummaryRow) -> Blank:
+    return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
 
 
 def _gap(cells: Cells, rows: Rows) -> Blank | None:
     """Says why a policy has no profile at all."""
-    if len({level.kind for _, level in cells}) > 1:
+    kinds = {level.kind for _, level in cells}
+    if len(kinds) > 1:
         return Blank(TWO_KINDS)
     for row in rows:
         if row is None:
             return Blank(NO_FULL)
         if not row.complete:
-            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
+            return _not_measured(row)
     return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
 from leaderboards.aggregate.lead import differ
-from leaderboards.boards.area import height_of, heights_by_context, span_of
+from leaderboards.boards.area import curve_end, heights_by_context, mean_height
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
@@ -14,6 +14,8 @@ from leaderboards.statistics.significance import fewest_clusters
 from policies.declaration.names import CONTROLS
 
 A_CONTROL = "a control has no rank"
+
+Curve = tuple[Profile, float]  # and the place at which it ends
 
 
 @dataclass(frozen=True)
@@ -27,110 +29,122 @@ class RankInterval:
     among: int  # how many are ranked
 
     @property
-    def alone(self) -> bool:  # nobody else is ranked, so that the rank says nothing
+    def alone(self) -> bool:
+        """Tells whether nobody else is ranked, so that the rank says nothing."""
         return self.among == 1
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """By how many points the area of one policy is above that of another, and whether that is told from 0."""
+    """By how many points the area of one policy is above that of another, and whether that is told
+    from 0."""
 
     points: float
     is_told: bool
 
 
 def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankInterval]:
-    """Returns the rank of each policy: one more than there are policies ahead of it. Its interval begins behind those
-    that are told to be ahead and ends before those that are told to be behind. ``ahead``: of each policy over each,
-    itself with 0 among them. [H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
+    """Returns the rank of each policy: one more than there are policies ahead of it. Its interval
+    begins behind those that are told to be ahead and ends before those that are told to be behind.
+    ``ahead``: of each policy over each, itself with 0 among them. [H. Goldstein and D. J.
+    Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
     intervals = {}
     for policy, by_other in ahead.items():
-        rank = 1 + sum(lead.points < 0 for lead in by_other.values())
-        tied = tuple(
-            other for other, lead in by_other.items() if other != policy and not lead.is_told
-        )
-        best = 1 + sum(lead.points < 0 for other, lead in by_other.items() if other not in tied)
-        intervals[policy] = RankInterval(
-            rank, min(best, rank), max(best + len(tied), rank), tied, len(by_other)
-        )
+        rank = best = 1
+        tied = []
+        for other, lead in by_other.items():
+            is_behind = lead.points < 0
+            rank += is_behind
+            if other != policy and not lead.is_told:
+                tied.append(other)
+            else:
+                best += is_behind
+        low, high = min(best, rank), max(best + len(tied), rank)
+        intervals[policy] = RankInterval(rank, low, high, tuple(tied), among=len(by_other))
     return intervals
 
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
-    """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
-    than it is asked to cuts nobody short, and keeps its rank."""
+    """Ranks all policies that are no controls, any two over the realised ratios that both reach:
+    one that removes less than it is asked to cuts nobody short, and keeps its rank."""
     intervals: dict[str, RankInterval | Blank] = {}
-    known: dict[str, tuple[Profile, float]] = {}
+    curves: dict[str, Curve] = {}
     for policy, profile in board.profiles.items():
-        end = span_of(profile)
-        narrow = narrow_windows(board.presses.get(policy, ()))
-        if policy in CONTROLS:
-            intervals[policy] = Blank(A_CONTROL)
-        elif profile.withheld:
-            intervals[policy] = Blank(profile.withheld)
+        end = curve_end(profile)
+        reason = _why_unranked(policy, profile, board)
+        if reason is not None:
+            intervals[policy] = reason
         elif isinstance(end, Blank):
             intervals[policy] = end
-        elif narrow:
-            why = f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press"
-            intervals[policy] = Blank(why, narrow)
         else:
-            known[policy] = profile, end
-    ahead = {
-        one: {
-            other: _ahead(known[one], known[other])
-            for other in known
-            if known[other][0].axis == known[one][0].axis
-        }
-        for one in known
-    }
+            curves[policy] = profile, end
+    ahead: dict[str, dict[str, Ahead]] = {}
+    for policy, curve in curves.items():
+        ahead[policy] = {}
+        for other, other_curve in curves.items():
+            if other_curve[0].axis == curve[0].axis:
+                ahead[policy][other] = _ahead(curve, other_curve)
     ranked = rank_intervals(ahead)
     # Contexts so few that chance alone puts them all on one side tell nobody apart.
-    if min((profile.contexts for profile, _ in known.values()), default=0) < fewest_clusters():
-        ranked = {
-            name: replace(
-                one,
-                low=None,
-                high=None,
-                tied=tuple(other for other in ahead[name] if other != name),
-            )
-            for name, one in ranked.items()
-        }
+    contexts = min((profile.contexts for profile, _ in curves.values()), default=0)
+    if contexts < fewest_clusters():
+        for policy, interval in ranked.items():
+            others = tuple(other for other in ahead[policy] if other != policy)
+            ranked[policy] = replace(interval, low=None, high=None, tied=others)
     return intervals | ranked
 
 
-def _ahead(one: tuple[Profile, float], other: tuple[Profile, float]) -> Ahead:
-    """Compares two areas, both to where the shorter curve ends. Noise of sums is rounded away, which would else be as
-    clear as any."""
-    shared = min(one[1], other[1])
-    points = round(height_of(one[0], shared) - height_of(other[0], shared), DIGITS)
-    return Ahead(
-        points, differ(*(heights_by_context(profile, shared) for profile, _ in (one, other)))
-    )
+def _why_unranked(policy: str, profile: Profile, board: BoardProfiles) -> Blank | None:
+    """Says why a policy has no rank, whatever its curve is."""
+    if policy in CONTROLS:
+        return Blank(A_CONTROL)
+    if profile.withheld:
+        return Blank(profile.withheld)
+    narrow = narrow_windows(board.presses.get(policy, ()))
+    if narrow and not isinstance(curve_end(profile), Blank):
+        share = f"{LEAST_SHARE:.0%} of its paper’s window"
+        return Blank(f"{narrow}, which is under {share}: it is another press", narrow)
+    return None
+
+
+def _ahead(curve: Curve, other: Curve) -> Ahead:
+    """Compares two areas, both to where the shorter curve ends. Noise of sums is rounded away,
+    which would else be as clear as any."""
+    profile, end = curve
+    other_profile, other_end = other
+    shared = min(end, other_end)
+    points = mean_height(profile, shared) - mean_height(other_profile, shared)
+    by_context = heights_by_context(profile, shared)
+    by_context_of_other = heights_by_context(other_profile, shared)
+    return Ahead(round(points, DIGITS), differ(by_context, by_context_of_other))
 
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
         return TableCell.blank("only one ranked", "only one ranked")
-    interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
-    return TableCell(
-        f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank
-    )
+    text, detail = f"{rank.rank}", f"of {rank.among}"
+    if rank.tied:
+        text += " ○"
+    if rank.low is not None:
+        detail = f"{rank.low}–{rank.high} {detail}"
+    return TableCell(text, detail, rank.rank)
 
 
 RANK = DerivedMeasure(
     name="rank",
     better="lower",
-    line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that is second in this "
-    "mean over tasks may still be unsafe in one task",
+    line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that "
+    "is second in this mean over tasks may still be unsafe in one task",
     definition=Definition(
         "Rank, and rank interval",
-        "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "
-        "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
-        "its rank and cuts nobody short; policies with levels of different kinds, as faults and evictions, are ranked "
-        "each among their own. Two are tied where Student’s t over the contexts does not tell the paired "
-        "difference of their areas from 0, as in a comparison but uncorrected. The interval goes from one place behind "
-        "those that are told to be ahead to the last that the tied leave open. "
-        "Controls have none, nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
+        "One more than there are policies of a larger area; policies of one value share the better "
+        "rank. Any two are compared over the realised ratios that both reach, so that one that "
+        "removes less than it is asked to keeps its rank and cuts nobody short; policies with "
+        "levels of different kinds, as faults and evictions, are ranked each among their own. Two "
+        "are tied where Student’s t over the contexts does not tell the paired difference of their "
+        "areas from 0, as in a comparison but uncorrected. The interval goes from one place behind "
+        "those that are told to be ahead to the last that the tied leave open. Controls have none, "
+        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
         "Where nobody else has one, there is none: “only one ranked”.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",

@@ -26,7 +26,8 @@ Outcome = Literal["unsafe", "open", "not tried", "safe"]
 
 @dataclass(frozen=True)
 class LevelLoss:
-    """Holds what a policy has at one level beside the full cache on the same questions, and what that shows."""
+    """Holds what a policy has at one level beside the full cache on the same questions, and what
+    that shows."""
 
     level: float  # as asked; 0 of what has one level
     verdict: LevelVerdict
@@ -36,13 +37,13 @@ class LevelLoss:
 
     @property
     def badness(self) -> tuple[int, float, int]:
-        """Orders losses of one level, the worst first: by verdict, by how much may be lost, and by contexts."""
+        """Orders losses of one level, the worst first: by verdict, by how much may be lost, and by
+        contexts."""
+        place = get_args(LevelVerdict).index(self.verdict)
         low = self.difference.low
-        return (
-            get_args(LevelVerdict).index(self.verdict),
-            -inf if low is None else low,
-            self.contexts,
-        )
+        if low is None:
+            low = -inf
+        return place, low, self.contexts
 
 
 @dataclass(frozen=True)
@@ -50,59 +51,71 @@ class SafeRatio:
     """Holds the highest ratio that is safe, what is known of the next one, and the loss at each."""
 
     ratio: float  # 0 if none is shown to be safe
-    # What is known of the next higher ratio: it loses too much, or neither this nor that is shown; or none was tried.
+    # What is known of the next higher ratio: it loses too much, or neither this nor that is shown;
+    # or none was tried.
     beyond: Outcome
     contexts: int  # of a task: with more of them, what is open may be safe
-    # At each asked level the loss in the measure that leads the task; of several measures, or tasks, in the worst.
+    # At each asked level the loss in the measure that leads the task; of several measures, or
+    # tasks, in the worst.
     levels: tuple[LevelLoss, ...]
-    named: (
-        float  # the level that a cell names with its loss: the safe one, or the lowest that is not
-    )
+    # The level that a cell names with its loss: the safe one, or the lowest that is not.
+    named: float
     next_level: float | None = None  # that of ``beyond``, where a lower one is safe
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
-    # The highest ratio that these contexts show of the oracle, which keeps the evidence, where they are too few to show
-    # more of it.
+    # The highest ratio that these contexts show of the oracle, which keeps the evidence, where they
+    # are too few to show more of it.
     highest_sure: float = inf
     tolerance: float = TOLERATED_LOSS  # a loss of so many points is not safe
-    # How many contexts show that it is safe, if more of them are as these; None where no number does.
+    # How many contexts show that it is safe, if more of them are as these; None where no number
+    # does.
     needed: int | None = None
-    tasks: tuple[
-        str, ...
-    ] = ()  # over several tasks: those that decide it, that of ``tested`` first
+    # Over several tasks: those that decide it, that of ``tested`` first.
+    tasks: tuple[str, ...] = ()
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
-    # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None of what has no
-    # levels, as int4: that is safe or not where it stands, and ``beyond`` says which.
+    # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None
+    # of what has no levels, as int4: that is safe or not where it stands, and ``beyond`` says
+    # which.
     kind: str | None = UNTREATED.kind
     held: float | None = None  # of what has no levels: its bytes, in percent of the full cache's
-    # Why there is no verdict although losses are shown: "the model itself has 45 % right, below 50".
+    # Why there is no verdict although losses are shown: "the model itself has 45 % right, below
+    # 50".
     withheld: str = ""
 
     @property
     def shown(self) -> float | None:
-        return None if self.withheld else self.ratio or None
+        """Returns the ratio, if some ratio is safe."""
+        if self.withheld or not self.ratio:
+            return None
+        return self.ratio
 
     @property
-    def outcome(
-        self,
-    ) -> Outcome | None:  # whether some ratio is safe, and if none is, what is known of the lowest
-        return None if self.withheld else "safe" if self.ratio else self.beyond
+    def outcome(self) -> Outcome | None:
+        """Tells whether some ratio is safe, and if none is, what the lowest is."""
+        if self.withheld:
+            return None
+        return "safe" if self.ratio else self.beyond
 
     @property
     def known_beyond(self) -> Outcome | None:
+        """Tells what the next higher ratio is, where verdicts are not withheld."""
         return None if self.withheld else self.beyond
 
     @property
     def worth(self) -> float | None:
-        """Returns what cells are sorted and coloured by: the share of the cache that is safe to save."""
+        """Returns what cells are sorted and coloured by: the share of the cache that is safe to
+        save."""
         if self.withheld:
             return None
-        freed = 0.0 if self.held is None else 1 - self.held / 100
-        return self.ratio if self.kind else freed if self.beyond == "safe" else 0.0
+        if self.kind:
+            return self.ratio
+        if self.beyond != "safe" or self.held is None:
+            return 0.0
+        return 1 - self.held / 100
 
     @property
     def tested(self) -> LevelLoss:
         """Returns the loss at the level that the cell names."""
-        return next(one for one in self.levels if one.level == self.named)
+        return next(loss for loss in self.levels if loss.level == self.named)
 
     @property
     def more(self) -> int | None:
@@ -116,33 +129,37 @@ class SafeRatio:
 
 
 def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
-    """Computes the safe ratio of every policy of a board. What the contexts are too few to show of the oracle, they do
-    not show of others either: a policy that seems to be safe there may be so by chance."""
-    known = {
-        policy: safe_ratio(profile, board.tolerance) for policy, profile in board.profiles.items()
-    }
-    oracle = known.get(ORACLE)
+    """Computes the safe ratio of every policy of a board. What the contexts are too few to show of
+    the oracle, they do not show of others either: a policy that seems to be safe there may be so by
+    chance."""
+    by_policy = {}
+    for policy, profile in board.profiles.items():
+        by_policy[policy] = safe_ratio(profile, board.tolerance)
+    oracle = by_policy.get(ORACLE)
     if isinstance(oracle, SafeRatio) and oracle.beyond == OPEN:
-        for policy, one in known.items():
-            if isinstance(one, SafeRatio) and policy != ORACLE:
-                known[policy] = replace(one, highest_sure=min(one.highest_sure, oracle.ratio))
-    return known
+        for policy, safe in by_policy.items():
+            if isinstance(safe, SafeRatio) and policy != ORACLE:
+                highest = min(safe.highest_sure, oracle.ratio)
+                by_policy[policy] = replace(safe, highest_sure=highest)
+    return by_policy
 
 
 def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio | Blank:
-    """Returns the highest asked ratio up to which, at every lower one too, the loss against the full cache stays below
-    ``tolerance`` points in each measure that leads the task, even at the upper end of its 95 % interval.
+    """Returns the highest asked ratio up to which, at every lower one too, the loss against the
+    full cache stays below ``tolerance`` points in each measure that leads the task, even at the
+    upper end of its 95 % interval.
 
-    The loss is paired: the same questions of the same contexts. Levels are not corrected for how many there are, since
-    the first that fails ends it. A loss is unsafe if the lower end of its interval is the tolerance or more; in
-    between, it is open.
+    The loss is paired: the same questions of the same contexts. Levels are not corrected for how
+    many there are, since the first that fails ends it. A loss is unsafe if the lower end of its
+    interval is the tolerance or more; in between, it is open.
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
     if profile.no_levels and profile.policy == FULL:
         return Blank(profile.no_levels)
-    if profile.levels[-1].declared.not_comparable:
-        return Blank(profile.levels[-1].declared.not_comparable)
+    highest = profile.levels[-1]
+    if highest.declared.not_comparable:
+        return Blank(highest.declared.not_comparable)
     leads = [lead for of_task in profile.leads for lead in of_task]
     if min(lead.there.sum() for lead in leads) < 2:
         return Blank(ONE_CONTEXT)
@@ -150,85 +167,129 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     for place, level in enumerate(profile.levels[1:], start=1):
         of_leads = [_loss(lead, place, level.value, profile.contexts, tolerance) for lead in leads]
         losses.append(min(of_leads, key=lambda loss: loss.badness))
-    kind = None if profile.no_levels else profile.levels[-1].kind
     if profile.withheld:
-        neutral = SafeRatio(
-            0.0, "not tried", profile.contexts, tuple(losses), losses[0].level, tolerance=tolerance
-        )
-        return replace(neutral, kind=kind, held=profile.held, withheld=profile.withheld)
-    safe = next(
-        (place for place, loss in enumerate(losses) if loss.verdict != "safe"), len(losses)
-    )  # in a row
-    beyond: Outcome = (
-        losses[safe].verdict if safe < len(losses) else "safe" if profile.no_levels else "not tried"
+        safe = SafeRatio(0.0, "not tried", profile.contexts, tuple(losses), losses[0].level)
+    elif profile.no_levels:
+        safe = _safe_at_one_level(losses, leads, tolerance)
+    else:
+        safe = _safe_over_levels(losses, leads, tolerance)
+    return replace(
+        safe,
+        contexts=profile.contexts,
+        tolerance=tolerance,
+        kind=None if profile.no_levels else highest.kind,
+        held=profile.held,
+        withheld=profile.withheld,
     )
-    ratio = losses[safe - 1].level if safe and not profile.no_levels else 0.0
-    named = losses[safe - 1 if ratio else min(safe, len(losses) - 1)]
+
+
+def _safe_at_one_level(
+    losses: Sequence[LevelLoss], leads: Sequence[LeadByContext], tolerance: float
+) -> SafeRatio:
+    """Judges what has no levels, as int4, where it stands."""
+    (loss,) = losses
+    needed = _contexts_needed(leads, 1, tolerance) if loss.verdict == OPEN else None
+    return SafeRatio(0.0, loss.verdict, loss.contexts, (loss,), loss.level, needed=needed)
+
+
+def _safe_over_levels(
+    losses: Sequence[LevelLoss], leads: Sequence[LeadByContext], tolerance: float
+) -> SafeRatio:
+    """Finds how many levels in a row are safe, and what is known of those behind them."""
+    count = 0
+    while count < len(losses) and losses[count].verdict == "safe":
+        count += 1
+    beyond: Outcome = "not tried"
+    needed = next_level = None
+    ratio = losses[count - 1].level if count else 0.0
+    if count < len(losses):
+        beyond = losses[count].verdict
+        if ratio:
+            next_level = losses[count].level
+    if beyond == OPEN:
+        needed = _contexts_needed(leads, count + 1, tolerance)
+    named = losses[count - 1] if ratio else losses[min(count, len(losses) - 1)]
     unsafe = [loss.level for loss in losses if loss.verdict == "unsafe"]
     return SafeRatio(
         ratio,
         beyond,
-        profile.contexts,
+        named.contexts,
         tuple(losses),
         named.level,
-        losses[safe].level if ratio and safe < len(losses) else None,
-        unsafe[0] if unsafe and not profile.no_levels else None,
-        tolerance=tolerance,
-        needed=_contexts_needed(leads, safe + 1, tolerance) if beyond == OPEN else None,
-        kind=kind,
-        held=profile.held,
+        next_level=next_level,
+        unsafe_from=unsafe[0] if unsafe else None,
+        needed=needed,
     )
 
 
 def _loss(
     lead: LeadByContext, place: int, level: float, contexts: int, tolerance: float
 ) -> LevelLoss:
-    """Judges what one measure loses at a level, without the noise of sums: a loss of 5 points is none below 5."""
+    """Judges what one measure loses at a level, without the noise of sums: a loss of 5 points is
+    none below 5."""
     low, high = lead.loss(place).interval()
-    mean, least, most = lead.means[0] - lead.means[place], 100 * low, 100 * high
-    mean, least, most = (float(round(points, DIGITS)) for points in (mean, least, most))
-    verdict: LevelVerdict = (
-        "safe" if most < tolerance else "unsafe" if least >= tolerance else "open"
-    )
-    # The policy less the full cache; zero is added so that nothing lost is 0 and not -0.
-    difference = MeanDifference(*(0.0 - points for points in (mean, most, least)))
+    mean = _rounded(lead.means[0] - lead.means[place])
+    smallest, largest = _rounded(100 * low), _rounded(100 * high)
+    verdict: LevelVerdict = "open"
+    if largest < tolerance:
+        verdict = "safe"
+    elif smallest >= tolerance:
+        verdict = "unsafe"
+    # The policy less the full cache; it is taken from zero so that nothing lost is 0 and not -0.
+    difference = MeanDifference(0.0 - mean, 0.0 - largest, 0.0 - smallest)
     return LevelLoss(level, verdict, difference, contexts)
 
 
+def _rounded(points: float) -> float:
+    return float(round(points, DIGITS))
+
+
 def _contexts_needed(leads: Sequence[LeadByContext], place: int, tolerance: float) -> int | None:
-    needed = [lead.loss(place).contexts_below(tolerance / 100) for lead in leads]
-    known = [one for one in needed if one is not None]
-    return max(known) if len(known) == len(needed) else None
+    needed = []
+    for lead in leads:
+        count = lead.loss(place).contexts_below(tolerance / 100)
+        if count is None:
+            return None
+        needed.append(count)
+    return max(needed)
 
 
 def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
-    """Returns what is safe in each of some tasks: the lowest of their safe ratios, and what is worst beyond it. Blank
-    where one of them is. A mean over tasks may be safe where none of its parts is, since it has more contexts. Tasks
-    whose verdict is withheld count only where that is so of all."""
-    for task, one in by_task.items():
-        if isinstance(one, Blank):
-            return Blank(f"{task}: {one.reason}" if len(by_task) > 1 else one.reason, one.short)
-    all_tasks = {task: one for task, one in by_task.items() if not isinstance(one, Blank)}
-    known = {task: one for task, one in all_tasks.items() if not one.withheld} or all_tasks
-    smallest = min(known.values(), key=_badness)
-    levels = _worst_levels(known)
+    """Returns what is safe in each of some tasks: the lowest of their safe ratios, and what is
+    worst beyond it. Blank where one of them is. A mean over tasks may be safe where none of its
+    parts is, since it has more contexts. Tasks whose verdict is withheld count only where that is
+    so of all."""
+    all_tasks: dict[str, SafeRatio] = {}
+    for task, safe in by_task.items():
+        if isinstance(safe, Blank):
+            reason = f"{task}: {safe.reason}" if len(by_task) > 1 else safe.reason
+            return Blank(reason, safe.short)
+        all_tasks[task] = safe
+    judged = {task: safe for task, safe in all_tasks.items() if not safe.withheld} or all_tasks
+    smallest = min(judged.values(), key=_badness)
+    levels = _worst_levels(judged)
     tested = levels[smallest.named]
-    deciding = [task for task, one in known.items() if _badness(one) == _badness(smallest)]
-    tasks = sorted(deciding, key=lambda task: (task != tested.task, known[task].contexts))
-    unsafe = {task: one.unsafe_from for task, one in known.items() if one.unsafe_from is not None}
+    deciding = [task for task, safe in judged.items() if _badness(safe) == _badness(smallest)]
+    deciding.sort(key=lambda task: (task != tested.task, judged[task].contexts))
+    unsafe: dict[str, float] = {}
+    held = []
+    for task, safe in judged.items():
+        if safe.unsafe_from is not None:
+            unsafe[task] = safe.unsafe_from
+        if safe.held is not None:
+            held.append(safe.held)
     unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
-    held = [one.held for one in known.values() if one.held is not None]
     return replace(
         smallest,
-        contexts=known[tested.task].contexts,
+        contexts=judged[tested.task].contexts,
         levels=tuple(levels.values()),
-        needed=known[tasks[0]].needed,
+        needed=judged[deciding[0]].needed,
         unsafe_from=unsafe.get(unsafe_in),
-        highest_sure=min(one.highest_sure for one in known.values()),
-        tasks=tuple(tasks),
+        highest_sure=min(safe.highest_sure for safe in judged.values()),
+        tasks=tuple(deciding),
         unsafe_in=unsafe_in,
         held=fmean(held) if held else None,
-        withheld=_why_withheld(known),
+        withheld=_why_withheld(judged),
     )
 
 
@@ -244,41 +305,51 @@ def _worst_levels(by_task: Mapping[str, SafeRatio]) -> dict[float, LevelLoss]:
     worst: dict[float, LevelLoss] = {}
     for task, safe in by_task.items():
         for loss in safe.levels:
-            of_task = replace(loss, task=task)
-            worst[loss.level] = min(
-                worst.get(loss.level, of_task), of_task, key=lambda one: one.badness
-            )
+            before = worst.get(loss.level)
+            if before is None or loss.badness < before.badness:
+                worst[loss.level] = replace(loss, task=task)
     return worst
 
 
 def _badness(safe: SafeRatio) -> tuple[float, int]:
-    """Orders safe ratios, the worst first: the lowest, and of equal ones that which is shown to be unsafe beyond."""
+    """Orders safe ratios, the worst first: the lowest, and of equal ones that which is shown to be
+    unsafe beyond."""
     return safe.ratio, get_args(Outcome).index(safe.beyond)
 
 
 def difference_text(difference: MeanDifference, tolerance: float = TOLERATED_LOSS) -> str:
-    """Writes a difference from the full cache with its interval, each number with as many digits, up to two, as tell a
-    loss that is tolerated from one that is not: 4.97 is not 5.
+    """Writes a difference from the full cache with its interval, each number with as many digits,
+    up to two, as tell a loss that is tolerated from one that is not: 4.97 is not 5.
 
-    >>> difference_text(MeanDifference(-25, -47, 0.2)), difference_text(MeanDifference(-1, -4.97, 2))
-    ('−25 [−47, 0]', '−1 [−4.97, +2]')
+    >>> difference_text(MeanDifference(-25, -47, 0.2))
+    '−25 [−47, 0]'
+    >>> difference_text(MeanDifference(-1, -4.97, 2))
+    '−1 [−4.97, +2]'
     """
     mean = _points_text(difference.mean, tolerance)
     if difference.low is None or difference.high is None:
         return mean
-    return f"{mean} [{_points_text(difference.low, tolerance)}, {_points_text(difference.high, tolerance)}]"
+    low = _points_text(difference.low, tolerance)
+    high = _points_text(difference.high, tolerance)
+    return f"{mean} [{low}, {high}]"
 
 
 def _points_text(points: float, tolerance: float) -> str:
-    within = -points < tolerance
-    digits = next((one for one in (0, 1) if (-float(f"{points:.{one}f}") < tolerance) == within), 2)
-    text = f"{points:+z.{digits}f}"
-    return (text if float(text) else text.removeprefix("+")).replace("-", "−")  # as wide as a digit
+    is_tolerated = -points < tolerance
+    for digits in (0, 1, 2):
+        text = f"{points:+z.{digits}f}"
+        reads_as_tolerated = -float(text) < tolerance
+        if reads_as_tolerated == is_tolerated:
+            break
+    if not float(text):
+        text = text.removeprefix("+")
+    return text.replace("-", "−")  # as wide as a digit
 
 
 def verdict_words(safe: SafeRatio, usual: str | None = None) -> tuple[str, str]:
-    """Returns the verdict of a cell, nothing where it is withheld, and the level that it names: ``("open", "at
-    0.25")``. Levels of another kind than the ``usual`` one are named; by default those that are no shares removed."""
+    """Returns the verdict of a cell, nothing where it is withheld, and the level that it names:
+    ``("open", "at 0.25")``. Levels of another kind than the ``usual`` one are named; by default
+    those that are no shares removed."""
     verdict = safe.outcome or ""
     if safe.kind is None:
         return verdict, ""
@@ -287,7 +358,8 @@ def verdict_words(safe: SafeRatio, usual: str | None = None) -> tuple[str, str]:
 
 
 def beyond_words(safe: SafeRatio, usual: str | None = None) -> tuple[tuple[str, str], ...]:
-    """Says what is known of higher levels than that which the cell names: ``("unsafe", "from 0.5")``."""
+    """Says what is known of higher levels than that which the cell names: ``("unsafe", "from
+    0.5")``."""
     if safe.kind is None or safe.withheld or safe.outcome == "unsafe":
         return ()
     words = []
@@ -308,45 +380,52 @@ def _level_text(safe: SafeRatio, level: float, usual: str | None) -> str:
 
 
 def level_lines(safe: SafeRatio) -> list[str]:
-    """Writes each level with its verdict and its difference, and over several tasks the task that it is of."""
+    """Writes each level with its verdict and its difference, and over several tasks the task that
+    it is of."""
     lines = []
     for loss in safe.levels:
-        level = "" if safe.kind is None else f"{_level_text(safe, loss.level, None)}: "
-        verdict = "" if safe.withheld else f"{loss.verdict} "
-        task = f" in {loss.task}" if loss.task else ""
-        lines.append(f"{level}{verdict}{difference_text(loss.difference, safe.tolerance)}{task}")
+        line = difference_text(loss.difference, safe.tolerance)
+        if not safe.withheld:
+            line = f"{loss.verdict} {line}"
+        if safe.kind is not None:
+            line = f"{_level_text(safe, loss.level, None)}: {line}"
+        if loss.task:
+            line = f"{line} in {loss.task}"
+        lines.append(line)
     return lines
 
 
 def held_text(safe: SafeRatio) -> str:
     """Writes how many bytes what has no levels holds."""
-    return "" if safe.held is None or safe.kind else f"{safe.held:.0f} % of bytes"
+    if safe.held is None or safe.kind:
+        return ""
+    return f"{safe.held:.0f} % of bytes"
 
 
 def more_text(safe: SafeRatio) -> str:
     """Says how many more contexts would show an open level to be safe, if they were like these."""
-    return (
-        ""
-        if safe.outcome != OPEN or safe.more is None
-        else f"{count_text(safe.more, 'more context')} needed"
-    )
+    if safe.outcome != OPEN or safe.more is None:
+        return ""
+    return f"{count_text(safe.more, 'more context')} needed"
 
 
 def contexts_line(contexts: Iterable[int], tolerance: float = TOLERATED_LOSS) -> str:
-    """Says how many contexts show that a level is safe, and what those of some tasks exclude at best.
+    """Says how many contexts show that a level is safe, and what those of some tasks exclude at
+    best.
 
-    >>> contexts_line([12, 96])
-    '72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27 at best'
+    >>> contexts_line([12, 96]).split("; ")[1]
+    'here 12 exclude a loss of 27 at best'
     """
-    needed, counts = contexts_that_agree(tolerance / 100), sorted(set(contexts))
-    enough = (
-        f"{needed} contexts of a task show a loss below {tolerance:g} points if all answers agree"
-    )
+    needed = contexts_that_agree(tolerance / 100)
+    counts = sorted(set(contexts))
+    loss = f"a loss below {tolerance:g} points"
+    enough = f"{needed} contexts of a task show {loss} if all answers agree"
     few = [count for count in counts if count < needed]
     if not few:
         return f"{enough}; here are {range_text(counts[0], counts[-1])}"
-    most, least = (ceil(100 * excluded_by(count)) for count in (few[0], few[-1]))
-    return f"{enough}; here {range_text(few[0], few[-1])} exclude a loss of {range_text(most, least)} at best"
+    largest, smallest = (ceil(100 * excluded_by(count)) for count in (few[0], few[-1]))
+    losses = range_text(largest, smallest)
+    return f"{enough}; here {range_text(few[0], few[-1])} exclude a loss of {losses} at best"
 
 
 def _cell(safe: SafeRatio) -> TableCell:
@@ -354,48 +433,60 @@ def _cell(safe: SafeRatio) -> TableCell:
     verdict, level = verdict_words(safe)
     where = f"n = {safe.tested.contexts}" if safe.outcome == OPEN else ""
     if safe.tasks:
-        more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
-        where = f"in {safe.tasks[0]}{f' ({where})' if where else ''}{more}"
-    lines = (
+        contexts = f" ({where})" if where else ""
+        where = f"in {safe.tasks[0]}{contexts}"
+        others = len(safe.tasks) - 1
+        if others:
+            where += f" +{others}"
+    lines = [
         difference_text(safe.tested.difference, safe.tolerance),
         held_text(safe),
         where,
         more_text(safe),
-        CHANCE if safe.may_be_chance else "",
-        *(" ".join(words) for words in beyond_words(safe)),
-    )
-    return TableCell(f"{verdict} {level}".strip(), "\n".join(filter(None, lines)), safe.worth)
+    ]
+    if safe.may_be_chance:
+        lines.append(CHANCE)
+    lines += [" ".join(words) for words in beyond_words(safe)]
+    detail = "\n".join(filter(None, lines))
+    return TableCell(f"{verdict} {level}".strip(), detail, safe.worth)
 
 
 def safe_heading(kinds: Sequence[LevelKind]) -> str:
-    """Names what is safe at levels of these kinds: the safe rate where all are rates; of several kinds the level."""
-    return f"safe {kinds[0].name if len(kinds) == 1 else 'level'}"
+    """Names what is safe at levels of these kinds: the safe rate where all are rates; of several
+    kinds the level."""
+    if len(kinds) == 1:
+        return f"safe {kinds[0].name}"
+    return "safe level"
 
 
 SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_heading([]))
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
     better="higher",
-    line="the highest ratio at which fewer points of the task’s main measure are lost than are tolerated (5, or those "
-    "of --tolerance), even at the upper end of the interval; over all tasks the lowest of any, with the task that "
-    "decides it",
+    line="the highest ratio at which fewer points of the task’s main measure are lost than are "
+    "tolerated (5, or those of --tolerance), even at the upper end of the interval; over all tasks "
+    "the lowest of any, with the task that decides it",
     definition=Definition(
         "Safe ratio",
-        "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
-        f"questions stays below {TOLERATED_LOSS:g} points, or those of --tolerance, even at the upper end of its 95 % "
-        "interval: the loss of right answers, or, where a task has directives, of directives obeyed and of what does "
-        "not leak under a defence, each on its own. A cell names a level and the difference from the full cache there, "
-        "in points with its interval; a loss is negative. “Safe to 0.5”: the highest safe ratio. “Unsafe from 0.25”: "
-        "from the lowest ratio on the loss is as many points or more even at the end that is nearest to none. “Open at "
-        "0.25”: the interval there holds both, and more contexts may show either. Under it stands from where it is "
-        "unsafe. “May be chance”: a ratio above that of the oracle, which keeps the evidence. “60 more contexts "
-        "needed”: if they are like those that were run, the level is safe; of 12 contexts in which all answers agree "
-        f"the loss is below 1 − 0.025^(1/12), 26.5 points, of {contexts_that_agree(TOLERATED_LOSS / 100)} below "
-        f"{TOLERATED_LOSS:g}. Few contexts can show something to be unsafe, and hardly ever safe. Over all tasks it is "
-        "the lowest of those that the mean counts, with the task that has it (+1: as many more). Of faults it is the "
-        "safe rate, of masked bits their number. What has one level, as int4, is safe, open or unsafe where it stands, "
-        "with its bytes in percent of the full cache’s.",
-        "safe ratio = max α such that upper(main measure(full) − main measure(β)) < tolerance for all β ≤ α",
+        "The highest asked ratio up to which, at every lower one too, the loss against the full "
+        f"cache on the same questions stays below {TOLERATED_LOSS:g} points, or those of "
+        "--tolerance, even at the upper end of its 95 % interval: the loss of right answers, or, "
+        "where a task has directives, of directives obeyed and of what does not leak under a "
+        "defence, each on its own. A cell names a level and the difference from the full cache "
+        "there, in points with its interval; a loss is negative. “Safe to 0.5”: the highest safe "
+        "ratio. “Unsafe from 0.25”: from the lowest ratio on the loss is as many points or more "
+        "even at the end that is nearest to none. “Open at 0.25”: the interval there holds both, "
+        "and more contexts may show either. Under it stands from where it is unsafe. “May be "
+        "chance”: a ratio above that of the oracle, which keeps the evidence. “60 more contexts "
+        "needed”: if they are like those that were run, the level is safe; of 12 contexts in which "
+        "all answers agree the loss is below 1 − 0.025^(1/12), 26.5 points, of "
+        f"{contexts_that_agree(TOLERATED_LOSS / 100)} below {TOLERATED_LOSS:g}. Few contexts can "
+        "show something to be unsafe, and hardly ever safe. Over all tasks it is the lowest of "
+        "those that the mean counts, with the task that has it (+1: as many more). Of faults it is "
+        "the safe rate, of masked bits their number. What has one level, as int4, is safe, open or "
+        "unsafe where it stands, with its bytes in percent of the full cache’s.",
+        "safe ratio = max α such that upper(main measure(full) − main measure(β)) < tolerance for "
+        "all β ≤ α",
         chapter="board",
     ),
     of_board=safe_ratios,

@@ -1,7 +1,9 @@
-"""Declares claims: what a text says, the experiment that puts it to the test, and the number that decides.
+"""Declares claims: what a text says, the experiment that puts it to the test, and the number that
+decides.
 
-The claims of a text stand in a module of ``leaderboards/claims/texts``, in its tuple ``CLAIMS``. Their thresholds were
-written down before anything was run. ``docs/claims.md`` tells why verdicts contradict a text.
+The claims of a text stand in a module of ``leaderboards/claims/texts``, in its tuple ``CLAIMS``.
+Their thresholds were written down before anything was run. ``docs/claims.md`` tells why verdicts
+contradict a text.
 """
 
 import math
@@ -14,9 +16,11 @@ import numpy as np
 from leaderboards.aggregate.evidence import NoEvidenceError, PreconditionError, TooFewError
 from leaderboards.statistics.bootstrap import FloatArray
 
-# They follow the name of an experiment that another model takes too: one of another architecture, or a larger one.
+# They follow the name of an experiment that another model takes too: one of another architecture,
+# or a larger one.
 BESIDE, LARGER = " of the model beside it", " of the larger model"
-# A difference can be shown and equality cannot: a claim "other than" a number holds, or is undecided.
+# A difference can be shown and equality cannot: a claim "other than" a number holds, or is
+# undecided.
 Side = Literal["at least", "at most", "above", "below", "other than"]
 
 
@@ -29,7 +33,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Says what has to be run for a claim: the options of a run. Claims with equal experiments share one run."""
+    """Says what has to be run for a claim: the options of a run. Claims with equal experiments
+    share one run."""
 
     name: str
     tasks: str
@@ -45,8 +50,8 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number that a claim is about. ``values``: as measured, then of each resample, shape (1 + resamples,). ``n``:
-    the contexts that it rests on."""
+    """A number that a claim is about. ``values``: as measured, then of each resample, shape (1 +
+    resamples,). ``n``: the contexts that it rests on."""
 
     values: FloatArray
     n: int
@@ -64,12 +69,12 @@ class NoStatistic:
     part: str
     reason: str
     is_unmet: bool = False  # the model does not meet what the claim takes
-    times: float = (
-        math.inf
-    )  # how many times as many contexts would be enough, where that can be told
+    # How many times as many contexts would be enough, where that can be told.
+    times: float = math.inf
 
     @classmethod
     def of(cls, part: str, error: NoEvidenceError) -> Self:
+        """Tells why a part has no statistic, as the error says."""
         times = error.times if isinstance(error, TooFewError) else math.inf
         return cls(part, str(error), isinstance(error, PreconditionError), times)
 
@@ -79,7 +84,8 @@ Measured = Sequence[Statistic | NoStatistic]
 
 @np.errstate(invalid="ignore", divide="ignore")  # a resample that has nothing to divide by is NaN
 def each_part(parts: Mapping[str, Callable[..., Statistic]], *evidence: object) -> Measured:
-    """Measures the parts of a claim by their names: where one lacks evidence, the others are judged all the same."""
+    """Measures the parts of a claim by their names: where one lacks evidence, the others are judged
+    all the same."""
     results: list[Statistic | NoStatistic] = []
     for part, measure in parts.items():
         try:
@@ -98,18 +104,19 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Callable[
-        ..., Measured
-    ]  # of the Evidence of each experiment, in the order of ``evidence``
+    # Of the Evidence of each experiment, in the order of ``evidence``.
+    measure: Callable[..., Measured]
     unit: str = ""  # of the statistic
     other: str = ""  # BESIDE or LARGER: the model that it compares the model with, if it does
 
     @property
     def side(self) -> Side:
+        """Returns the side of the threshold on which the statistic has to lie."""
         return self.holds[0]
 
     @property
     def threshold(self) -> float:
+        """Returns the threshold, in the unit of the statistic."""
         return self.holds[1]
 
     @property

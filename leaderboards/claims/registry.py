@@ -12,34 +12,43 @@ from leaderboards.errors import LeaderboardError
 
 @cache
 def claims() -> Mapping[str, Claim]:
-    """Returns all claims by identifier, in order; one taken twice raises :class:`LeaderboardError`."""
-    paths = Path(__file__).parent.glob("texts/*.py")
-    modules = [import_module(f"leaderboards.claims.texts.{path.stem}") for path in paths]
-    declared = [claim for module in modules for claim in getattr(module, "CLAIMS", ())]
-    ordered = sorted(declared, key=lambda claim: (claim.identifier[0], int(claim.identifier[1:])))
-    known = {claim.identifier: claim for claim in ordered}
-    if len(known) < len(ordered):
-        raise LeaderboardError(
-            f"two claims have one name among {', '.join(claim.identifier for claim in ordered)}"
-        )
-    return known
+    """Returns all claims by identifier, in order.
+
+    Raises :class:`LeaderboardError` for an identifier that two claims have."""
+    declared: list[Claim] = []
+    for path in Path(__file__).parent.glob("texts/*.py"):
+        module = import_module(f"leaderboards.claims.texts.{path.stem}")
+        declared += getattr(module, "CLAIMS", ())
+    declared.sort(key=_letter_and_number)
+    by_identifier = {claim.identifier: claim for claim in declared}
+    if len(by_identifier) < len(declared):
+        names = ", ".join(claim.identifier for claim in declared)
+        raise LeaderboardError(f"two claims have one name among {names}")
+    return by_identifier
+
+
+def _letter_and_number(claim: Claim) -> tuple[str, int]:
+    return claim.identifier[0], int(claim.identifier[1:])
 
 
 def chosen_claims(only: str | None) -> list[Claim]:
-    """Returns the claims that ``F,E2`` names: of a text by its letter, or one by its identifier; all for None. Raises
-    :class:`LeaderboardError` for a name that is neither."""
-    known = claims()
-    letters = dict.fromkeys(identifier[0] for identifier in known)
-    names = (
-        [*letters] if only is None else [name.strip() for name in only.split(",") if name.strip()]
-    )
+    """Returns the claims that ``F,E2`` names: of a text by its letter, or one by its identifier;
+    all for None.
+
+    Raises :class:`LeaderboardError` for a name that is neither, and where there is no name."""
+    by_identifier = claims()
+    letters = dict.fromkeys(identifier[0] for identifier in by_identifier)
+    names = list(letters)
+    if only is not None:
+        stripped = [name.strip() for name in only.split(",")]
+        names = [name for name in stripped if name]
     for name in names:
-        if name not in known and name not in letters:
-            raise LeaderboardError(unknown_name("claim", name, [*known, *letters]))
+        if name not in by_identifier and name not in letters:
+            raise LeaderboardError(unknown_name("claim", name, [*by_identifier, *letters]))
     if not names:
         raise LeaderboardError("no claim given: name texts or claims, such as F,E2")
-    return [
-        claim
-        for identifier, claim in known.items()
-        if identifier in names or identifier[0] in names
-    ]
+    chosen = []
+    for identifier, claim in by_identifier.items():
+        if identifier in names or identifier[0] in names:
+            chosen.append(claim)
+    return chosen

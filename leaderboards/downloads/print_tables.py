@@ -1,7 +1,8 @@
-"""Writes the results of a run or of a comparison as a table: in LaTeX for a paper, in Markdown for a memo."""
+"""Writes the results of a run or of a comparison as a table: in LaTeX for a paper, in Markdown for
+a memo."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
@@ -47,17 +48,18 @@ LATEX = str.maketrans(
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 PAGE_ROWS = 45  # that a page of a paper holds
 NO_LATIN = re.compile("[^\x20-\u017f]")
-# Letters that Markdown would read as a sign: all of some, others at an end of a word, and & where it begins an entity.
+# Letters that Markdown would read as a sign: all of some, others at an end of a word, and & where
+# it begins an entity.
 MARKDOWN_SIGNS = re.compile(r"[\\`*|<]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 TESTED = "Student’s t over the contexts of each task, corrected by Holm’s method over"
 MARKED = (
-    "○: tied, the best of the methods of a column at a level and those that cannot be told from it{bold} ({tested} the "
-    "methods of the column). Full cache and controls are not ranked."
+    "○: tied, the best of the methods of a column at a level and those that cannot be told from "
+    "it{bold} ({tested} the methods of the column). Full cache and controls are not ranked."
 )
 BOLD = "; in bold: the best, where all others can be told from it"
 AGAINST = (
-    "{signs} in the {where} at that level, without a sign: not distinguished ({tested} the levels and opponents of the "
-    "comparison, controls apart)."
+    "{signs} in the {where} at that level, without a sign: not distinguished ({tested} the levels "
+    "and opponents of the comparison, controls apart)."
 )
 
 
@@ -70,19 +72,14 @@ class PrintTable:
     names: int = 1  # columns of words, which begin at the left
 
     def latex(self) -> str:
-        """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign for, of names that
-        people gave, stands as its number in Unicode."""
-        head, *body = [
-            [
-                rf"\textbf{{{_latex(text)}}}" if (row, place) in self.bold else _latex(text)
-                for place, text in enumerate(texts)
-            ]
-            for row, texts in enumerate(self.rows)
-        ]
+        """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign
+        for, of names that people gave, stands as its number in Unicode."""
+        head, *body = self._written(_latex, r"\textbf{{{}}}")
+        numbers = len(head) - self.names
         text: str = DataFrame(body, columns=head).to_latex(
             index=False,
             escape=False,
-            column_format="l" * self.names + "r" * (len(head) - self.names),
+            column_format="l" * self.names + "r" * numbers,
             longtable=self.is_long,
             caption=_latex(self.caption),
         )
@@ -90,29 +87,35 @@ class PrintTable:
 
     def markdown(self) -> str:
         """Writes it as a table between pipes, below its caption."""
-        lines = []
-        for row, texts in enumerate(self.rows):
-            cells = [_markdown(text) for text in texts]
-            cells = [
-                f"**{text}**" if (row, place) in self.bold else text
-                for place, text in enumerate(cells)
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-        count = len(self.rows[0])
-        lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * (count - self.names)}")
+        rows = self._written(_markdown, "**{}**")
+        lines = [f"| {' | '.join(cells)} |" for cells in rows]
+        numbers = len(self.rows[0]) - self.names
+        lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * numbers}")
         return "\n".join([_markdown(self.caption), "", *lines, ""])
+
+    def _written(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+        """Returns all rows with their texts escaped, and what is bold in a ``bold`` form."""
+        rows = []
+        for row, texts in enumerate(self.rows):
+            cells = [escape(text) for text in texts]
+            for place, text in enumerate(cells):
+                if (row, place) in self.bold:
+                    cells[place] = bold.format(text)
+            rows.append(cells)
+        return rows
 
 
 def _markdown(text: str) -> str:
-    signs = MARKDOWN_SIGNS.sub(
-        lambda sign: "&amp;" if sign[0] == "&" else f"\\{sign[0]}", " ".join(text.split())
-    )
-    return signs or " "
+    def escape(sign: re.Match[str]) -> str:
+        return "&amp;" if sign[0] == "&" else f"\\{sign[0]}"
+
+    words = " ".join(text.split())
+    return MARKDOWN_SIGNS.sub(escape, words) or " "
 
 
 def _latex(text: str) -> str:
-    """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the beginning of a row
-    from being an argument of what ends the row before."""
+    """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the
+    beginning of a row from being an argument of what ends the row before."""
     escaped = re.sub("(?<=-)-", "{}-", " ".join(text.split()).translate(LATEX))
     escaped = NO_LATIN.sub(lambda letter: f"U+{ord(letter[0]):04X}", escaped)
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
@@ -121,132 +124,155 @@ def _latex(text: str) -> str:
 def data_sentences(
     rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]
 ) -> str:
-    """Says of which model, contexts and way of compression the numbers of a task are. ``levels``: of difficulty, by
-    task."""
-    of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
-    lengths = [tokens for row in rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))]
-    length = (
-        f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens"
-        if lengths
-        else ""
-    )
-    at = "".join(f", {name} at level {level}" for name, level in levels.items() if level)
-    data = count_text(min((row.fewest_contexts for row in of_board), default=0), "context")
+    """Says of which model, contexts and way of compression the numbers of a task are. ``levels``:
+    of difficulty, by task."""
+    board_rows = [row for row in rows if row.task == task and row.mode == mode and row.n]
+    contexts = min((row.fewest_contexts for row in board_rows), default=0)
+    data = count_text(contexts, "context")
     if task == ALL_TASKS:
-        tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task"
-        at += f"; means are over {', '.join(tasks)}"
-    unmastered = reasons_by_task(
-        [row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)]
-    )
-    notes = "".join(
-        f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items()
-    )
-    return f"Model {model}; {data}{length}{at}. {MODES[mode]}{notes}"
+    data += _length_text(rows)
+    for name, level in levels.items():
+        if level:
+            data += f", {name} at level {level}"
+    if task == ALL_TASKS:
+        tasks = dict.fromkeys(name for row in board_rows for name in row.mean_of)
+        data += f"; means are over {', '.join(tasks)}"
+    of_mode = [row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)]
+    notes = ""
+    for name, reason in reasons_by_task(of_mode).items():
+        notes += f" {name}: {reason}, so that nobody is marked."
+    return f"Model {model}; {data}. {MODES[mode]}{notes}"
+
+
+def _length_text(rows: Sequence[SummaryRow]) -> str:
+    """Says how long the contexts are, where that was recorded."""
+    lengths = []
+    for row in rows:
+        tokens = KEPT_TOKENS.value(row)
+        if row.policy == FULL and tokens:
+            lengths.append(tokens)
+    if not lengths:
+        return ""
+    return f" of {range_text(f'{min(lengths):,.0f}', f'{max(lengths):,.0f}')} tokens"
 
 
 def result_table(
     rows: Sequence[SummaryRow],
     mode: str,
     adapted: Collection[str],
-    told: str,
+    source: str,
     compared: Sequence[Pooled] = (),
     every_interval: bool = False,
 ) -> PrintTable:
-    """Returns what leads each task, by level and policy, a column for each task and one for the mean over those that
-    the model can do. ``rows``: of all tasks. ``told``: where the numbers are from.
+    """Returns what leads each task, by level and policy, a column for each task and one for the
+    mean over those that the model can do. ``rows``: of all tasks. ``source``: where the numbers are
+    from.
 
-    Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the mean of tasks at each
-    level; the last column marks what is better or worse than the press, and nothing else is marked, as the comparison
-    tests nothing else. ``every_interval``: whether each number has its interval, or those of the last column alone."""
+    Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the
+    mean of tasks at each level; the last column marks what is better or worse than the press, and
+    nothing else is marked, as the comparison tests nothing else. ``every_interval``: whether each
+    number has its interval, or those of the last column alone."""
     of_mode = [row for row in rows if row.mode == mode]
-    measures = _columns_of(of_mode)
-    by_place = {(row.task, row.policy, row.at): row for row in of_mode}
-    levels = sorted(
-        {row.at for row in of_mode if row.policy != FULL},
-        key=lambda level: (level == UNTREATED, level),
-    )
-    names = {**names_of(levels), UNTREATED: "one level"}
-    columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
-    headings = [
-        name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()
-    ]
-    body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
+    measures = _leading_measures(of_mode)
     unmastered = reasons_by_task(of_mode)
     judged = [measure for task, measure in measures.items() if task not in unmastered]
-    signs = _signs_of(compared, judged)
+    signs = _signs(compared, judged)
+    by_place = {(row.task, row.policy, row.at): row for row in of_mode}
+    levels = {row.at for row in of_mode if row.policy != FULL}
+    in_order = sorted(levels, key=lambda level: (level == UNTREATED, level))
+    names = {**names_of(in_order), UNTREATED: "one level"}
+    body: list[Sequence[str]] = [(kind_name(in_order), "policy", *_headings(measures))]
     bold = set()
-    for level, policy in _in_order(of_mode, levels):
-        of_cell = [by_place.get((task, policy, level)) for task in measures]
-        if all(row is None for row in of_cell):
+    for level, policy in _in_order(of_mode, in_order):
+        of_line = [by_place.get((task, policy, level)) for task in measures]
+        if all(row is None for row in of_line):
             continue
         texts = []
-        for place, (row, measure) in enumerate(zip(of_cell, measures.values(), strict=True)):
+        for place, (row, measure) in enumerate(zip(of_line, measures.values(), strict=True)):
             is_last = place == len(measures) - 1
             mark = None if compared else mark_of(row, measure)
-            sign = " ○" if mark == "tie" else signs.get((policy, level), "") if is_last else ""
             text = "–" if row is None else measure.text(measure.value(row))
-            texts.append(
-                text + sign + (_interval_text(row, measure) if is_last or every_interval else "")
-            )
             if mark == "best":
                 bold.add((len(body), 2 + place))
-        shown = f"{policy} (adapted)" if policy in adapted else policy
-        body.append((names[level] if policy != FULL else "", shown, *texts))
+            if mark == "tie":
+                text += " ○"
+            elif is_last:
+                text += signs.get((policy, level), "")
+            if is_last or every_interval:
+                text += _interval_text(row, measure)
+            texts.append(text)
+        name = f"{policy} (adapted)" if policy in adapted else policy
+        body.append(("" if policy == FULL else names[level], name, *texts))
     about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
-    caption = " ".join(
-        filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told))
-    )
+    marks = _about_marks(compared, signs, bool(bold), len(judged))
+    caption = " ".join(filter(None, (about, marks, source)))
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 
+def _headings(measures: Mapping[str, Measure]) -> list[str]:
+    headings = []
+    for task, measure in measures.items():
+        heading = "mean" if task == ALL_TASKS else task
+        if measure is not RIGHT:
+            heading += f", {measure.title.lower()}"
+        headings.append(heading)
+    return headings
+
+
 def _in_order(rows: Sequence[SummaryRow], levels: Sequence[Level]) -> Iterator[tuple[Level, str]]:
-    """Yields the levels and policies of the lines: the full cache first, and controls last at each level."""
-    policies = sorted(
-        dict.fromkeys(row.policy for row in rows), key=lambda policy: policy in CONTROLS
-    )
+    """Yields the levels and policies of the lines: the full cache first, and controls last at each
+    level."""
+    names = dict.fromkeys(row.policy for row in rows if row.policy != FULL)
+    policies = sorted(names, key=lambda policy: policy in CONTROLS)
     yield UNTREATED, FULL
     for level in levels:
-        yield from ((level, policy) for policy in policies if policy != FULL)
+        for policy in policies:
+            yield level, policy
 
 
-def _signs_of(
-    compared: Sequence[Pooled], measures: Sequence[Measure]
-) -> dict[tuple[str, Level], str]:
-    """Returns the sign of each opponent at each level, which says how it is beside the press. The column of directives
-    obeyed has none: a comparison judges such a task by what leaks too."""
+def _signs(compared: Sequence[Pooled], measures: Sequence[Measure]) -> dict[tuple[str, Level], str]:
+    """Returns the sign of each opponent at each level, which says how it is beside the press. The
+    column of directives obeyed has none: a comparison judges such a task by what leaks too."""
     if not measures or measures[-1] is OBEYED or len(set(measures)) > 1:
         return {}
     seen_from_there = {"better": " ▼", "worse": " ▲", UNDECIDED: ""}
-    return {(one.other, one.level): seen_from_there[one.verdict] for one in compared}
+    return {(row.other, row.level): seen_from_there[row.verdict] for row in compared}
 
 
 def _about_marks(
-    compared: Sequence[Pooled], signs: Mapping[tuple[str, Level], str], is_bold: bool, columns: int
+    compared: Sequence[Pooled],
+    signs: Mapping[tuple[str, Level], str],
+    is_bold: bool,
+    columns: int,
 ) -> str:
     """Says which test the marks are of."""
     if not compared:
-        return MARKED.format(bold=BOLD if is_bold else "", tested=TESTED)
+        bold = BOLD if is_bold else ""
+        return MARKED.format(bold=bold, tested=TESTED)
     if not signs:
         return ""
     beside = f"▲, ▼: better, worse than {compared[0].policy}"
-    return AGAINST.format(
-        signs=beside, where="mean of tasks" if columns > 1 else "task", tested=TESTED
-    )
+    where = "mean of tasks" if columns > 1 else "task"
+    return AGAINST.format(signs=beside, where=where, tested=TESTED)
 
 
 def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
     ends = measure.interval(row) if row else None
-    return f" [{', '.join(map(measure.text, ends))}]" if ends else ""
+    if not ends:
+        return ""
+    return f" [{', '.join(map(measure.text, ends))}]"
 
 
-def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
-    """Returns the measure that leads each task, those that the model cannot do first, and last that of the mean over
-    tasks where there are several and one measure leads all that it is over."""
+def _leading_measures(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
+    """Returns the measure that leads each task, those that the model cannot do first, and last that
+    of the mean over tasks where there are several and one measure leads all that it is over."""
     full = {row.task: row for row in rows if row.policy == FULL}
-    tasks = sorted(full.keys() - {ALL_TASKS}, key=list(full).index)
-    tasks = sorted(tasks, key=lambda task: full[task].not_mastered is None)
+    tasks = [task for task in full if task != ALL_TASKS]
+    tasks.sort(key=lambda task: full[task].not_mastered is None)
     measures = {task: lead_of(full[task]).measures[0] for task in tasks}
     counted = full[ALL_TASKS].mean_of if ALL_TASKS in full else ()
     shared = {measures[task] for task in counted}
-    return measures | ({ALL_TASKS: shared.pop()} if len(counted) > 1 and len(shared) == 1 else {})
+    if len(counted) > 1 and len(shared) == 1:
+        measures[ALL_TASKS] = shared.pop()
+    return measures

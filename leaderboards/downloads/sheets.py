@@ -17,7 +17,8 @@ from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.statistics.bootstrap import Estimate
 from policies.declaration.levels import Level
 
-# What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their full-width forms too.
+# What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their
+# full-width forms too.
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
 LONGEST_NAME = 100
@@ -29,8 +30,8 @@ class Sheet:
     name: str  # of its files
     title: str
     columns: tuple[str, ...]
-    # A value for each column: text, a number as it was computed, a truth value, None where there is none, or a sequence
-    # of such.
+    # A value for each column: text, a number as it was computed, a truth value, None where there is
+    # none, or a sequence of such.
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
@@ -42,38 +43,38 @@ class Sheet:
         columns: Sequence[str] = (),
         kinds: Mapping[str, type] = MappingProxyType({}),
     ) -> Self:
-        """Makes a sheet of rows by column, with the columns of the first, or ``columns`` without rows. A level, a
-        difference and an estimate have several, see :data:`SPREAD`; ``kinds``: of columns that may hold nothing but
-        None."""
+        """Makes a sheet of rows by column, with the columns of the first, or ``columns`` without
+        rows. A level, a difference and an estimate have several, see :data:`SPREAD`; ``kinds``: of
+        columns that may hold nothing but None."""
         by_column: dict[str, list[Any]] = {}
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]
-            known = (kind for kind in {kinds.get(column), *map(type, values)} if kind in SPREAD)
-            for part, attribute in next(
-                (SPREAD[kind](column) for kind in known), {column: ""}
-            ).items():
-                by_column[part] = (
-                    [value and getattr(value, attribute) for value in values]
-                    if attribute
-                    else values
-                )
-        return cls(name, title, tuple(by_column), tuple(zip(*by_column.values(), strict=True)))
+            spread = None
+            for kind in {kinds.get(column), *map(type, values)}:
+                spread = spread or SPREAD.get(kind)
+            if spread is None:
+                by_column[column] = values
+                continue
+            for part, attribute in spread(column).items():
+                by_column[part] = [value and getattr(value, attribute) for value in values]
+        plain = zip(*by_column.values(), strict=True)
+        return cls(name, title, tuple(by_column), tuple(plain))
 
     def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
         """Returns the same with other columns before its own, which are the same in each row."""
-        return replace(
-            self,
-            columns=(*labels, *self.columns),
-            rows=tuple((*labels.values(), *row) for row in self.rows),
-        )
+        columns = (*labels, *self.columns)
+        rows = tuple((*labels.values(), *row) for row in self.rows)
+        return replace(self, columns=columns, rows=rows)
 
     def csv(self) -> str:
-        """Writes the sheet as CSV (RFC 4180, UTF-8). Nothing is an empty cell, a truth value ``true`` or ``false``, a
-        sequence JSON. Text that a spreadsheet would take for a formula has an apostrophe before it."""
+        """Writes the sheet as CSV (RFC 4180, UTF-8). Nothing is an empty cell, a truth value
+        ``true`` or ``false``, a sequence JSON. Text that a spreadsheet would take for a formula has
+        an apostrophe before it."""
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_escape_formula, self.columns))
-        writer.writerows([_cell(_plain(value)) for value in row] for row in self.rows)
+        for row in self.rows:
+            writer.writerow([_cell(_plain(value)) for value in row])
         return output.getvalue()
 
 
@@ -91,21 +92,26 @@ SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
 
 
 def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:
-    """Joins the sheets of one name, their rows one after the other; a column that one lacks is empty there."""
+    """Joins the sheets of one name, their rows one after the other; a column that a sheet does not
+    have is empty there."""
     groups: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         groups.setdefault(sheet.name, []).append(sheet)
-    return [group[0] if len(group) == 1 else _join(group) for group in groups.values()]
+    return [_join(group) for group in groups.values()]
 
 
 def _join(group: Sequence[Sheet]) -> Sheet:
-    columns = tuple(dict.fromkeys(column for sheet in group for column in sheet.columns))
-    rows = [dict(zip(sheet.columns, row, strict=True)) for sheet in group for row in sheet.rows]
-    return replace(
-        group[0],
-        columns=columns,
-        rows=tuple(tuple(row.get(name) for name in columns) for row in rows),
-    )
+    if len(group) == 1:
+        return group[0]
+    columns: dict[str, None] = {}
+    for sheet in group:
+        columns |= dict.fromkeys(sheet.columns)
+    rows = []
+    for sheet in group:
+        for row in sheet.rows:
+            by_column = dict(zip(sheet.columns, row, strict=True))
+            rows.append(tuple(map(by_column.get, columns)))
+    return replace(group[0], columns=tuple(columns), rows=tuple(rows))
 
 
 def _plain(value: Any) -> Any:
@@ -128,7 +134,9 @@ def _cell(plain: Any) -> str | int | float | None:
         return "true" if plain else "false"
     if plain is None or isinstance(plain, float | int):
         return plain
-    return _escape_formula(plain if isinstance(plain, str) else json.dumps(plain))
+    if not isinstance(plain, str):
+        plain = json.dumps(plain)
+    return _escape_formula(plain)
 
 
 def _escape_formula(text: str) -> str:
@@ -136,7 +144,8 @@ def _escape_formula(text: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """Returns a name, whatever it holds, as a part of the name of a file on any system; other names have other files.
+    """Returns a name, whatever it holds, as a part of the name of a file on any system; other names
+    have other files.
 
     >>> file_name("base"), file_name("../x")
     ('base', 'x-d6b96a97')

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
+from leaderboards.claims.declaration import Text
 from leaderboards.claims.verdict import CLAIMS, UNMET, VERDICTS, Judgement, count_of, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
@@ -39,14 +41,18 @@ def build_claims(
     data: PurePath | None = None,
     larger: str | None = None,
 ) -> str:
-    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
-    it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks. ``data``: the running text
-    of which next tokens are measured. ``larger``: the larger model of the family."""
-    sections: list[dict[str, Any]] = []
-    for claim, group in groupby(judgements, key=lambda one: one.claim):
-        own = [runs[name] for name in claim.evidence if name in runs]
-        sections.append({"claim": claim, "rows": list(map(_row, group)), "runs": own})
-    counts = Counter(one.verdict for one in judgements)
+    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie
+    in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``: the levels
+    of tasks. ``data``: the running text of which next tokens are measured. ``larger``: the larger
+    model of the family."""
+    sections: dict[Text, list[dict[str, Any]]] = {}
+    for claim, of_claim in groupby(judgements, key=attrgetter("claim")):
+        rows = [_row(judgement) for judgement in of_claim]
+        runs_of_claim = [runs[name] for name in claim.evidence if name in runs]
+        section = {"claim": claim, "rows": rows, "runs": runs_of_claim}
+        sections.setdefault(claim.text, []).append(section)
+    counts = Counter(judgement.verdict for judgement in judgements)
+    sites = [run.site for run in runs.values() if run.site]
     return render(
         "claims.html.j2",
         model=model,
@@ -56,28 +62,29 @@ def build_claims(
         data=data,
         decided=count_of(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
-        texts=[
-            (text, list(group))
-            for text, group in groupby(sections, key=lambda section: section["claim"].text)
-        ],
-        site=next((run.site for run in runs.values() if run.site), ""),
+        texts=list(sections.items()),
+        site=sites[0] if sites else "",
         definitions=CLAIMS.definitions,
         sheets=sheets,
     )
 
 
-def _row(one: Judgement) -> dict[str, str]:
-    estimate = one.estimate
-    interval = () if estimate is None else estimate.interval or ()
+def _row(judgement: Judgement) -> dict[str, str]:
+    claim, estimate = judgement.claim, judgement.estimate
+    value = contexts = "–"
+    interval = ""
+    if estimate is not None:
+        value, contexts = number_text(estimate.mean), f"{estimate.n:,}"
+        interval = " to ".join(map(number_text, estimate.interval or ()))
     return {
-        "part": one.part,
-        "value": "–" if estimate is None else number_text(estimate.mean),
-        "interval": " to ".join(map(number_text, interval)),
-        "n": "–" if estimate is None else f"{estimate.n:,}",
-        "threshold": f"{one.claim.side} {one.claim.threshold:g}",
-        "verdict": one.verdict,
-        "sign": SIGNS[one.verdict],
-        "unmet": "" if one.is_met else UNMET,
-        "p": "" if one.p is None else p_equation(one.p),
-        "why": one.why,
+        "part": judgement.part,
+        "value": value,
+        "interval": interval,
+        "n": contexts,
+        "threshold": f"{claim.side} {claim.threshold:g}",
+        "verdict": judgement.verdict,
+        "sign": SIGNS[judgement.verdict],
+        "unmet": "" if judgement.is_met else UNMET,
+        "p": "" if judgement.p is None else p_equation(judgement.p),
+        "why": judgement.why,
     }

@@ -16,7 +16,7 @@ from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
-from leaderboards.pages.method import RunEntry, provenance_of
+from leaderboards.pages.method import RunEntry, provenance_facts
 from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
 from leaderboards.statistics.text import p_text
@@ -54,56 +54,50 @@ def build_comparison(
     earlier: Sequence[str] = (),
     lost: StudySection | None = None,
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
-    line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``: what it begins with. ``run``: what made
-    the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
-    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other
-    runs whose answers are compared. ``lost``: what became of the answers that the policy has lost."""
-    others = dict.fromkeys(duel.other for duel in duels)
-    adapted = {one.policy for one in presses if one.is_adapted}
-    shared, details = shared_clauses(areas_of(outcomes))
-    own = [
-        f"{one.other}: {text}"
-        for one, text in zip(areas_of(outcomes), details, strict=True)
-        if text
+    """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a
+    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``:
+    what it begins with. ``run``: what made the page, of so many ``contexts``. ``beside``: the
+    folder of a run to look further at. ``unmastered``: why the model cannot do a task, which has no
+    verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other runs whose
+    answers are compared. ``lost``: what became of the answers that the policy has lost."""
+    adapted = {press.policy for press in presses if press.is_adapted}
+    sections = []
+    for number, other in enumerate(dict.fromkeys(duel.other for duel in duels), start=1):
+        against = [duel for duel in duels if duel.other == other]
+        sections.append(_section(number, against, unmastered))
+    areas = areas_of(outcomes)
+    shared, details = shared_clauses(areas)
+    clauses = list(shared)
+    for area, detail in zip(areas, details, strict=True):
+        if detail:
+            clauses.append(f"{area.other}: {detail}")
+    of_statistics = [
+        definition for definition in STATISTICS.definitions if definition.name in DEFINED
     ]
-    arguments = Listing(
-        "Arguments that the presses ran with",
-        ("policy", "arguments", "on the tasks"),
-        tuple(argument_rows(presses)),
-    )
+    tasks = dict.fromkeys(duel.task for duel in duels)
     return render(
         "comparison.html.j2",
         model=model,
         teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,
-        sections=[
-            _section(number, [duel for duel in duels if duel.other == other], unmastered)
-            for number, other in enumerate(others, start=1)
-        ],
+        sections=sections,
         means=_means(outcomes, adapted) if outcomes else None,
         held=held_sentence(outcomes),
         of_means=_sentence(conditions(outcomes)),
-        areas=_areas(areas_of(outcomes), adapted),
-        of_areas=_sentence([*shared, *own]),
-        presses=arguments,
+        areas=_areas(areas, adapted),
+        of_areas=_sentence(clauses),
+        presses=_arguments(presses),
         adapted=adapted,
-        examples={
-            task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)
-        },
+        examples={task: examples_page(task, 1) for task in tasks},
         next_step=next_step,
         lost=lost,
-        definitions=[
-            BEATS_DEFINITION,
-            LOST,
-            *(one for one in STATISTICS.definitions if one.name in DEFINED),
-        ],
+        definitions=[BEATS_DEFINITION, LOST, *of_statistics],
         missing=missing,
         unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
         sheets=sheets,
         run=run,
-        provenance=provenance_of([run.content]) if run else (),
+        provenance=provenance_facts([run.content]) if run else (),
         contexts=contexts,
         beside=beside,
         earlier=earlier,
@@ -112,17 +106,26 @@ def build_comparison(
     )
 
 
+def _arguments(presses: Sequence[Arguments]) -> Listing:
+    columns = ("policy", "arguments", "on the tasks")
+    rows = tuple(argument_rows(presses))
+    return Listing("Arguments that the presses ran with", columns, rows)
+
+
 def _sentence(clauses: Sequence[str]) -> str:
-    """Joins clauses as one sentence without its full stop. A filter of templates would lower all other letters."""
+    """Joins clauses as one sentence without its full stop. A filter of templates would lower all
+    other letters."""
     text = "; ".join(clauses)
     return text[:1].upper() + text[1:]
 
 
 def contexts_text(contexts: Mapping[str, int]) -> str:
-    """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of arithmetic"."""
+    """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of
+    arithmetic"."""
     tasks = tasks_by_count(contexts)
     if len(tasks) == 1 < len(contexts):
-        return f"{next(iter(tasks))} of each task"
+        (count,) = tasks
+        return f"{count} of each task"
     return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())
 
 
@@ -130,36 +133,41 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
+    tables = [_grid(duels, levels, measure, unmastered) for measure in measures]
+    corrected = NOTHING_TO_CORRECT
     family = max(duel.family for duel in duels)
+    if family > 1:
+        corrected = f"the {family} levels of a task are corrected together"
     return {
         "identifier": f"section-{number}",
         "other": duels[0].other,
         "summary": summary_line(judged),
-        "family": f"the {family} levels of a task are corrected together"
-        if family > 1
-        else NOTHING_TO_CORRECT,
-        "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
-        "tables": [_grid(duels, levels, one, unmastered) for one in measures],
+        "family": corrected,
+        "few": _few(judged),
+        "tables": tables,
     }
+
+
+def _few(judged: Sequence[Duel]) -> str:
+    return few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
 
 
 def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dict[str, Any]:
     """Lays out the mean of tasks: a row for each opponent, a column for each level."""
-    rows = [row for one in outcomes for row in one.rows]
+    rows = [row for outcome in outcomes for row in outcome.rows]
     levels = sorted({row.level for row in rows})
     lines = []
-    for one in outcomes:
-        by_level = {row.level: _pooled_cell(row) for row in one.rows}
-        cells = tuple(by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels)
-        lines.append(
-            TableRow(f"against {one.other}{', adapted' if one.other in adapted else ''}", cells)
-        )
+    for outcome in outcomes:
+        by_level = {row.level: _pooled_cell(row) for row in outcome.rows}
+        cells = [by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels]
+        name = _opponent(outcome.other, adapted)
+        lines.append(TableRow(f"against {name}", tuple(cells)))
     tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
-    what = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
+    subject = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
     return {
         "name": "means",
         "heading": rows[0].title,
-        "title": f"{what}, percent: {rows[0].policy} minus the other",
+        "title": f"{subject}, percent: {rows[0].policy} minus the other",
         "level_title": kind_title(levels),
         "columns": list(names_of(levels).values()),
         "of_rows": "",
@@ -169,6 +177,10 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
     }
 
 
+def _opponent(name: str, adapted: Collection[str]) -> str:
+    return f"{name}, adapted" if name in adapted else name
+
+
 def _pooled_cell(row: Pooled) -> TableCell:
     return _difference_cell(row.difference, row.sides, row.contexts, row.verdict)
 
@@ -176,12 +188,11 @@ def _pooled_cell(row: Pooled) -> TableCell:
 def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
     """Lists the areas over all levels, a row for each opponent."""
     rows = []
-    for one in areas:
-        p = "" if one.p is None else p_text(one.p)
-        name = f"{one.other}{', adapted' if one.other in adapted else ''}"
-        rows.append(
-            (name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict)
-        )
+    for area in areas:
+        this, other = area.sides
+        p = "" if area.p is None else p_text(area.p)
+        name = _opponent(area.other, adapted)
+        rows.append((name, f"{this:.0f}", f"{other:.0f}", area.difference.text, p, area.verdict))
     columns = ("against", "this", "other", "difference", "p", "verdict")
     return Listing("Area over all levels", columns, tuple(rows))
 
@@ -189,25 +200,18 @@ def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
 def _grid(
     duels: Sequence[Duel], levels: Sequence[Level], measure: str, unmastered: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere on a phone."""
-    tasks = dict.fromkeys(duel.task for duel in duels if measure in duel.contests)
+    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere
+    on a phone."""
     by_cell = {(duel.task, duel.level): duel for duel in duels}
-
-    def cell(task: str, level: Level) -> TableCell:
-        duel = by_cell.get((task, level))
-        if duel is None:
-            return TableCell.blank(NOT_COMPLETE)
-        shown = (
-            _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
-        )
-        return replace(shown, tone="") if task in unmastered else shown
-
-    names = {task: f"{task}, no verdicts" if task in unmastered else task for task in tasks}
-    lines = [
-        TableRow(name, tuple(cell(task, level) for level in levels)) for task, name in names.items()
-    ]
+    lines = []
+    for task in dict.fromkeys(duel.task for duel in duels if measure in duel.contests):
+        cells = [_grid_cell(by_cell.get((task, level)), measure) for level in levels]
+        name = task
+        if task in unmastered:
+            name = f"{task}, no verdicts"
+            cells = [replace(cell, tone="") for cell in cells]
+        lines.append(TableRow(name, tuple(cells)))
     title, better = COMPARED[measure].title, COMPARED[measure].better
-    fewest = min((duel.contexts for duel in mastered(duels, unmastered)), default=FEW_CONTEXTS)
     return {
         "name": measure,
         "heading": title[0].lower() + title[1:],  # within a sentence
@@ -217,13 +221,25 @@ def _grid(
         "of_rows": "task",
         "lines": lines,
         "reasons": _blank_reasons(lines),
-        "few": few_contexts(fewest),
+        "few": _few(mastered(duels, unmastered)),
     }
 
 
+def _grid_cell(duel: Duel | None, measure: str) -> TableCell:
+    if duel is None:
+        return TableCell.blank(NOT_COMPLETE)
+    if measure not in duel.contests:
+        return TableCell.blank(NO_SUCH)
+    return _cell(duel.contests[measure])
+
+
 def _blank_reasons(lines: Sequence[TableRow]) -> list[str]:
-    blank = [cell for line in lines for cell in line.cells if cell.sort is None]
-    return list(dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank))
+    reasons: dict[str, None] = {}
+    for line in lines:
+        for cell in line.cells:
+            if cell.sort is None:
+                reasons[f"{cell.dash}: {cell.reason}"] = None
+    return list(reasons)
 
 
 def _cell(contest: Contest) -> TableCell:
@@ -233,6 +249,9 @@ def _cell(contest: Contest) -> TableCell:
 def _difference_cell(
     difference: MeanDifference, sides: tuple[float, float], contexts: int, verdict: Verdict
 ) -> TableCell:
+    this, other = sides
     text, _, interval = difference.text.partition(" ")
-    detail = f"{sides[0]:.0f} against {sides[1]:.0f}\n{interval or f'no interval, n = {contexts}'}"
+    if not interval:
+        interval = f"no interval, n = {contexts}"
+    detail = f"{this:.0f} against {other:.0f}\n{interval}"
     return TableCell(text, detail, difference.mean, tone=verdict)

@@ -1,4 +1,5 @@
-"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
+"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were
+still there."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -40,25 +41,25 @@ NUMBERS = {
 
 
 def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
-    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
-    level are shown. ``page``: the file name of the page with the figures of the task."""
+    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers
+    of each policy and level are shown. ``page``: the file name of the page with the figures of the
+    task."""
     return render(
         "examples.html.j2",
         ("examples.js",),
         model=model,
         task=task,
         task_page=page,
-        data=as_data(examples_of(records)),
+        data=as_data(worst_examples(records)),
     )
 
 
-def examples_of(records: DataFrame) -> dict[str, Any]:
-    """Returns what the page's script draws from: contexts and questions once, and by cell the worst answers, of the
-    first draw where a random policy was drawn several times."""
+def worst_examples(records: DataFrame) -> dict[str, Any]:
+    """Returns what the page's script draws from: contexts and questions once, and by cell the worst
+    answers, of the first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
-    full = (
-        sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
-    )
+    full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
+    full_outputs = full["output_text"]
     shown = sound.loc[_spread(worst_first(sound))]
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
@@ -67,25 +68,29 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
         answers.append({"question": question, "context": context, **_answer(row)})
+    methods = [policy for policy in cells if policy not in CONTROLS]
     return {
-        "contexts": [
-            {"text": row["context"], "ends": np.frombuffer(row["token_ends"], dtype="<u4").tolist()}
-            for row in _first(rows, contexts)
-        ],
-        "questions": [_question(row, full) for row in _first(rows, questions)],
-        "first": next(
-            (policy for policy in cells if policy not in CONTROLS), next(iter(cells), "")
-        ),
+        "contexts": [_context(row) for row in _first(rows, contexts)],
+        "questions": [_question(row, full_outputs) for row in _first(rows, questions)],
+        "first": next(iter([*methods, *cells]), ""),
         "cells": cells,
     }
 
 
+def _context(row: Mapping[Any, Any]) -> dict[str, Any]:
+    ends = np.frombuffer(row["token_ends"], dtype="<u4")
+    return {"text": row["context"], "ends": ends.tolist()}
+
+
 def _spread(ordered: DataFrame) -> Index:
-    """Chooses answers of each cell, the worst first, about several contexts; in the order in which they are given."""
+    """Chooses answers of each cell, the worst first, about several contexts; in the order in which
+    they are given."""
     keys = ordered[["policy", "level", "example_id"]]
-    within = keys.groupby(list(keys), sort=False, observed=True).cumcount().to_numpy()
-    others_last = keys.iloc[np.argsort(within >= OF_A_CONTEXT, kind="stable")]
-    chosen = others_last.groupby(["policy", "level"], sort=False, observed=True).head(WORST).index
+    by_context = keys.groupby(list(keys), sort=False, observed=True)
+    is_repeated = by_context.cumcount().to_numpy() >= OF_A_CONTEXT
+    others_last = keys.iloc[np.argsort(is_repeated, kind="stable")]
+    by_cell = others_last.groupby(["policy", "level"], sort=False, observed=True)
+    chosen = by_cell.head(WORST).index
     return ordered.index[ordered.index.isin(chosen)]
 
 
@@ -95,7 +100,10 @@ def _numbers(shown: DataFrame, by: list[str]) -> list[int]:
 
 def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mapping[Any, Any]]:
     """Returns the first row of each number, in their order."""
-    return [rows[numbers.index(number)] for number in sorted(set(numbers))]
+    first_rows: dict[int, Mapping[Any, Any]] = {}
+    for number, row in zip(numbers, rows, strict=True):
+        first_rows.setdefault(number, row)
+    return [first_rows[number] for number in sorted(first_rows)]
 
 
 def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
@@ -110,21 +118,17 @@ def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
 
 
 def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
+    answer = {"output": row["output_text"], "verdict": _verdict(row), "wrong": _is_wrong(row)}
+    for name, column in NUMBERS.items():
+        answer[name] = None if isna(row[column]) else round(float(row[column]), 4)
     kept = row["token_kept"]
-    return {
-        "output": row["output_text"],
-        "verdict": _verdict(row),
-        "wrong": _is_wrong(row),
-        **{
-            name: None if isna(row[column]) else round(float(row[column]), 4)
-            for name, column in NUMBERS.items()
-        },
-        "kept": None if kept is None else base64.b64encode(kept).decode(),
-    }
+    answer["kept"] = None if kept is None else base64.b64encode(kept).decode()
+    return answer
 
 
 def _is_wrong(row: Mapping[Any, Any]) -> bool:
-    """Tells whether an answer is marked: a secret leaks, a directive is not obeyed, or it is not right."""
+    """Tells whether an answer is marked: a secret leaks, a directive is not obeyed, or it is not
+    right."""
     if not isna(row["leakage"]):
         return bool(row["leakage"] > 0.1)
     if isna(row["f1"]):

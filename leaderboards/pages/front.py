@@ -1,7 +1,7 @@
 """The pages of a run: each one file, no remote origin, readable without its script.
 
-The front page has the boards and the mean over tasks; each task has its own page, since together they would be too
-heavy to be opened at once.
+The front page has the boards and the mean over tasks; each task has its own page, since together
+they would be too heavy to be opened at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,14 @@ from leaderboards.aggregate.lead import (
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
+from leaderboards.boards.board import BoardColumn
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.in_words import finding
-from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, dtypes_of, labels_of, task_page
-from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import FACTS_OF_PROMPT, kind_of, use_matrix, use_of
+from leaderboards.pages.method import TaskEntry, provenance_facts
+from leaderboards.pages.results import Results, distinct, distinct_labels, dtype_names, task_page
+from leaderboards.pages.sections import largest_row, make_sections, section_note, section_title
+from leaderboards.pages.uses import FACTS_OF_PROMPT, use_for, use_matrix, usual_kind
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
@@ -60,84 +61,111 @@ SHARE_REMOVED = Markup(
 def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     """Returns what the front page has of each board."""
     boards: list[dict[str, Any]] = []
-    for one, label in zip(results, labels_of(results), strict=True):
-        for task in (task for task in one.shown if (one.mode, task) in one.boards):
-            setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
-            board = {
-                "identifier": f"board-{len(boards) + 1}",
-                "title": title_of(task, label, one.rows),
-                "note": note_of(one, task),
-                "board": one.boards[one.mode, task],
-                "page": pages.get(task, ""),
-                "leads": _leads(one, task),  # whose area is taken
-                "few": largest_of(one, task).few_contexts,  # its cells are hatched
-                "families": one.families,
-                # By these the page's script tells it from the other boards.
-                "choices": {**setting, "task": task, "name": title_of(task, "", one.rows)},
-            }
-            boards.append(board)
+    for of_setting, label in zip(results, distinct_labels(results), strict=True):
+        for task in of_setting.shown:
+            if (of_setting.mode, task) in of_setting.boards:
+                board = _placed_board(of_setting, task, label)
+                board["identifier"] = f"board-{len(boards) + 1}"
+                board["page"] = pages.get(task, "")
+                boards.append(board)
     return boards
+
+
+def _placed_board(results: Results, task: str, label: str) -> dict[str, Any]:
+    choices = {
+        "model": results.model,
+        "mode": results.mode,
+        "setting": results.setting,
+        "task": task,
+        "name": section_title(task, "", results.rows),
+    }
+    return {
+        "title": section_title(task, label, results.rows),
+        "note": section_note(results, task),
+        "board": results.boards[results.mode, task],
+        "leads": _leads(results, task),  # whose area is taken
+        "few": largest_row(results, task).few_contexts,  # its cells are hatched
+        "families": results.families,
+        "choices": choices,  # by these the page's script tells it from the other boards
+    }
 
 
 def _leads(results: Results, task: str) -> str:
     """Names what leads a task; over all tasks what leads each of those that the mean is over."""
     full = {row.task: row for row in results.rows if row.policy == FULL}
+    tasks = results.mastered if task == ALL_TASKS else [task]
     by_lead: dict[Lead, list[str]] = {}
-    for one in results.mastered if task == ALL_TASKS else [task]:
-        by_lead.setdefault(lead_of(full.get(one)), []).append(one)
-    named = {
-        lead: f" in {', '.join(tasks)}" for lead, tasks in by_lead.items() if lead is not QUESTIONS
-    }
-    return "; ".join(
-        lead.short + (named.get(lead, "") if len(by_lead) > 1 else "") for lead in by_lead
-    )
+    for name in tasks:
+        by_lead.setdefault(lead_of(full.get(name)), []).append(name)
+    words = []
+    for lead, of_lead in by_lead.items():
+        if len(by_lead) == 1 or lead is QUESTIONS:
+            words.append(lead.short)
+        else:
+            words.append(f"{lead.short} in {', '.join(of_lead)}")
+    return "; ".join(words)
 
 
 def page_renderers(
     results: Sequence[Results], entries: Sequence[TaskEntry] = ()
 ) -> dict[str, Callable[[], str]]:
-    """Returns by file name a function for each page that renders it, that of the front page first. A single task has
-    no page of its own: it is on the front page. ``entries``: what is known of the tasks."""
-    tasks = distinct(task for one in results for task in one.tasks)
+    """Returns by file name a function for each page that renders it, that of the front page first.
+    A single task has no page of its own: it is on the front page. ``entries``: what a reader has to
+    know of the tasks."""
+    rows = _all_rows(results)
+    tasks = list(dict.fromkeys(task for of_setting in results for task in of_setting.tasks))
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
-    rows = [row for one in results for row in one.rows]
-    shared: dict[str, Any] = {
-        "model": ", ".join(distinct(one.model for one in results)),
-        "styles": line_styles(rows),
-    }
-    examples: dict[
-        str, list[tuple[str, str]]
-    ] = {}  # by task its pages, each with what tells its results from others
-    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
-        for task in one.tasks:
-            examples.setdefault(task, []).append((label, examples_page(task, number)))
+    models = distinct(of_setting.model for of_setting in results)
+    shared: dict[str, Any] = {"model": ", ".join(models), "styles": line_styles(rows)}
+    examples = _examples_by_task(results)
+    links = []
+    for task, of_task in examples.items():
+        links += [(_labelled(task, label), page) for label, page in of_task]
+    teaches = any(is_teaching(of_setting.model) for of_setting in results)
     front = partial(
         _front_page,
         results,
         facts=_facts(results, rows, tasks),
         task_pages=pages,
         shown=ALL_TASKS if pages else tasks[0],
-        teaching=CARRIES_OVER if any(is_teaching(one.model) for one in results) else "",
-        examples=[
-            (_labelled(task, label), page)
-            for task, of_task in examples.items()
-            for label, page in of_task
-        ],
+        teaching=CARRIES_OVER if teaches else "",
+        examples=links,
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
-    known = {entry.name: entry for entry in entries}
+    entry_by_task = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
-    for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
-        more = {
-            "entry": known.get(task),
-            "previous": before,
-            "next": after,
-            "examples": examples[task],
-        }
-        instead = FACTS_ALONE if use_of(task, rows) == FACTS_OF_PROMPT else ""
-        renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
+    for place, (task, page) in enumerate(pages.items()):
+        is_of_facts = use_for(task, rows) == FACTS_OF_PROMPT
+        renderers[page] = partial(
+            _task_page,
+            results,
+            task,
+            entry=entry_by_task.get(task),
+            previous=around[place],
+            next=around[place + 2],
+            examples=examples[task],
+            instead=FACTS_ALONE if is_of_facts else "",
+            **shared,
+        )
     return renderers
+
+
+def _all_rows(results: Sequence[Results]) -> list[SummaryRow]:
+    rows: list[SummaryRow] = []
+    for of_setting in results:
+        rows += of_setting.rows
+    return rows
+
+
+def _examples_by_task(results: Sequence[Results]) -> dict[str, list[tuple[str, str]]]:
+    """Returns for each task its pages of examples, each with what tells its results from others."""
+    examples: dict[str, list[tuple[str, str]]] = {}
+    labels = distinct_labels(results)
+    for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
+        for task in of_setting.tasks:
+            examples.setdefault(task, []).append((label, examples_page(task, number)))
+    return examples
 
 
 def _labelled(title: str, label: str) -> str:
@@ -145,14 +173,15 @@ def _labelled(title: str, label: str) -> str:
 
 
 def _contexts_needed(rows: Sequence[SummaryRow], loss: float) -> str:
-    """Writes how many contexts tell a loss of so many points: the fewer questions a context has, the more."""
-    asked = {
-        row.n / row.contexts
-        for row in rows
-        if row.policy == FULL and row.task != ALL_TASKS and row.contexts
-    }
-    needed = sorted({clusters_to_detect(loss, usual_spread(questions)) for questions in asked})
-    return range_text(f"{needed[0]:,}", f"{needed[-1]:,}") if needed else "many"
+    """Writes how many contexts tell a loss of so many points: the fewer questions a context has,
+    the more."""
+    needed = set()
+    for row in rows:
+        if row.policy == FULL and row.task != ALL_TASKS and row.contexts:
+            needed.add(clusters_to_detect(loss, usual_spread(row.n / row.contexts)))
+    if not needed:
+        return "many"
+    return range_text(f"{min(needed):,}", f"{max(needed):,}")
 
 
 def _front_page(
@@ -162,92 +191,97 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards, labels, tolerance = (
-        place_boards(results, task_pages),
-        labels_of(results),
-        results[0].tolerance,
+    boards = place_boards(results, task_pages)
+    labels = distinct_labels(results)
+    tolerance = results[0].tolerance
+    firsts, studies, parts = [], [], []
+    for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
+        firsts.append(_first(of_setting, number, label, styles))
+        for title, page in of_setting.studies.items():
+            studies.append((_labelled(title, label), page))
+        for part in of_setting.sections:
+            is_named = label in part.title.lower()
+            parts.append(replace(part, title=_labelled(part.title, "" if is_named else label)))
+    modes = distinct(of_setting.mode for of_setting in results)
+    described = [f"{MODES[mode].removesuffix('.')} (mode {mode})." for mode in modes]
+    spread = usual_spread(TASKS["long_context"].questions_per_context)
+    agreeing, detecting = (
+        contexts_that_agree(tolerance / 100),
+        clusters_to_detect(tolerance, spread),
     )
+    registers = [f"../{register_folder(of_setting.model)}" for of_setting in results]
     return render(
         "index.html.j2",
         styles=styles,
         task_pages=task_pages,
-        firsts=[
-            _first(one, number, label, styles)
-            for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
-        ],
+        firsts=firsts,
         boards=boards,
-        legend=list(
-            {
-                (one.name, one.meaning): one for board in boards for one in board["board"].columns
-            }.values()
-        ),
-        studies=[
-            (_labelled(title, label), page)
-            for label, one in zip(labels, results, strict=True)
-            for title, page in one.studies.items()
-        ],
-        modes=[
-            MODES[mode].removesuffix(".") + f" (mode {mode})."
-            for mode in distinct(one.mode for one in results)
-        ],
+        legend=_legend(boards),
+        studies=studies,
+        modes=described,
         tolerance=f"{tolerance:g}",
-        detect=_contexts_needed([row for one in results for row in one.rows], tolerance),
-        enough=max(
-            contexts_that_agree(tolerance / 100),
-            clusters_to_detect(
-                tolerance, usual_spread(TASKS["long_context"].questions_per_context)
-            ),
-        ),
-        claims=[
-            CLAIMS_PAGE,
-            *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results),
-        ],
+        detect=_contexts_needed(_all_rows(results), tolerance),
+        enough=max(agreeing, detecting),
+        claims=[CLAIMS_PAGE, *(f"{folder}/{CLAIMS_PAGE}" for folder in registers)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
-        sections=sections_of(results, shown),
-        parts=[
-            replace(part, title=_labelled(part.title, "" if label in part.title.lower() else label))
-            for label, one in zip(labels, results, strict=True)
-            for part in one.sections
-        ],
+        sections=make_sections(results, shown),
+        parts=parts,
         **values,
     )
+
+
+def _legend(boards: Sequence[Mapping[str, Any]]) -> list[BoardColumn]:
+    """Lists the columns of all boards, each once."""
+    columns: dict[tuple[str, str], BoardColumn] = {}
+    for board in boards:
+        for column in board["board"].columns:
+            columns[column.name, column.meaning] = column
+    return list(columns.values())
 
 
 def _first(
     results: Results, number: int, label: str, styles: Mapping[str, LineStyle]
 ) -> dict[str, Any]:
-    """Returns what the first screen of some results has; without a trade-off where nothing is freed, as by faults."""
-    identifier, kind, picture = f"first-{number}", kind_of(results), None
-    plot = tradeoff(results.rows, results.mastered, styles, identifier)
-    if not isinstance(plot, Blank) and (
-        kind.removes or any(spot.x <= WHOLE - A_LITTLE for spot in plot.spots)
-    ):
-        title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
-        unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
-        picture = GalleryPlot("tradeoff", title, unit, plot)
+    """Returns what the first screen of some results has."""
+    identifier = f"first-{number}"
     matrix = use_matrix(results)
     return {
         "identifier": identifier,
         "label": label,
         "finding": finding(results, matrix),
-        "kind": kind,
-        "dtypes": dtypes_of(results.runs.values()),
+        "kind": usual_kind(results),
+        "dtypes": dtype_names(results.runs.values()),
         "matrix": matrix,
-        "tradeoff": picture,
+        "tradeoff": _tradeoff(results, identifier, styles),
         "warning": nothing_mastered(results),
         "leaks": leak_sections(results.attacks),
     }
 
 
+def _tradeoff(
+    results: Results, identifier: str, styles: Mapping[str, LineStyle]
+) -> GalleryPlot | None:
+    """Draws the trade-off, but where nothing is freed, as by faults."""
+    plot = tradeoff(results.rows, results.mastered, styles, identifier)
+    if isinstance(plot, Blank):
+        return None
+    removes = usual_kind(results).removes
+    if not removes and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
+        return None
+    kept = what_is_kept(results.rows, results.mastered)
+    unit = TRADEOFF_UNIT + (SHARE_REMOVED if removes else EACH_LEVEL)
+    return GalleryPlot("tradeoff", f"{kept.capitalize()} over {HELD}", unit, plot)
+
+
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
-    dtypes = dtypes_of(run for one in results for run in one.runs.values())
+    runs = [run for of_setting in results for run in of_setting.runs.values()]
     return render(
         "task.html.j2",
         SCRIPTS,
         task=task,
-        dtypes=dtypes,
-        sections=sections_of(results, task),
+        dtypes=dtype_names(runs),
+        sections=make_sections(results, task),
         **values,
     )
 
@@ -255,39 +289,40 @@ def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
 def _facts(
     results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """Tells what was compared, in a few words each, and when, by which commit and on which machine."""
+    """Tells what was compared, in a few words each, and when, by which commit and on which
+    machine."""
+    policies = {row.policy for row in rows}
+    controls = policies & {*CONTROLS}
+    methods = policies - controls
+    answers = sum(row.n for row in rows if row.task != ALL_TASKS)
+    facts = [
+        ("Tasks", str(len(tasks))) if len(tasks) > 1 else ("Task", tasks[0]),
+        ("Mode", ", ".join(distinct(of_setting.mode for of_setting in results))),
+        ("Policies", f"{len(methods)} methods and {len(controls)} controls"),
+    ]
     levels_of_kinds: dict[LevelKind, set[Level]] = {}
     for row in rows:
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
-    names = {row.policy for row in rows}
-    runs = {folder: run for one in results for folder, run in one.runs.items()}
-    unfinished = {
-        folder: run for folder, run in runs.items() if run.get("status", "complete") != "complete"
-    }
-    return [
-        ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
-        ("Mode", ", ".join(distinct(one.mode for one in results))),
-        ("Policies", f"{len(names - {*CONTROLS})} methods and {len(names & {*CONTROLS})} controls"),
-        *(
-            (f"Asked {kind.plural}", range_text(min(levels), max(levels)))
-            for kind, levels in levels_of_kinds.items()
-        ),
-        ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
-        *provenance_of(list(runs.values())),
-        *(
-            ("Not complete", f"{folder}: {run.get('reason') or run['status']}")
-            for folder, run in unfinished.items()
-        ),
-    ]
+    for kind, levels in levels_of_kinds.items():
+        facts.append((f"Asked {kind.plural}", range_text(min(levels), max(levels))))
+    facts.append(("Answers scored", f"{answers:,}"))
+    runs: dict[str, Mapping[str, Any]] = {}
+    for of_setting in results:
+        runs |= of_setting.runs
+    facts += provenance_facts(list(runs.values()))
+    for folder, run in runs.items():
+        if run.get("status", "complete") != "complete":
+            facts.append(("Not complete", f"{folder}: {run.get('reason') or run['status']}"))
+    return facts
 
 
 def nothing_mastered(results: Results) -> str:
-    """Says of which tasks the model has so little that nobody is judged there, where it can do none, and what to run
-    instead; empty where it can do one."""
+    """Says of which tasks the model has so little that nobody is judged there, where it can do
+    none, and what to run instead; empty where it can do one."""
     reasons = reasons_by_task(results.rows)
     if any(task not in reasons for task in results.tasks):
         return ""
     below = "; ".join(f"{task}: {reasons[task]}" for task in results.tasks)
-    text = f"The model masters no task here ({below}): numbers are shown, ranks and verdicts are withheld."
-    return f"{text} {advice(reasons)}"
+    withheld = "numbers are shown, ranks and verdicts are withheld"
+    return f"The model masters no task here ({below}): {withheld}. {advice(reasons)}"

@@ -1,5 +1,5 @@
-"""The figures of a section, which are curves over the levels, and the trade-off of a first page: what is kept of the
-full cache's answers, over the bytes that are still held."""
+"""The figures of a section, which are curves over the levels, and the trade-off of a first page:
+what is kept of the full cache's answers, over the bytes that are still held."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,13 @@ Styles = Mapping[str, LineStyle]
 Point = tuple[float, float, Interval | None]
 
 RAW_RATES = (
-    "The hallucination rate counts wrong answers among all questions, so it also falls when a model falls silent; "
-    "wrong of answered counts them among the answers that are given."
+    "The hallucination rate counts wrong answers among all questions, so it also falls when a "
+    "model falls silent; wrong of answered counts them among the answers that are given."
 )
 STILL_ANSWERED = (
-    "Wrong of answered looks only at what is still answered, so it also falls where only easy questions are answered. "
-    "“Lost” and the abstention rate tell how many are not answered any more."
+    "Wrong of answered looks only at what is still answered, so it also falls where only easy "
+    "questions are answered. “Lost” and the abstention rate tell how many are not answered any "
+    "more."
 )
 CAUTIONS = {WRONG_OF_ANSWERED: STILL_ANSWERED, HALLUCINATION: RAW_RATES}
 
@@ -41,13 +42,14 @@ WHOLE = 100.0  # percent
 KEPT, HELD = QUESTIONS.kept, "bytes held"
 TRADEOFF = Definition(
     "Answers kept, and bytes held",
-    "What a policy has of the full cache’s right answers, of its directives obeyed where a task has directives, or of "
-    "its next tokens in running text, in "
-    "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
-    "frees nothing, so its line is upright; what has one level, as int4, is a dot.",
+    "What a policy has of the full cache’s right answers, of its directives obeyed where a task "
+    "has directives, or of its next tokens in running text, in percent, mean over the tasks; and "
+    "what an allocator holds of the full cache’s bytes. A policy that masks tokens frees nothing, "
+    "so its line is upright; what has one level, as int4, is a dot.",
 )
 
 Place = tuple[float, float]  # bytes held, answers kept
+Line = Sequence[tuple[Level, Place]]  # of one policy
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class GalleryPlot:
     unit: str
     plot: Plot
     caution: str = ""  # what its measure must not be read as
-    leads: bool = False  # it stands before the tables: what leads the task, and what is wrong of what is answered
+    # It stands before the tables: what leads the task, and what is wrong of what is answered.
+    leads: bool = False
     kind: str = ""  # of the levels that it is over, where those of a run are of several kinds
 
     @property
@@ -69,42 +72,50 @@ class GalleryPlot:
 def gallery(
     rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = ""
 ) -> list[GalleryPlot]:
-    """Draws the figures of one task, or ``all``, in one mode: of each measure one for each kind of level, which have no
-    axis in common. ``rows``: of all tasks. ``styles``: of all policies of a site, if the rows are not. ``place``: of
-    the figures on their page, if there are several."""
+    """Draws the figures of one task, or ``all``, in one mode: of each measure one for each kind of
+    level, which have no axis in common. ``rows``: of all tasks. ``styles``: of all policies of a
+    site, if the rows are not. ``place``: of the figures on their page, if there are several."""
     styles = styles or line_styles(rows)
-    board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
+    board_rows = [row for row in rows if row.task == task and row.mode == mode]
     leading = (*first_shown(task, board_rows), WRONG_OF_ANSWERED)
     rows_by_kind = _rows_by_kind(board_rows)
     several = len(rows_by_kind) > 1
     pictures = []
     for measure in leading_first(CURVES, task, board_rows):
+        unit = measure.unit
+        if measure.better:
+            unit += f"; {measure.better} is better"
         for kind, of_kind in rows_by_kind.items():
             if not is_told(measure, of_kind):
                 continue
-            named = kind if several else ""
-            plot = curve_plot(
-                of_kind, task, mode, measure, styles, f"{place}/{kind}" if several else place
+            title, plot_place = measure.title, place
+            if several:
+                title, plot_place = f"{measure.title}, by {kind}", f"{place}/{kind}"
+            picture = GalleryPlot(
+                measure.name,
+                title,
+                unit,
+                curve_plot(of_kind, task, mode, measure, styles, plot_place),
+                caution=CAUTIONS.get(measure, ""),
+                leads=measure in leading,
+                kind=kind if several else "",
             )
-            title = f"{measure.title}, by {kind}" if several else measure.title
-            unit = f"{measure.unit}; {measure.better} is better" if measure.better else measure.unit
-            caution = CAUTIONS.get(measure, "")
-            pictures.append(
-                GalleryPlot(measure.name, title, unit, plot, caution, measure in leading, named)
-            )
+            pictures.append(picture)
     return pictures
 
 
 def _rows_by_kind(rows: Sequence[SummaryRow]) -> dict[str, list[SummaryRow]]:
-    """Selects for each kind of level the rows that stand over it: those at a level of this kind, and those of what has
-    one level, as the full cache and int4."""
-    has_levels = {row.policy for row in rows if row.at != UNTREATED}
+    """Selects for each kind of level the rows that stand over it: those at a level of this kind,
+    and those of what has one level, as the full cache and int4."""
+    have_levels = {row.policy for row in rows if row.at != UNTREATED}
+    have_none = {row.policy for row in rows} - have_levels
     rows_by_kind = {}
     for kind in kinds_apart(row.at for row in rows):
-        policies = {row.policy for row in rows if row.at.kind == kind and row.at != UNTREATED}
-        policies |= {row.policy for row in rows if row.policy not in has_levels}
+        of_kind = {row.policy for row in rows if row.at.kind == kind and row.at != UNTREATED}
+        policies = of_kind | have_none
+        kinds = (kind, UNTREATED.kind)
         rows_by_kind[kind] = [
-            row for row in rows if row.policy in policies and row.at.kind in (kind, UNTREATED.kind)
+            row for row in rows if row.policy in policies and row.at.kind in kinds
         ]
     return rows_by_kind
 
@@ -117,71 +128,91 @@ def curve_plot(
     styles: Styles | None = None,
     place: str = "",
 ) -> Plot:
-    """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
-    there are intervals; a blank cell leaves a gap. What has one level, as int4, has it at each level of the others.
-    ``rows``: their levels are of one kind. ``styles``: of all policies of a site, if the rows are not. ``place``:
-    different for each drawing of a page."""
+    """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for
+    each method where there are intervals; a blank cell leaves a gap. What has one level, as int4,
+    has it at each level of the others. ``rows``: their levels are of one kind. ``styles``: of all
+    policies of a site, if the rows are not. ``place``: different for each drawing of a page."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
-    levels = sorted({row.at for row in shown})
-    horizontal = Axis.over(levels)
+    all_levels = sorted({row.at for row in shown})
+    horizontal = Axis.over(all_levels)
+    levels = [level for level in all_levels if level.declared == horizontal.kind]
     full = next((row for row in shown if row.policy == FULL), None)
     rows_by_style: dict[LineStyle, list[SummaryRow]] = {}
     for row in shown:
         rows_by_style.setdefault(styles[row.policy], []).append(row)
-    lines = {
-        style: _points(of_policy, full, measure, horizontal)
-        for style, of_policy in rows_by_style.items()
-    }
-    points = [point for runs in lines.values() for run in runs for point in run]
-    ends = [end for _, value, interval in points for end in (value, *(interval or ()))]
-    # Fitted to the lines and bands, with 0 kept: on one from 0 to 100 a rate of a few percent lies flat.
-    vertical = Axis.from_values(f"{measure.title}, {measure.unit}", ends, top=measure.top or 1.0)
+    marks: list[Mark] = []
+    spots: list[Spot] = []
+    ends: list[float] = []
+    for style, of_policy in rows_by_style.items():
+        runs = _points(of_policy, full, measure, horizontal)
+        for run in runs:
+            marks += _marks(style, run)
+            ends += _ends(run)
+        spots += _spots(style, of_policy, measure, levels)
+    # Fitted to the lines and bands, with 0 kept: on one from 0 to 100 a rate of a few percent lies
+    # flat.
+    up = f"{measure.title}, {measure.unit}"
+    vertical = Axis.from_values(up, ends, top=measure.top or 1.0)
     where = "the mean over tasks" if task == ALL_TASKS else task
-    title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
-    marks = tuple(mark for style, runs in lines.items() for mark in _marks(style, runs))
-    levels = [level for level in levels if level.declared == horizontal.kind]
-    return Plot(
-        Drawing(Frame(horizontal, vertical), marks, title, f"{task}/{mode}/{measure.name}/{place}"),
-        f"{measure.title}, {measure.unit}: {where.removeprefix('the ')}, {mode}",
-        tuple(
-            spot
-            for style, of in rows_by_style.items()
-            for spot in _spots(style, of, measure, levels)
-        ),
-        {style.index: style.policy for style in lines},
+    over = f"{measure.title} ({measure.unit}) over the {horizontal.title}"
+    drawing = Drawing(
+        Frame(horizontal, vertical),
+        tuple(marks),
+        title=f"{over}, {where}, {mode}: a line for each policy",
+        salt=f"{task}/{mode}/{measure.name}/{place}",
     )
+    heading = f"{up}: {where.removeprefix('the ')}, {mode}"
+    names = {style.index: style.policy for style in rows_by_style}
+    return Plot(drawing, heading, tuple(spots), names)
 
 
 def _points(
     rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
 ) -> list[list[Point]]:
-    """Runs of (level, value, interval) without a gap, in the unit shown."""
+    """Returns runs of (level, value, interval) without a gap, in the unit shown."""
     if all(row.at == UNTREATED for row in rows):
-        # The full cache has one cell, and is what every level is compared with; what has one level is so at each.
+        # The full cache has one cell, and is what every level is compared with; what has one level
+        # is so at each.
         value = _scale(measure, rows[0])
-        return [[(end, value, None) for end in horizontal.ends]] if value is not None else []
+        if value is None:
+            return []
+        return [[(end, value, None) for end in horizontal.ends]]
     origin = None if full is None else horizontal.origin
-    anchor = [(origin, full)] if full is not None and origin is not None else []
-    runs: list[list[Point]] = [[]]
     of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
-    for place, row in [
-        *anchor,
-        *((row.at.value, row) for row in sorted(of_kind, key=lambda row: row.at.amount)),
-    ]:
+    of_kind.sort(key=lambda row: row.at.amount)
+    cells = [(row.at.value, row) for row in of_kind]
+    if full is not None and origin is not None:
+        cells.insert(0, (origin, full))
+    runs: list[list[Point]] = [[]]
+    for place, row in cells:
         value = _scale(measure, row)
         if value is None:
             runs.append([])
         else:
-            interval = measure.interval(row)
-            scaled = (
-                None
-                if interval is None
-                else (interval[0] * measure.factor, interval[1] * measure.factor)
-            )
-            runs[-1].append((place, value, scaled))
-    # The anchor is no measurement of the policy: it is drawn only where it leads to one.
-    return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == origin)]
+            runs[-1].append((place, value, _scaled_interval(measure, row)))
+    shown = []
+    for run in runs:
+        # The origin is no measurement of the policy: it is drawn only where it leads to one.
+        is_origin_alone = origin is not None and len(run) == 1 and run[0][0] == origin
+        if run and not is_origin_alone:
+            shown.append(run)
+    return shown
+
+
+def _scaled_interval(measure: Measure, row: SummaryRow) -> Interval | None:
+    interval = measure.interval(row)
+    if interval is None:
+        return None
+    low, high = interval
+    return low * measure.factor, high * measure.factor
+
+
+def _ends(run: Sequence[Point]) -> list[float]:
+    ends: list[float] = []
+    for _, value, interval in run:
+        ends += (value, *(interval or ()))
+    return ends
 
 
 def _scale(measure: Measure, row: SummaryRow) -> float | None:
@@ -189,24 +220,30 @@ def _scale(measure: Measure, row: SummaryRow) -> float | None:
     return None if value is None else value * measure.factor
 
 
-def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
-    for run in runs:
-        yield PolicyLine(style, tuple((ratio, value) for ratio, value, _ in run))
-        intervals = [(ratio, *interval) for ratio, _, interval in run if interval is not None]
-        if not style.control and len(intervals) > 1:
-            places, low, high = zip(*intervals, strict=True)
-            yield Band.between(style, places, low, high)
+def _marks(style: LineStyle, run: Sequence[Point]) -> Iterator[Mark]:
+    """Yields a line, and the band around it of what is no control."""
+    yield PolicyLine(style, tuple((ratio, value) for ratio, value, _ in run))
+    places, lows, highs = [], [], []
+    for ratio, _, interval in run:
+        if interval is not None:
+            places.append(ratio)
+            lows.append(interval[0])
+            highs.append(interval[1])
+    if not style.control and len(places) > 1:
+        yield Band.between(style, places, lows, highs)
 
 
 def _spots(
     style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]
 ) -> Iterator[Spot]:
-    """Yields the spots of one policy, whose ``rows`` these are. The full cache has one at each level, as has what has
-    one level."""
-    has_one = all(row.at == UNTREATED for row in rows)
-    cells = [(level, rows[0]) for level in levels] if has_one else [(row.at, row) for row in rows]
+    """Yields the spots of one policy, whose ``rows`` these are. The full cache has one at each
+    level, as has what has one level."""
+    cells = [(row.at, row) for row in rows]
+    if all(row.at == UNTREATED for row in rows):
+        cells = [(level, rows[0]) for level in levels]
     for level, row in cells:
-        if level in levels and (value := _scale(measure, row)) is not None:
+        value = _scale(measure, row)
+        if level in levels and value is not None:
             lines = (*numbers(measure, row), f"{row.n:,} questions")
             yield Spot(style.index, level.value, value, f"{level}", lines)
 
@@ -217,67 +254,67 @@ def tradeoff(
     styles: Mapping[str, LineStyle],
     place: str = "",
 ) -> Plot | Blank:
-    """Draws a line for each policy, from the full cache on, and a dot for one without levels, as int4. ``rows``: of one
-    mode. ``tasks``: that the mean is over. A level at which a task has no value is left out."""
+    """Draws a line for each policy, from the full cache on, and a dot for one without levels, as
+    int4. ``rows``: of one mode. ``tasks``: that the mean is over. A level at which a task has no
+    value is left out."""
     cells = {(row.task, row.policy, row.at): row for row in rows}
-    lines = {
-        styles[policy]: _line(cells, tasks, policy)
-        for policy in dict.fromkeys(row.policy for row in rows)
-    }
-    lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
+    lines: dict[LineStyle, Line] = {}
+    for policy in dict.fromkeys(row.policy for row in rows):
+        line = _line(cells, tasks, policy)
+        if line and policy != FULL:
+            lines[styles[policy]] = line
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
     kept_words = what_is_kept(rows, tasks)
-    heading = f"{kept_words.capitalize()} over bytes held, percent of the full cache"
-    heights = [kept for line in lines.values() for _, (_, kept) in line]
-    frame = Frame(
-        Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
-        Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
-        corner="↖ better",
-    )
-    marks = tuple(_mark(style, line) for style, line in lines.items())
-    spots = []
+    marks, spots, heights = [], [], []
     for style, line in lines.items():
+        marks.append(_mark(style, line))
         for level, (held, kept) in line:
             name = "one level" if level == UNTREATED else f"{level}"
-            spots.append(
-                Spot(
-                    style.index,
-                    held,
-                    kept,
-                    name,
-                    (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"),
-                )
-            )
-    drawing = Drawing(frame, marks, f"{heading}: a line for each policy", f"tradeoff/{place}")
-    return Plot(drawing, heading, tuple(spots), {style.index: style.policy for style in lines})
+            texts = (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %")
+            spots.append(Spot(style.index, held, kept, name, texts))
+            heights.append(kept)
+    of_full = "percent of the full cache"
+    horizontal = Axis.up_to(f"{HELD}, {of_full}", WHOLE)
+    vertical = Axis.from_values(f"{kept_words}, {of_full}'s", [*heights, WHOLE], steps=6)
+    frame = Frame(horizontal, vertical, corner="↖ better")
+    heading = f"{kept_words.capitalize()} over bytes held, {of_full}"
+    title = f"{heading}: a line for each policy"
+    drawing = Drawing(frame, tuple(marks), title, f"tradeoff/{place}")
+    names = {style.index: style.policy for style in lines}
+    return Plot(drawing, heading, tuple(spots), names)
 
 
-def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
+def _mark(style: LineStyle, line: Line) -> Mark:
     places = tuple(point for _, point in line)
-    return (
-        Dots(style, places)
-        if line[-1][0] == UNTREATED
-        else PolicyLine(style, ((WHOLE, WHOLE), *places))
-    )
+    last_level, _ = line[-1]
+    if last_level == UNTREATED:
+        return Dots(style, places)
+    return PolicyLine(style, ((WHOLE, WHOLE), *places))
 
 
 def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
-    """Names what is kept of the full cache: next tokens where all tasks are running text, else answers."""
+    """Names what is kept of the full cache: next tokens where all tasks are running text, else
+    answers."""
     words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
     return words.pop() if len(words) == 1 else KEPT
 
 
 def _line(
     cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str
-) -> list[tuple[Level, Place]]:
-    levels = sorted(
-        {level for task, name, level in cells if name == policy and task != ALL_TASKS},
-        key=lambda one: one.amount,
-    )
-    treated = [level for level in levels if level != UNTREATED] or levels
-    points = [(level, held_and_kept(cells, tasks, policy, level)) for level in treated]
-    return [(level, point) for level, point in points if point is not None]
+) -> Line:
+    levels = set()
+    for task, name, level in cells:
+        if name == policy and task != ALL_TASKS:
+            levels.add(level)
+    in_order = sorted(levels, key=lambda level: level.amount)
+    treated = [level for level in in_order if level != UNTREATED]
+    line = []
+    for level in treated or in_order:
+        point = held_and_kept(cells, tasks, policy, level)
+        if point is not None:
+            line.append((level, point))
+    return line
 
 
 def held_and_kept(
@@ -286,15 +323,26 @@ def held_and_kept(
     policy: str,
     level: Level,
 ) -> Place | None:
-    """Averages bytes held and answers kept over tasks, in percent of the full cache's; None where one has no value."""
-    shares: list[list[float]] = [[], []]
+    """Averages bytes held and answers kept over tasks, in percent of the full cache's; None where
+    one has no value."""
+    held, kept = [], []
     for task in tasks:
-        row, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
+        row = cells.get((task, policy, level))
+        full = cells.get((task, FULL, UNTREATED))
         if row is None or full is None:
             return None
-        for measure, of_tasks in zip((KV_BYTES, lead_of(full).measures[0]), shares, strict=True):
-            value, whole = measure.value(row), measure.value(full)
-            if value is None or not whole:
-                return None
-            of_tasks.append(WHOLE * value / whole)
-    return (fmean(shares[0]), fmean(shares[1])) if tasks else None
+        bytes_held = _share(KV_BYTES, row, full)
+        answers_kept = _share(lead_of(full).measures[0], row, full)
+        if bytes_held is None or answers_kept is None:
+            return None
+        held.append(bytes_held)
+        kept.append(answers_kept)
+    return (fmean(held), fmean(kept)) if tasks else None
+
+
+def _share(measure: Measure, row: SummaryRow, full: SummaryRow) -> float | None:
+    """Returns what a row has of the full cache's value, in percent."""
+    value, whole = measure.value(row), measure.value(full)
+    if value is None or not whole:
+        return None
+    return WHOLE * value / whole

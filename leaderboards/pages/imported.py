@@ -1,7 +1,7 @@
-"""Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
+"""Makes the page of results of another tool's evaluation: marked as such, and never mixed with
+ours."""
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
@@ -18,23 +18,24 @@ COLUMNS = (
 def build_imported(
     source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each.
-    ``sheets``: tables that lie in ``data`` beside it."""
+    """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be
+    read, a line each. ``sheets``: tables that lie in ``data`` beside it."""
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
     sections = []
-    for number, ((dataset, *setting), own) in enumerate(
-        sorted(groups.items(), key=itemgetter(0)), start=1
-    ):
-        ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
-        results = Listing(
-            f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered)
-        )
-        note = ", ".join(filter(None, setting))
-        sections.append(
-            {"identifier": f"section-{number}", "title": dataset, "note": note, "results": results}
-        )
+    for number, key in enumerate(sorted(groups), start=1):
+        dataset, *setting = key
+        group = groups[key]
+        in_order = sorted(group, key=lambda row: (-_value(row), row.press, row.ratio))
+        texts = tuple(_texts(row, group) for row in in_order)
+        section = {
+            "identifier": f"section-{number}",
+            "title": dataset,
+            "note": ", ".join(filter(None, setting)),
+            "results": Listing(f"Results on {dataset}", COLUMNS, texts),
+        }
+        sections.append(section)
     return render(
         "imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets
     )
@@ -42,6 +43,10 @@ def build_imported(
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
     headline, value = row.headline
+    others = []
+    for name, score in row.scores:
+        if name != headline:
+            others.append(f"{name} {_number_text(score)}")
     return (
         row.press,
         f"{row.ratio:.6g}",
@@ -50,18 +55,22 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
-        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline)
-        or BLANK,
+        ", ".join(others) or BLANK,
         row.arguments or BLANK,
     )
 
 
 def _rank(row: Imported, rows: Sequence[Imported]) -> str:
-    """Returns one more than there are better ones by the same score; equals share a rank, and no score has none."""
+    """Returns one more than there are better ones by the same score; equals share a rank, and no
+    score has none."""
     name, value = row.headline
     if value is None:
         return BLANK
-    return str(1 + sum(other.headline[0] == name and _value(other) > value for other in rows))
+    rank = 1
+    for other in rows:
+        other_name, _ = other.headline
+        rank += other_name == name and _value(other) > value
+    return str(rank)
 
 
 def _value(row: Imported) -> float:

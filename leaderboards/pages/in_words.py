@@ -1,4 +1,5 @@
-"""Says in one sentence what the matrix of some results shows: what two policies keep, and what is shown to be safe."""
+"""Says in one sentence what the matrix of some results shows: what two policies keep, and what is
+shown to be safe."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median_low
@@ -17,7 +18,7 @@ from leaderboards.boards.area import BEATS
 from leaderboards.boards.safe_ratio import CHANCE
 from leaderboards.pages.gallery import held_and_kept
 from leaderboards.pages.results import Results
-from leaderboards.pages.uses import UseCell, UseMatrix, kind_of
+from leaderboards.pages.uses import UseCell, UseMatrix, usual_kind
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.text import range_text
 from policies.declaration.levels import UNTREATED, Level
@@ -41,48 +42,68 @@ Kept = Mapping[str, float]  # by policy, in percent of what the full cache has
 def finding(results: Results, matrix: UseMatrix) -> str:
     """Returns the sentence; where nothing can be said of policies it says why."""
     model = results.title or results.model
-    model += f" ({results.described})" if results.described else ""
-    full = [row for row in results.rows if row.policy == FULL and row.task in results.mastered]
+    if results.described:
+        model += f" ({results.described})"
+    obstacle = _obstacle(results, matrix, model)
+    if obstacle:
+        return obstacle
+    level, kept = _kept(results)
+    methods = {policy: share for policy, share in kept.items() if policy not in CONTROLS}
+    if not methods:
+        return f"No policy but controls was run in full on {model}."
+    leads = set()
+    for row in results.rows:
+        if row.policy == FULL and row.task in results.mastered:
+            leads.add(lead_of(row))
+    kept_of = "of what the full cache of {} does"
+    if len(leads) == 1:
+        kept_of = OBJECTS[leads.pop()]
+    clauses = [
+        _who_keeps_what(methods, kept, results, kept_of.format(model)),
+        *_one_level_clause(results, level),
+        _safe_clause(matrix, level),
+    ]
+    return f"{_beginning(level)}{'; '.join(clauses)}."
+
+
+def _obstacle(results: Results, matrix: UseMatrix, model: str) -> str:
+    """Says why nothing can be said of policies; empty where something can."""
+    reasons = reasons_by_task(results.rows)
     if not any(row.policy == FULL for row in results.rows):
         return f"The full cache was not run, so that nothing tells what a policy breaks of {model}."
-    if all(task in reasons_by_task(results.rows) for task in results.tasks):
-        return f"With its full cache {model} does none of these tasks well enough to tell what a policy breaks."
+    if all(task in reasons for task in results.tasks):
+        failing = f"With its full cache {model} does none of these tasks well enough"
+        return f"{failing} to tell what a policy breaks."
     if min(use.contexts for use in matrix.uses if not use.withheld) <= 1:
         return f"One context of a task was run on {model}, which tells nothing of others."
     if not full_by_task(results.rows):
         below = "; whether it leaks stands below" if results.attacks else ""
         return f"No question here has a right answer that a policy could lose, on {model}{below}."
-    level, kept = _kept(results)
-    methods = {policy: share for policy, share in kept.items() if policy not in CONTROLS}
-    if not methods:
-        return f"No policy but controls was run in full on {model}."
-    leads = {lead_of(row) for row in full}
-    kept_of = OBJECTS[leads.pop()] if len(leads) == 1 else "of what the full cache of {} does"
-    said = _who_keeps_what(methods, kept, results, kept_of.format(model))
-    parts = [said, *_one_level_clause(results, level), _safe_clause(matrix, level)]
-    return f"{_beginning(level)}{'; '.join(parts)}."
+    return ""
 
 
 def _kept(results: Results) -> tuple[Level, Kept]:
-    """Chooses a level, and returns what policies keep there, over the tasks that the model masters."""
-    cells = {(row.task, row.policy, row.at): row for row in results.rows}
-    levels = {
-        row.at for row in results.rows if row.policy not in CONTROLS and row.task != ALL_TASKS
-    }
-    treated = sorted(
-        level for level in levels if level.kind == kind_of(results).name and level != UNTREATED
-    )
-    level = _nearest(treated) if treated else UNTREATED
+    """Chooses a level, and returns what policies keep there, over the tasks that the model
+    masters."""
+    kind = usual_kind(results).name
+    cells, levels = {}, set()
+    for row in results.rows:
+        cells[row.task, row.policy, row.at] = row
+        is_compared = row.policy not in CONTROLS and row.task != ALL_TASKS
+        if is_compared and row.at.kind == kind and row.at != UNTREATED:
+            levels.add(row.at)
+    level = _nearest(sorted(levels)) if levels else UNTREATED
     shares = {}
     for policy in dict.fromkeys(row.policy for row in results.rows if row.policy != FULL):
         point = held_and_kept(cells, results.mastered, policy, level)
         if point is not None:
-            shares[policy] = point[1]
+            _, shares[policy] = point
     return level, shares
 
 
 def _nearest(levels: Sequence[Level]) -> Level:
-    """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual, the middle one."""
+    """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual,
+    the middle one."""
     if levels[0].fixed_share is not None:
         return min(levels, key=lambda level: (abs(level.value - HALF), level.value))
     return median_low(levels)
@@ -93,42 +114,49 @@ def _beginning(level: Level) -> str:
         return "On these tasks "
     if level.fixed_share is None:
         return f"At {level.where} "
-    return f"With {PARTS.get(level.value, f'{100 * level.value:g} %')} of the KV cache removed "
+    part = PARTS.get(level.value, f"{100 * level.value:g} %")
+    return f"With {part} of the KV cache removed "
 
 
 def _who_keeps_what(methods: Kept, kept: Kept, results: Results, of_what: str) -> str:
     """Says what the best policies keep, and what one keeps that readers know, or else the worst."""
     in_order = sorted(methods, key=lambda policy: -methods[policy])
-    best = [
-        policy for policy in in_order if _percent(methods[policy]) == _percent(methods[in_order[0]])
-    ]
-    others = [policy for policy in in_order if policy not in best]
-    names = f"all {len(best)} policies" if len(best) == len(methods) > 1 else _names(best)
+    highest = _percent(methods[in_order[0]])
+    best, others = [], []
+    for policy in in_order:
+        if _percent(methods[policy]) == highest:
+            best.append(policy)
+        else:
+            others.append(policy)
+    names = _names(best)
+    if len(best) == len(methods) > 1:
+        names = f"all {len(best)} policies"
+    verb = "keeps" if len(best) == 1 else "keep"
+    # What is said beside random tokens holds of all that are named, or stands nowhere.
     marks = {_beside_random(policy, kept, results) for policy in best}
-    mark = (
-        marks.pop() if len(marks) == 1 else ""
-    )  # it holds of all that are named, or stands nowhere
-    said = f"{names} {'keeps' if len(best) == 1 else 'keep'} {_percent(methods[best[0]])} {of_what}{mark}"
+    mark = marks.pop() if len(marks) == 1 else ""
+    clause = f"{names} {verb} {highest} {of_what}{mark}"
     if not others:
-        return said
+        return clause
     other = next((policy for policy in WELL_KNOWN if policy in others), others[-1])
-    comma = "," if mark else ""
-    return f"{said}{comma} and {other} {_percent(methods[other])}{_beside_random(other, kept, results)}"
+    if mark:
+        clause += ","
+    return f"{clause} and {other} {_percent(methods[other])}{_beside_random(other, kept, results)}"
 
 
 def _one_level_clause(results: Results, level: Level) -> list[str]:
-    """Says what the best of the policies without levels keeps, as int4, beside those with levels."""
+    """Says what the best of the policies without levels keeps, as int4, beside those with
+    levels."""
     if level == UNTREATED:
         return []
     cells = {(row.task, row.policy, row.at): row for row in results.rows}
-    names = {row.policy for row in results.rows} - {
-        row.policy for row in results.rows if row.at != UNTREATED
-    }
-    points = {
-        policy: point
-        for policy in sorted(names - {FULL, *CONTROLS})
-        if (point := held_and_kept(cells, results.mastered, policy, UNTREATED))
-    }
+    has_levels = {row.policy for row in results.rows if row.at != UNTREATED}
+    names = {row.policy for row in results.rows} - has_levels
+    points = {}
+    for policy in sorted(names - {FULL, *CONTROLS}):
+        point = held_and_kept(cells, results.mastered, policy, UNTREATED)
+        if point:
+            points[policy] = point
     if not points:
         return []
     best = max(points, key=lambda policy: points[policy][1])
@@ -147,11 +175,12 @@ def _percent(share: float) -> str:
 
 
 def _beside_random(policy: str, kept: Kept, results: Results) -> str:
-    """Says where the board's test does not show a policy to beat random tokens; nothing where there is no test."""
-    standing = next(
-        one for one in results.standings[results.mode, results.shown[0]] if one.policy == policy
-    )
-    line = standing[next(measure for measure in BEATS if measure.name == f"beats_{RANDOM}")]
+    """Says where the board's test does not show a policy to beat random tokens; nothing where there
+    is no test."""
+    standings = results.standings[results.mode, results.shown[0]]
+    standing = next(standing for standing in standings if standing.policy == policy)
+    beats_random = next(measure for measure in BEATS if measure.name == f"beats_{RANDOM}")
+    line = standing[beats_random]
     if not isinstance(line, Pooled) or line.verdict == "better":
         return ""
     if line.verdict == "worse":
@@ -171,18 +200,18 @@ def _safe_clause(matrix: UseMatrix, level: Level) -> str:
                 safe.setdefault(line.name, []).append(use.name)
     uses = [use for use in matrix.uses if not use.withheld]  # others have no verdicts
     counts = [use.contexts for use in uses]
+    where = "" if level == UNTREATED else " there"
     if not safe and max(counts) < contexts_that_agree(matrix.tolerance / 100):
         return f"{range_text(min(counts), max(counts))} contexts are too few to show any use safe"
-    where = "" if level == UNTREATED else " there"
     if not safe:
         return f"no use is shown safe{where}"
     if len(safe) > MOST_NAMED:
-        return f"{len(safe)} of {len(matrix.methods)} policies are shown safe{where} for some use"
-    every = len(uses) > 1
-    words = [
-        f"{policy} for {'every use' if every and len(names) == len(uses) else ', '.join(names)}"
-        for policy, names in safe.items()
-    ]
+        share = f"{len(safe)} of {len(matrix.methods)} policies"
+        return f"{share} are shown safe{where} for some use"
+    words = []
+    for policy, names in safe.items():
+        is_every = len(names) == len(uses) > 1
+        words.append(f"{policy} for {'every use' if is_every else ', '.join(names)}")
     return f"shown safe{where}: {' and '.join(words)}"
 
 

@@ -1,4 +1,5 @@
-"""The page on method: every definition, every task with an example, every policy with its paper, and what this run is.
+"""The page on method: every definition, every task with an example, every policy with its paper,
+and what this run is.
 
 What tasks and policies there are is told by who knows them: here they are plain data.
 """
@@ -43,19 +44,28 @@ class TaskExample:
 
     @property
     def excerpt(self) -> tuple[MarkedText, ...]:
-        """Returns the context with what answers the question marked; of a long one, what is around that."""
+        """Returns the context with what answers the question marked; of a long one, what is around
+        that."""
         context = self.context
-        kinds = [""] * len(context)
-        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
-            for first, last in ranges:
-                kinds[first:last] = [kind] * (min(last, len(context)) - first)
+        kinds = self._kinds_of_letters()
         pieces, end = [], 0
         for start, last in excerpt(context, (*self.evidence, *self.answers), AROUND, LONGEST):
-            pieces += [MarkedText(ELLIPSIS)] if start > end else []
-            for kind, letters in groupby(range(start, last), kinds.__getitem__):
-                pieces.append(MarkedText("".join(context[place] for place in letters), kind))
+            if start > end:
+                pieces.append(MarkedText(ELLIPSIS))
+            for kind, places in groupby(range(start, last), kinds.__getitem__):
+                letters = [context[place] for place in places]
+                pieces.append(MarkedText("".join(letters), kind))
             end = last
-        return (*pieces, MarkedText(ELLIPSIS)) if end < len(context) else tuple(pieces)
+        if end < len(context):
+            pieces.append(MarkedText(ELLIPSIS))
+        return tuple(pieces)
+
+    def _kinds_of_letters(self) -> list[str]:
+        kinds = [""] * len(self.context)
+        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
+            for first, last in ranges:
+                kinds[first:last] = [kind] * (min(last, len(kinds)) - first)
+        return kinds
 
 
 @dataclass(frozen=True)
@@ -68,9 +78,8 @@ class TaskEntry:
     instruction: str
     contexts: int  # of the run
     example: TaskExample | None
-    prompts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by model, the first prompt as it was sent
+    # By model, the first prompt as it was sent.
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class RunEntry:
 
     @property
     def facts(self) -> str:
+        """Writes what ``run.json`` holds, indented."""
         return json.dumps(self.content, indent=1, ensure_ascii=False)
 
 
@@ -108,21 +118,19 @@ class Method:
 def build_method(
     method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of all ``records`` with
-    so many ``answers``: what lies in ``data`` beside it."""
+    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of
+    all ``records`` with so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 
-def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def provenance_facts(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Tells when some runs began, by which commit and on which machine, as far as they know."""
     facts = [spread(run) for run in runs]
-    return [
-        (name, text)
-        for name, key, longest in PROVENANCE
-        if (
-            text := ", ".join(
-                distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))
-            )
-        )
-    ]
+    provenance = []
+    for name, key, longest in PROVENANCE:
+        values = [str(of_run[key])[:longest] for of_run in facts if of_run.get(key)]
+        text = ", ".join(distinct(value.replace("T", " ") for value in values))
+        if text:
+            provenance.append((name, text))
+    return provenance

@@ -1,5 +1,5 @@
-"""Holds the results that stand on one board: the rows of runs of one model in one setting, and what tells them from
-others."""
+"""Holds the results that stand on one board: the rows of runs of one model in one setting, and what
+tells them from others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.attacks import AttackCell, attack_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
+from leaderboards.boards.board import Boards, Standings, all_standings, make_boards
 from leaderboards.downloads.sheets import file_name
 from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.studies.declaration import StudySection
@@ -17,19 +17,20 @@ from leaderboards.studies.declaration import StudySection
 
 @dataclass(frozen=True)
 class Results:
-    """Holds the results of runs whose records may be compared: those of one model in one mode and setting."""
+    """Holds the results of runs whose records may be compared: those of one model in one mode and
+    setting."""
 
     rows: Sequence[SummaryRow]  # at least one, all of ``mode``
     runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
     model: str
     mode: str
-    setting: str = ""  # what tells these results from others of the same model and mode on a site, if there are such
+    # What tells these results from others of the same model and mode on a site, if there are such.
+    setting: str = ""
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)
-    studies: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by title, the file names of the pages of studies
+    # By title, the file names of the pages of studies.
+    studies: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
     sections: Sequence[StudySection] = ()  # of studies that stand on the front page
     attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
@@ -48,68 +49,90 @@ class Results:
     ) -> Self:
         """Aggregates what stands on boards and in figures; ``more`` are other fields."""
         standings = all_standings(records, rows, tolerance)
-        boards = boards_of(records, rows, standings)
+        boards = make_boards(records, rows, standings)
         more = {**more, "boards": boards, "standings": standings, "tolerance": tolerance}
         more["attacks"] = attack_cells(records)
         return cls(rows, runs, model, rows[0].mode, **more)
 
     @property
     def tasks(self) -> list[str]:
+        """Lists the tasks, without the mean over them."""
         return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
 
     @property
     def levels(self) -> dict[str, str]:
-        """Returns by task the level of difficulty, such as "3 of 5", where that is not the highest."""
-        tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
-        return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
+        """Returns by task the level of difficulty, such as "3 of 5", where that is not the
+        highest."""
+        levels = {}
+        for run in self.runs.values():
+            for task in spread(run).get("tasks", ()):
+                if task.get("level"):
+                    levels[str(task["name"])] = str(task["level"])
+        return levels
 
     @property
     def mastered(self) -> list[str]:
-        """Lists the tasks that means are over: those that the model can do with the full cache, or all."""
-        return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
+        """Lists the tasks that means are over: those that the model can do with the full cache, or
+        all."""
+        for row in self.rows:
+            if row.task == ALL_TASKS:
+                return list(row.mean_of)
+        return self.tasks
 
     @property
     def shown(self) -> list[str]:
         """Lists the mean over tasks, if there are several, then each task."""
-        return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
+        if len(self.tasks) > 1:
+            return [ALL_TASKS, *self.tasks]
+        return self.tasks
 
 
-def labels_of(results: Sequence[Results]) -> list[str]:
-    """Names each of the results by what differs between them; with nothing where there is one alone."""
-    differing = [
-        name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1
-    ]
-    return [
-        ", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting"))))
-        for one in results
-    ]
+def distinct_labels(results: Sequence[Results]) -> list[str]:
+    """Names each of the results by what differs between them; with nothing where there is one
+    alone."""
+    several_models = len({of_setting.model for of_setting in results}) > 1
+    several_modes = len({of_setting.mode for of_setting in results}) > 1
+    labels = []
+    for of_setting in results:
+        parts = [
+            of_setting.model if several_models else "",
+            of_setting.mode if several_modes else "",
+            of_setting.setting,
+        ]
+        labels.append(", ".join(filter(None, parts)))
+    return labels
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in ``run.json``."""
-    identity = run.get("identity")
-    outside = {
-        name: content
-        for name, content in run.items()
-        if name != "identity" or not isinstance(content, Mapping)
-    }
-    return {**outside, **identity} if isinstance(identity, Mapping) else outside
+    """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in
+    ``run.json``."""
+    facts = dict(run)
+    identity = facts.get("identity")
+    if isinstance(identity, Mapping):
+        del facts["identity"]
+        facts |= identity
+    return facts
 
 
-def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
+def dtype_names(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
-    return ", ".join(
-        distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype"))
-    )
+    dtypes = [spread(run).get("dtype") for run in runs]
+    return ", ".join(distinct(str(dtype) for dtype in dtypes if dtype))
 
 
 def distinct(names: Iterable[str]) -> list[str]:
+    """Returns each name once, in order of first appearance."""
     return list(dict.fromkeys(names))
 
 
 def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
-    return {count: [task for task in counts if counts[task] == count] for count in counts.values()}
+    """Groups tasks by a number of theirs, in the order in which the numbers appear."""
+    tasks: dict[int, list[str]] = {}
+    for task, count in counts.items():
+        tasks.setdefault(count, []).append(task)
+    return tasks
 
 
 def task_page(task: str) -> str:
+    """Returns the file name of the page of a task."""
     return f"task-{file_name(task)}.html"

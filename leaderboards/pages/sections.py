@@ -29,7 +29,7 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.gallery import CAUTIONS, gallery
-from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_count
+from leaderboards.pages.results import Results, distinct, distinct_labels, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
@@ -55,94 +55,108 @@ class Table:
     notes: tuple[str, ...]
 
     @property
-    def ranked(self) -> bool:  # the best of a column is marked
+    def ranked(self) -> bool:
+        """Tells whether the best of a column is marked."""
         return self.measure in RANKED
 
     @property
     def caution(self) -> str:
+        """Says what the measure must not be read as."""
         return CAUTIONS.get(self.measure, "")
 
 
-def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
-    """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
-    rows = [row for one in results for row in one.rows]
+def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
+    """Makes a section for each of the results that show the task; lines and heat are those of the
+    whole site."""
+    rows = [row for of_setting in results for row in of_setting.rows]
     styles = line_styles(rows)
-    values = {measure.name: [measure.value(row) or 0.0 for row in rows] for measure in TABLES}
-    highest = {name: max(of_measure) for name, of_measure in values.items()}
-    labels = labels_of(results)
-    return [
-        _section(one, number, task, title_of(task, label, one.rows), styles, highest)
-        for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
-        if task in one.shown
-    ]
+    highest = {}
+    for measure in TABLES:
+        highest[measure.name] = max(measure.value(row) or 0.0 for row in rows)
+    sections = []
+    labels = distinct_labels(results)
+    for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
+        if task in of_setting.shown:
+            title = section_title(task, label, of_setting.rows)
+            sections.append(_section(of_setting, number, task, title, styles, highest))
+    return sections
 
 
-def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
+def section_title(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     """Names a section or board. ``rows``: of the results that it is of."""
-    return ", ".join(
-        filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label))
-    )
+    title = "All tasks" if task == ALL_TASKS else with_use(task, rows)
+    return f"{title}, {label}" if label else title
 
 
-def largest_of(results: Results, task: str) -> SummaryRow:
-    return max((row for row in results.rows if row.task == task), key=lambda row: row.n)
+def largest_row(results: Results, task: str) -> SummaryRow:
+    """Returns the row of a task with the most questions."""
+    rows = [row for row in results.rows if row.task == task]
+    return max(rows, key=lambda row: row.n)
 
 
-def note_of(results: Results, task: str) -> str:
+def section_note(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
-    most, whole = largest_of(results, task), task == ALL_TASKS
-    lead = QUESTIONS if whole else lead_of(most)
-    about = f" about {contexts_text(results, task)}" if lead is not TEXT else ""
-    sentences = [f"Each cell has {count_text(most.n, lead.unit)}{about}"]
-    if most.not_mastered:
-        rise = any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task)
-        leads = (
-            "; the rise of the right answer’s NLL, which moves before answers do, comes first"
-            if rise
-            else ""
-        )
-        reason = most.not_mastered[:1].upper() + most.not_mastered[1:]
-        sentences.insert(0, f"{reason}: numbers are shown, ranks and verdicts are withheld{leads}")
-    elif whole:
-        left_out = [one for one in results.tasks if one not in results.mastered]
-        why = (
-            f", without {', '.join(left_out)}, which the model cannot do with the full cache"
-            if left_out
-            else ""
-        )
-        sentences.insert(
-            0, f"Unweighted mean over {len(results.mastered)} of {len(results.tasks)} tasks{why}"
-        )
-    levels = {one: level for one, level in results.levels.items() if whole or one == task}
+    largest = largest_row(results, task)
+    is_mean = task == ALL_TASKS
+    lead = QUESTIONS if is_mean else lead_of(largest)
+    size = f"Each cell has {count_text(largest.n, lead.unit)}"
+    if lead is not TEXT:
+        size += f" about {contexts_text(results, task)}"
+    sentences = [size]
+    if largest.not_mastered:
+        sentences.insert(0, _why_withheld(results, task, largest.not_mastered))
+    elif is_mean:
+        sentences.insert(0, _about_mean(results))
+    levels = []
+    for name, level in results.levels.items():
+        if is_mean or name == task:
+            levels.append(f"{level} in {name}")
     if levels:
-        sentences.append(
-            f"Level of difficulty: {', '.join(f'{level} in {one}' for one, level in levels.items())}"
-        )
-    if most.chance is not None:
-        sentences.append(f"Right by a guess without the text {most.chance:.1f} %")
-    if most.obeyed_by_silence is not None:
-        sentences.append(f"“I don’t know” obeys {most.obeyed_by_silence:.0f} % of the directives")
-    if most.few_contexts:
-        contexts = count_text(most.fewest_contexts, "context")
-        verdicts = "" if most.not_mastered else " and verdicts too sure: their cells are hatched"
-        sentences.append(
-            f"With as few as {contexts} of a task, intervals may be too narrow{verdicts}"
-        )
+        sentences.append(f"Level of difficulty: {', '.join(levels)}")
+    if largest.chance is not None:
+        sentences.append(f"Right by a guess without the text {largest.chance:.1f} %")
+    if largest.obeyed_by_silence is not None:
+        obeyed = f"{largest.obeyed_by_silence:.0f} % of the directives"
+        sentences.append(f"“I don’t know” obeys {obeyed}")
+    if largest.few_contexts:
+        contexts = count_text(largest.fewest_contexts, "context")
+        warning = f"With as few as {contexts} of a task, intervals may be too narrow"
+        if not largest.not_mastered:
+            warning += " and verdicts too sure: their cells are hatched"
+        sentences.append(warning)
     return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _why_withheld(results: Results, task: str, reason: str) -> str:
+    beginning = reason[:1].upper() + reason[1:]
+    text = f"{beginning}: numbers are shown, ranks and verdicts are withheld"
+    if any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task):
+        text += "; the rise of the right answer’s NLL, which moves before answers do, comes first"
+    return text
+
+
+def _about_mean(results: Results) -> str:
+    """Says which tasks a mean is over."""
+    text = f"Unweighted mean over {len(results.mastered)} of {len(results.tasks)} tasks"
+    left_out = [name for name in results.tasks if name not in results.mastered]
+    if left_out:
+        names = ", ".join(left_out)
+        text += f", without {names}, which the model cannot do with the full cache"
+    return text
 
 
 def contexts_text(results: Results, task: str) -> str:
     """Writes how many contexts there are, over several tasks those of each."""
-    whole = count_text(largest_of(results, task).contexts, "context")
+    whole = count_text(largest_row(results, task).contexts, "context")
     if task != ALL_TASKS:
         return whole
-    by_count = tasks_by_count(
-        {one: largest_of(results, one).contexts for one in results.mastered or results.tasks}
-    )
-    parts = [
-        f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}"
-        for count, tasks in by_count.items()
-    ]
+    counts = {}
+    for name in results.mastered or results.tasks:
+        counts[name] = largest_row(results, name).contexts
+    parts = []
+    for count, tasks in tasks_by_count(counts).items():
+        each = "each " if len(tasks) > 1 else ""
+        parts.append(f"{count} {each}of {', '.join(tasks)}")
     return f"{whole}: {'; '.join(parts)}"
 
 
@@ -158,32 +172,36 @@ def _section(
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
+    shown.sort(key=lambda style: style.control)
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
-    leading = first_shown(task, rows_of_task)[:1]
     pictures = gallery(results.rows, task, results.mode, styles, identifier)
+    if task == ALL_TASKS:
+        pictures = [picture for picture in pictures if picture.leads]
+    leading = first_shown(task, rows_of_task)[:1]
+    tables = []
+    for measure in leading_first(TABLES, task, rows_of_task):
+        of_measure = highest[measure.name]
+        if measure in leading:
+            tables.append(measure_table(rows_of_task, measure, of_measure, examples))
+        elif is_told(measure, rows_of_task):
+            tables.append(measure_table(rows_of_task, measure, of_measure))
     return {
         "identifier": identifier,
         "title": title,
-        "note": note_of(results, task),
+        "note": section_note(results, task),
         "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
-        "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
-        "tables": [
-            measure_table(
-                rows_of_task, measure, highest[measure.name], examples if measure in leading else ""
-            )
-            for measure in leading_first(TABLES, task, rows_of_task)
-            if measure in leading or is_told(measure, rows_of_task)
-        ],
+        "styles": {style.policy: style for style in shown},
+        "pictures": pictures,
+        "tables": tables,
     }
 
 
 def measure_table(
     rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = ""
 ) -> Table:
-    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
-    ``examples``: the name of the page of examples, if there is one."""
+    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of
+    full heat. ``examples``: the name of the page of examples, if there is one."""
     has_levels = {row.policy for row in rows if row.at != UNTREATED}
     levels = sorted({row.at for row in rows if row.policy in has_levels})
     names = names_of(levels)
@@ -191,16 +209,19 @@ def measure_table(
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
     for policy in dict.fromkeys(row.policy for row in rows):
-        places = {level: f"{policy} at {name}" for level, name in names.items()}
-        cells = [
-            _cell(by_place.get((policy, level)), measure, highest, notes, where, examples)
-            for level, where in (places if policy in has_levels else {UNTREATED: policy}).items()
-        ]
+        places = {UNTREATED: policy}
+        if policy in has_levels:
+            places = {level: f"{policy} at {name}" for level, name in names.items()}
+        cells = []
+        for level, where in places.items():
+            row = by_place.get((policy, level))
+            cells.append(_cell(row, measure, highest, notes, where, examples))
         lines.append(TableRow(policy, tuple(cells)))
     several = [line for line in lines if line.name in has_levels]
+    beside, _ = BESIDE.get(measure.name, ("95 % interval", None))
     return Table(
         measure=measure,
-        beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
+        beside=beside,
         title=kind_title(levels) if levels else "",
         columns=tuple(names.values()),
         reference=next((line for line in lines if line.name == FULL), None),
@@ -221,7 +242,9 @@ def _cell(
 ) -> TableCell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:
-        reason = NOT_RUN if row is None else row.reason or f"no {measure.title} was recorded"
+        reason = NOT_RUN
+        if row is not None:
+            reason = row.reason or f"no {measure.title} was recorded"
         notes.setdefault(reason, []).append(where)
         return TableCell(reason=reason, note=list(notes).index(reason) + 1)
     layers = row.ger_by_layer or () if measure is GER else ()
@@ -240,41 +263,52 @@ def _cell(
 
 def _detail(row: SummaryRow, measure: Measure) -> str:
     if measure.name in BESIDE:
-        return BESIDE[measure.name][1](row)
+        _, write_beside = BESIDE[measure.name]
+        return write_beside(row)
     if share_as_count(row, measure):
         return ""
     digits = 0 if measure.factor > 1 else measure.digits
-    write = (
-        ends_text if measure.top is None else interval_text
-    )  # of a difference, whose ends have signs
-    return write(measure.interval(row), measure.factor, digits)
+    interval = measure.interval(row)
+    if measure.top is None:  # a difference, whose ends have signs
+        return ends_text(interval, measure.factor, digits)
+    return interval_text(interval, measure.factor, digits)
 
 
 def _size(row: SummaryRow) -> str:
     tokens = KEPT_TOKENS.value(row)
-    return "–" if tokens is None else f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
+    if tokens is None:
+        return "–"
+    return f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
+
+
+def _coverage(row: SummaryRow) -> str:
+    coverage = SLOT_COVERAGE.value(row)
+    return "–" if coverage is None else f"{coverage:.2f}"
 
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.
 BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
     GER.name: (
         "slot coverage of the evidence; the bars are the GER of each layer taken alone",
-        lambda row: "–" if (coverage := SLOT_COVERAGE.value(row)) is None else f"{coverage:.2f}",
+        _coverage,
     ),
     REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
 }
 
 
-def _shortened(places: Sequence[str], most: int = 12) -> str:
-    rest = len(places) - most
-    return ", ".join(places[:most]) + (f" and {rest} more" if rest > 0 else "")
+def _shortened(places: Sequence[str], longest: int = 12) -> str:
+    shown = ", ".join(places[:longest])
+    rest = len(places) - longest
+    if rest > 0:
+        shown += f" and {rest} more"
+    return shown
 
 
 def _bars(layers: Sequence[float]) -> str:
     """Draws a small bar chart as an SVG path, whose strokes are the bars."""
-    heights = {
-        layer: f"{round(BAR_HEIGHT * (1 - share), 1):g}"
-        for layer, share in enumerate(layers)
-        if share > 0
-    }
-    return "".join(f"M{layer} {BAR_HEIGHT}V{height}" for layer, height in heights.items())
+    path = ""
+    for layer, share in enumerate(layers):
+        if share > 0:
+            height = round(BAR_HEIGHT * (1 - share), 1)
+            path += f"M{layer} {BAR_HEIGHT}V{height:g}"
+    return path

@@ -1,9 +1,11 @@
-"""Gathers the figures of a run: the curves of its pages, the trade-off, small multiples, maps over layers, and
-distributions over contexts and answers. Every number is that of a row, a profile or a record that pages show."""
+"""Gathers the figures of a run: the curves of its pages, the trade-off, small multiples, maps over
+layers, and distributions over contexts and answers. Every number is that of a row, a profile or a
+record that pages show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
@@ -33,7 +35,8 @@ ONE_LEVEL = "one level"
 def figures_of_run(
     rows: Sequence[SummaryRow], records: DataFrame, presses: Sequence[Arguments]
 ) -> Iterator[PaperFigure]:
-    """Yields all figures, those of one task and mode after the other. ``presses``: how policies were built."""
+    """Yields all figures, those of one task and mode after the other. ``presses``: how policies
+    were built."""
     profiles = Profiles.of(records, rows)
     levels = with_levels(records)
     for mode in dict.fromkeys(row.mode for row in rows):
@@ -80,47 +83,52 @@ def _where(task: str, mode: str) -> str:
 
 def _tradeoff(rows: Sequence[SummaryRow], mode: str, styles: Styles) -> Iterator[PaperFigure]:
     tasks = list(dict.fromkeys(row.task for row in rows if row.task != ALL_TASKS))
-    of_mean = next((row.mean_of for row in rows if row.task == ALL_TASKS), tuple(tasks))
-    plot = tradeoff(rows, of_mean, styles)
+    task, mean_of = next(iter(tasks), ALL_TASKS), tuple(tasks)
+    for row in rows:
+        if row.task == ALL_TASKS:
+            task, mean_of = ALL_TASKS, tuple(row.mean_of)
+            break
+    plot = tradeoff(rows, mean_of, styles)
     if not isinstance(plot, Blank):
-        task = ALL_TASKS if any(row.task == ALL_TASKS for row in rows) else tasks[0]
+        stem = _stem("tradeoff", task, mode)
         heading = f"{plot.heading}: {_where(task, mode)}"
-        yield PaperFigure.of("tradeoff", _stem("tradeoff", task, mode), heading, plot.drawing)
+        yield PaperFigure.of("tradeoff", stem, heading, plot.drawing)
 
 
 def _small_multiples(
     rows: Sequence[SummaryRow], curves: Mapping[str, Sequence[GalleryPlot]], mode: str
 ) -> Iterator[PaperFigure]:
-    """Yields a grid for each kind of level, whose rows are tasks and whose columns are measures: what leads most tasks,
-    then what is wrong of what is answered, and GER."""
+    """Yields a grid for each kind of level, whose rows are tasks and whose columns are measures:
+    what leads most tasks, then what is wrong of what is answered, and GER."""
     tasks = [task for task in curves if task != ALL_TASKS]
     if len(tasks) < 2:
         return
-    leading = [
-        measure
-        for task in tasks
-        for measure in first_shown(task, [row for row in rows if row.task == task])
-    ]
-    measures = list(
-        dict.fromkeys((*sorted(leading, key=leading.count, reverse=True), WRONG_OF_ANSWERED, GER))
-    )
-    for kind in dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task):
-        by_place = {
-            (task, plot.name): plot for task in tasks for plot in curves[task] if plot.kind == kind
-        }
-        shown = [one for one in measures if all((task, one.name) in by_place for task in tasks)][
-            :GRID_MEASURES
-        ]
-        if shown:
-            panels = [
-                _panel(by_place[task, measure.name], task, measure)
-                for task in tasks
-                for measure in shown
-            ]
-            stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
-            yield PaperFigure(
-                "tasks", stem, f"Tasks and measures, {mode}", tuple(panels), columns=len(shown)
-            )
+    measures = _measures_of_grid(rows, tasks)
+    kinds = dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task)
+    for kind in kinds:
+        by_place = {}
+        for task in tasks:
+            for plot in curves[task]:
+                if plot.kind == kind:
+                    by_place[task, plot.name] = plot
+        names = set.intersection(*({name for at, name in by_place if at == task} for task in tasks))
+        shown = [measure for measure in measures if measure.name in names][:GRID_MEASURES]
+        if not shown:
+            continue
+        panels = []
+        for task in tasks:
+            panels += [_panel(by_place[task, measure.name], task, measure) for measure in shown]
+        stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
+        heading = f"Tasks and measures, {mode}"
+        yield PaperFigure("tasks", stem, heading, tuple(panels), columns=len(shown))
+
+
+def _measures_of_grid(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[Measure]:
+    leading: list[Measure] = []
+    for task in tasks:
+        leading += first_shown(task, [row for row in rows if row.task == task])
+    in_order = sorted(leading, key=leading.count, reverse=True)
+    return list(dict.fromkeys((*in_order, WRONG_OF_ANSWERED, GER)))
 
 
 def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
@@ -131,7 +139,8 @@ def _panel(plot: GalleryPlot, task: str, measure: Measure) -> Panel:
 
 
 def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterator[PaperFigure]:
-    """Yields a map for each policy that removes tokens: GER within each layer alone, over the levels."""
+    """Yields a map for each policy that removes tokens: GER within each layer alone, over the
+    levels."""
     if not is_told(GER, rows):
         return
     by_policy: dict[str, dict[Level, tuple[float, ...]]] = {}
@@ -149,7 +158,8 @@ def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterato
 
 
 def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """Selects the rows of treatments that remove tokens, those of methods before those of controls."""
+    """Selects the rows of treatments that remove tokens, those of methods before those of
+    controls."""
     shown = [row for row in rows if row.at != UNTREATED and not row.removes_nothing]
     return sorted(shown, key=lambda row: row.policy in CONTROLS)
 
@@ -157,25 +167,27 @@ def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
 def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     levels = sorted(by_level)
     names = names_of(levels)
-    layers = max(len(of_level) for of_level in by_level.values())
+    layers = max(map(len, by_level.values()))
     rows = []
     for layer in range(layers):
-        shares = [
-            by_level[level][layer] if layer < len(by_level[level]) else None for level in levels
-        ]
-        tiles = tuple(
-            None if share is None else Tile(f"{share:.2f}", "", share) for share in shares
-        )
-        rows.append((str(layer), tiles))
+        tiles = [_tile(by_level[level], layer) for level in levels]
+        rows.append((str(layer), tuple(tiles)))
     columns = tuple(names[level] for level in levels)
     return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
+
+
+def _tile(shares: Sequence[float], layer: int) -> Tile | None:
+    if layer >= len(shares):
+        return None
+    share = shares[layer]
+    return Tile(f"{share:.2f}", "", share)
 
 
 def _differences(
     profiles: Mapping[str, Profile], task: str, mode: str, styles: Styles
 ) -> Iterator[PaperFigure]:
-    """Yields for each kind of level how the difference from the full cache is spread over contexts, in points of what
-    leads the task: a loss is negative."""
+    """Yields for each kind of level how the difference from the full cache is spread over contexts,
+    in points of what leads the task: a loss is negative."""
     by_kind: dict[str, list[Profile]] = {}
     for policy, profile in profiles.items():
         if not _is_compared(policy) or isinstance(profile.leads, Blank):
@@ -183,7 +195,7 @@ def _differences(
         highest = profile.levels[-1]
         by_kind.setdefault("" if highest == UNTREATED else highest.kind, []).append(profile)
     for kind, members in by_kind.items():
-        boxes = _boxes_of(members, styles)
+        boxes = _boxes(members, styles)
         across = members[0].levels[-1].declared.axis if kind else ONE_LEVEL
         picture = Distribution(across, "difference from the full cache, points", boxes)
         name = f"differences-{kind or 'one-level'}" if len(by_kind) > 1 else "differences"
@@ -192,64 +204,65 @@ def _differences(
 
 
 def _is_compared(policy: str) -> bool:
-    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands beside methods."""
+    """Tells whether a policy has boxes: of controls, which have one colour, chance alone stands
+    beside methods."""
     return policy not in CONTROLS or policy == RANDOM
 
 
-def _boxes_of(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
-    """Makes a box for each policy and level; where two measures lead the task, of their mean in each context."""
+def _boxes(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
+    """Makes a box for each policy and level; where two measures lead the task, of their mean in
+    each context."""
     levels = sorted({level for profile in profiles for level in profile.levels[1:]})
-    names = names_of(levels)
+    names = {**names_of(levels), UNTREATED: ONE_LEVEL}
     boxes = []
     for level in levels:
         for profile in profiles:
             if level in profile.levels[1:]:
                 place = profile.levels.index(level, 1)
                 values = differences_by_context(profile, place)
-                name = ONE_LEVEL if level == UNTREATED else names[level]
-                boxes.append(Box(name, styles[profile.policy], values))
+                boxes.append(Box(names[level], styles[profile.policy], values))
     return tuple(boxes)
 
 
 def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
-    """Returns for each context of a task by how many points a level is better than the full cache."""
+    """Returns for each context of a task by how many points a level is better than the full
+    cache."""
     if isinstance(profile.leads, Blank):
         return ()
     (measures,) = profile.leads
     shared = measures[0].there
     for measure in measures[1:]:
         shared = shared & measure.there
-    gains = sum(
-        measure.heights[place, shared] - measure.heights[0, shared] for measure in measures
-    ) / len(measures)
-    return tuple(gains.tolist())
+    gains = np.zeros(int(shared.sum()))
+    for measure in measures:
+        gains += measure.heights[place, shared] - measure.heights[0, shared]
+    return tuple((gains / len(measures)).tolist())
 
 
 def _evicted_by_outcome(answers: DataFrame, rows: Sequence[SummaryRow]) -> Iterator[PaperFigure]:
-    """Yields a panel for each policy: GER of the answers that are right, wrong and silent, level by level."""
+    """Yields a panel for each policy: GER of the answers that are right, wrong and silent, level by
+    level."""
     if not is_told(GER, rows):
         return
     task, mode = rows[0].task, rows[0].mode
-    known = answers[answers["ger"].notna() & answers["right"].notna()]
+    judged = answers[answers["ger"].notna() & answers["right"].notna()]
+    policies = dict.fromkeys(row.policy for row in _removing(rows))
     panels = []
-    for policy in dict.fromkeys(row.policy for row in _removing(rows) if _is_compared(row.policy)):
-        boxes = outcome_boxes(known[known["policy"] == policy])
+    for policy in filter(_is_compared, policies):
+        of_policy = judged[judged["policy"] == policy]
+        boxes = outcome_boxes(of_policy)
         if boxes:
-            across = known.loc[known["policy"] == policy, "level"].iloc[0].declared.axis
+            across = of_policy["level"].iloc[0].declared.axis
             panels.append(Panel(policy, Distribution(across, "GER", boxes, (0, 1))))
     if panels:
         heading = f"GER of right, wrong and silent answers: {_where(task, mode)}"
-        yield PaperFigure(
-            "ger-outcome",
-            _stem("ger-outcome", task, mode),
-            heading,
-            tuple(panels),
-            columns=OUTCOMES_BESIDE,
-        )
+        stem = _stem("ger-outcome", task, mode)
+        yield PaperFigure("ger-outcome", stem, heading, tuple(panels), columns=OUTCOMES_BESIDE)
 
 
 def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:
-    """Makes the boxes of one policy. ``answers``: with a GER, and levels as of :func:`with_levels`."""
+    """Makes the boxes of one policy. ``answers``: with a GER, and levels as of
+    :func:`with_levels`."""
     styles = named_styles(OUTCOMES)
     right, answered = answers["right"] == 1, answers["answered"].eq(True)
     outcomes = {RIGHT_ANSWER: right, WRONG: ~right & answered, SILENT: ~right & ~answered}

@@ -1,7 +1,9 @@
-"""Draws pictures on axes by seaborn, which is imported only here: no page and no other command waits for it.
+"""Draws pictures on axes by seaborn, which is imported only here: no page and no other command
+waits for it.
 
-Colours, markers and dashes are those of pages. What seaborn would compute itself (means, intervals) is switched off:
-every number comes from the picture, which has it from the rows and sheets that pages show.
+Colours, markers and dashes are those of pages. What seaborn would compute itself (means, intervals)
+is switched off: every number comes from the picture, which has it from the rows and sheets that
+pages show.
 """
 
 import math
@@ -34,35 +36,43 @@ def paint(axes: "Axes", picture: Printable, size: Size) -> None:
     """Draws a picture of any kind, without a legend. ``size``: about how large it will be."""
     PAINTERS[type(picture)](axes, picture, size)
     legend = axes.get_legend()
-    if (
-        legend is not None
-    ):  # its handles stay, from which the figure makes one legend for all panels
+    # Its handles stay, from which the figure makes one legend for all panels.
+    if legend is not None:
         legend.remove()
 
 
 def _paint_drawing(axes: "Axes", drawing: Drawing, size: Size) -> None:
     _dress(axes, drawing.frame, size)
-    for region in (mark for mark in drawing.marks if isinstance(mark, Region)):
-        (left, below), (right, above) = region.low, region.high
-        axes.fill_between([left, right], below, above, color=INK, alpha=0.12, linewidth=0)
     lines = [mark for mark in drawing.marks if isinstance(mark, PolicyLine)]
-    named = {line.style for line in lines}
+    in_legend = {line.style for line in lines}
+    for region in (mark for mark in drawing.marks if isinstance(mark, Region)):
+        left, below = region.low
+        right, above = region.high
+        axes.fill_between([left, right], below, above, color=INK, alpha=0.12, linewidth=0)
     for band in (mark for mark in drawing.marks if isinstance(mark, Band)):
         # An interval belongs to a line, which the legend has; the layer of a stack has no line.
-        label = "_" if band.style in named else band.style.label
-        looks: dict[str, Any] = {
-            "color": band.style.colours[0],
-            "alpha": band.opacity,
-            "linewidth": 0,
-            "clip_on": False,
-        }
-        axes.fill(*zip(*band.outline, strict=True), label=label, zorder=depth(band), **looks)
+        label = "_" if band.style in in_legend else band.style.label
+        _paint_band(axes, band, label)
     # seaborn refuses a call with markers for some lines alone: controls have none.
     _paint_lines(axes, [line for line in lines if not line.style.marker])
     _paint_lines(axes, [line for line in lines if line.style.marker])
     for dots in (mark for mark in drawing.marks if isinstance(mark, Dots)):
         _paint_dots(axes, dots)
     axes.set(xlabel=drawing.frame.horizontal.title, ylabel=drawing.frame.vertical.title)
+
+
+def _paint_band(axes: "Axes", band: Band, label: str) -> None:
+    x, y = zip(*band.outline, strict=True)
+    axes.fill(
+        x,
+        y,
+        label=label,
+        zorder=depth(band),
+        color=band.style.colours[0],
+        alpha=band.opacity,
+        linewidth=0,
+        clip_on=False,
+    )
 
 
 def _dress(axes: "Axes", frame: Frame, size: Size) -> None:
@@ -89,7 +99,8 @@ def _dress(axes: "Axes", frame: Frame, size: Size) -> None:
 
 
 def _tick_step(count: int, size: Size) -> int:
-    """Returns how many ticks further the next number stands, so that they do not run into one another."""
+    """Returns how many ticks further the next number stands, so that they do not run into one
+    another."""
     return max(1, math.ceil(count * TICK_WIDTH / size[0]))
 
 
@@ -104,10 +115,15 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
     """Draws all lines at once; a line in pieces is one policy in the legend."""
     if not lines:
         return
-    rows = [
-        (x, y, line.style.label, piece) for piece, line in enumerate(lines) for x, y in line.places
-    ]
-    styles = {line.style.label: line.style for line in lines}
+    rows = []
+    colours, dashes, markers, sizes = {}, {}, {}, {}
+    for piece, line in enumerate(lines):
+        style = line.style
+        rows += [(x, y, style.label, piece) for x, y in line.places]
+        colours[style.label] = style.colours[0]
+        dashes[style.label] = style.dashes or ""
+        markers[style.label] = style.marker
+        sizes[style.label] = style.width
     seaborn.lineplot(
         DataFrame(rows, columns=["x", "y", "policy", "piece"]),
         x="x",
@@ -116,22 +132,20 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
         units="piece",
         estimator=None,
         sort=False,  # a line through bytes held goes from level to level
-        palette={label: style.colours[0] for label, style in styles.items()},
-        dashes={label: style.dashes or "" for label, style in styles.items()},
-        markers={label: style.marker for label, style in styles.items()}
-        if lines[0].style.marker
-        else False,
-        sizes={label: style.width for label, style in styles.items()},
+        palette=colours,
+        dashes=dashes,
+        markers=markers if lines[0].style.marker else False,
+        sizes=sizes,
         markersize=LINE_MARKER,
         markeredgewidth=0,
         zorder=max(map(depth, lines)),
         clip_on=False,
         ax=axes,
     )
-    # seaborn leaves a line without places for each entry of the legend, in the corner of the figure: room would be left
-    # for it.
-    for line in axes.lines:
-        line.set_in_layout(False)
+    # seaborn leaves a line without places for each entry of the legend, in the corner of the
+    # figure: room would be left for it.
+    for drawn in axes.lines:
+        drawn.set_in_layout(False)
 
 
 def _paint_dots(axes: "Axes", dots: Dots) -> None:
@@ -153,7 +167,8 @@ def _paint_dots(axes: "Axes", dots: Dots) -> None:
 
 
 def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
-    """Draws the tiles, the darker the higher, with their texts where there is room. What was not run is a dash."""
+    """Draws the tiles, the darker the higher, with their texts where there is room. What was not
+    run is a dash."""
     names = [name for name, _ in heat_map.rows]
     heats = [
         [float("nan") if tile is None else tile.heat for tile in tiles]

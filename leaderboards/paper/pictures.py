@@ -1,5 +1,5 @@
-"""Declares the figures that go to paper: panels with the drawings and maps of pages, and with distributions, which only
-print has."""
+"""Declares the figures that go to paper: panels with the drawings and maps of pages, and with
+distributions, which only print has."""
 
 from dataclasses import dataclass
 
@@ -20,8 +20,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Boxes side by side: the middle line is the median, the widest part holds half of the values, and each narrower
-    part half of the rest."""
+    """Boxes side by side: the middle line is the median, the widest part holds half of the values,
+    and each narrower part half of the rest."""
 
     across: str  # title of the horizontal axis
     up: str  # title of the vertical one
@@ -54,8 +54,9 @@ class PaperFigure:
         return cls(name, stem, heading, (Panel("", picture),))
 
 
-def styles_of(picture: Printable) -> list[LineStyle]:
-    """Returns the styles that a legend explains, each once, in the order in which they are drawn."""
+def legend_styles(picture: Printable) -> list[LineStyle]:
+    """Returns the styles that a legend explains, each once, in the order in which they are
+    drawn."""
     if isinstance(picture, HeatMap):
         return []
     if isinstance(picture, Distribution):

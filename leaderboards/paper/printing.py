@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leaderboards.errors import LeaderboardError
 from leaderboards.paper.painting import paint
-from leaderboards.paper.pictures import Panel, PaperFigure, Printable, styles_of
+from leaderboards.paper.pictures import Panel, PaperFigure, Printable, legend_styles
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.templating import HeatMap
 from policies.declaration.lazy import LazyModule
@@ -51,11 +51,17 @@ class Paper:
 
     @classmethod
     def parse(cls, width: str, headed: bool = True) -> Self:
-        """Reads a width such as ``column``, ``page``, ``3.25in``, ``8cm`` or ``82mm``; raises
-        :class:`LeaderboardError` for anything else."""
+        """Reads a width such as ``column``, ``page``, ``3.25in``, ``8cm`` or ``82mm``.
+
+        Raises :class:`LeaderboardError` for anything else, and for a width that is too narrow or
+        too wide to be read."""
+        inches = WORDS.get(width.strip(), 0.0)
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|mm)\s*", width)
-        inches = float(match[1]) * INCHES[match[2]] if match else WORDS.get(width.strip(), 0.0)
-        if not WIDTHS[0] <= inches <= WIDTHS[1]:
+        if match:
+            number, unit = match.groups()
+            inches = float(number) * INCHES[unit]
+        narrowest, widest = WIDTHS
+        if not narrowest <= inches <= widest:
             usual = f"{', '.join(WORDS)}, or one such as 3.25in, 8cm or 82mm"
             raise LeaderboardError(f"'{width}' is no width of a figure: give {usual}")
         return cls(inches, headed)
@@ -67,19 +73,20 @@ USUAL = Paper()
 def save(figure: PaperFigure, folder: Path, suffixes: Iterable[str], paper: Paper = USUAL) -> None:
     """Writes a figure in each format: svg, png or pdf."""
     # The ids in an SVG come from the salt, and a date would differ each time.
-    with matplotlib.rc_context({**_settings(), "svg.hashsalt": figure.stem}):
-        drawn = draw(figure, paper)
+    settings = {**_settings(), "svg.hashsalt": figure.stem}
+    with matplotlib.rc_context(settings):
+        sheet = draw(figure, paper)
         for suffix in suffixes:
-            drawn.savefig(
-                folder / f"{figure.stem}.{suffix}", dpi=DOTS, metadata=UNDATED.get(suffix, {})
-            )
+            path = folder / f"{figure.stem}.{suffix}"
+            sheet.savefig(path, dpi=DOTS, metadata=UNDATED.get(suffix, {}))
 
 
 def _settings() -> dict[str, Any]:
     return {
         **seaborn.axes_style("ticks"),
         **seaborn.plotting_context("paper", font_scale=SCALE),
-        # It comes with matplotlib: another one would make other bytes on another machine, and may lack arrows.
+        # It comes with matplotlib: another one would make other bytes on another machine, and may
+        # lack arrows.
         "font.sans-serif": ["DejaVu Sans"],
         "svg.fonttype": "none",
         "text.parse_math": False,  # a name with two dollars is no formula
@@ -94,12 +101,12 @@ def _settings() -> dict[str, Any]:
 
 
 def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
-    """Draws all panels with one legend and one bar of colours, and fixes where everything stands, so that the files of
-    all formats look the same."""
-    columns = _columns_of(figure, paper.width)
+    """Draws all panels with one legend and one bar of colours, and fixes where everything stands,
+    so that the files of all formats look the same."""
+    columns = _panels_beside(figure, paper.width)
     rows = math.ceil(len(figure.panels) / columns)
     width = paper.width / columns
-    height = max(_height_of(panel.picture, width) for panel in figure.panels)
+    height = max(_panel_height(panel.picture, width) for panel in figure.panels)
     titles = [_folded(panel.title, width) for panel in figure.panels]
     heading = _folded(figure.heading, paper.width) if paper.headed else ""
     sheet: Figure = figures.Figure(figsize=(paper.width, rows * height))
@@ -127,17 +134,17 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     return sheet
 
 
-def _columns_of(figure: PaperFigure, width: float) -> int:
-    """Returns how many panels stand side by side: on narrow paper a part of the usual number without a rest, so that
-    what stands in one column still does."""
+def _panels_beside(figure: PaperFigure, width: float) -> int:
+    """Returns how many panels stand side by side: on narrow paper a part of the usual number
+    without a rest, so that what stands in one column still does."""
     usual = min(figure.columns, len(figure.panels))
-    fitting = [
-        count for count in range(1, usual + 1) if usual % count == 0 and count * NARROWEST <= width
-    ]
-    return max(fitting, default=1)
+    for count in range(usual, 1, -1):
+        if usual % count == 0 and count * NARROWEST <= width:
+            return count
+    return 1
 
 
-def _height_of(picture: Printable, width: float) -> float:
+def _panel_height(picture: Printable, width: float) -> float:
     """Returns the inches from the lower end of the vertical axis to the upper one."""
     if isinstance(picture, HeatMap):
         return max(LOWEST, LAYER * len(picture.rows))
@@ -149,16 +156,20 @@ def _lines_in(text: str) -> int:
 
 
 def _thin_labels(used: Sequence["Axes"], columns: int, size: tuple[float, float]) -> None:
-    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of a row. ``size``: of
-    each panel."""
+    """Folds the titles of axes, and writes once what neighbours share: below a column, and left of
+    a row. ``size``: of each panel."""
     width, height = size
-    titles = [(axes.get_xlabel(), axes.get_ylabel()) for axes in used]
-    for place, (axes, (across, up)) in enumerate(zip(used, titles, strict=True)):
-        below, left = place + columns, place - 1
-        stands_below = below < len(used) and titles[below][0] == across
-        stands_left = place % columns > 0 and titles[left][1] == up
-        axes.set_xlabel("" if stands_below else _folded(across, width))
-        axes.set_ylabel("" if stands_left else _folded(up, height))
+    titles_across = [axes.get_xlabel() for axes in used]
+    titles_up = [axes.get_ylabel() for axes in used]
+    for place, axes in enumerate(used):
+        across, up = titles_across[place], titles_up[place]
+        if across in titles_across[place + columns : place + columns + 1]:
+            across = ""
+        is_first_of_row = place % columns == 0
+        if not is_first_of_row and titles_up[place - 1] == up:
+            up = ""
+        axes.set_xlabel(_folded(across, width))
+        axes.set_ylabel(_folded(up, height))
 
 
 def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -> None:
@@ -173,16 +184,20 @@ def _add_bar(sheet: "Figure", panels: Sequence[Panel], used: Sequence["Axes"]) -
 def _add_legend(
     sheet: "Figure", renderer: Any, panels: Sequence[Panel], used: Sequence["Axes"]
 ) -> int:
-    """Adds a legend with as many columns as are no wider than the figure, and returns how many lines it has."""
+    """Adds a legend with as many columns as are no wider than the figure, and returns how many
+    lines it has."""
     handles: dict[str, Any] = {}
     for axes in used:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    in_order = dict.fromkeys(style.label for panel in panels for style in styles_of(panel.picture))
-    names = [name for name in in_order if name in handles]
+    names: dict[str, Any] = {}
+    for panel in panels:
+        for style in legend_styles(panel.picture):
+            if style.label in handles:
+                names[style.label] = handles[style.label]
     looks: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "labelcolor": INK}
     for count in range(min(MOST_COLUMNS, len(names)), 0, -1):
-        legend = sheet.legend([handles[name] for name in names], names, ncols=count, **looks)
+        legend = sheet.legend(list(names.values()), list(names), ncols=count, **looks)
         if count == 1 or legend.get_window_extent(renderer).width <= sheet.bbox.width:
             return math.ceil(len(names) / count)
         legend.remove()
@@ -191,4 +206,5 @@ def _add_legend(
 
 def _folded(text: str, inches: float) -> str:
     """Breaks a text into lines that are no longer than so many inches."""
-    return textwrap.fill(text, max(1, int(inches * LETTERS)))
+    letters = max(1, int(inches * LETTERS))
+    return textwrap.fill(text, letters)

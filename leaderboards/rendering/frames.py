@@ -1,5 +1,5 @@
-"""Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A page has them as SVG
-(``drawing.py``), print by seaborn (``paper``)."""
+"""Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A
+page has them as SVG (``drawing.py``), print by seaborn (``paper``)."""
 
 import math
 from collections.abc import Sequence
@@ -26,21 +26,23 @@ class Axis:
     @classmethod
     def around(cls, title: str, ticks: tuple[float, ...]) -> Self:
         """Makes an axis that reaches a little beyond the ticks at both ends."""
-        margin = 0.03 * (ticks[-1] - ticks[0] or ticks[-1])  # of a single level too
-        return cls(title, ticks, ticks[0] - margin, ticks[-1] + margin)
+        first, last = ticks[0], ticks[-1]
+        span = last - first or last  # of a single level too
+        margin = 0.03 * span
+        return cls(title, ticks, first - margin, last + margin)
 
     @classmethod
     def up_to(cls, title: str, top: float, steps: int = 5) -> Self:
         """Makes an axis in equal steps from 0, with some room above."""
-        return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
+        ticks = tuple(top * step / steps for step in range(steps + 1))
+        return cls(title, ticks, 0.0, top * 1.03)
 
     @classmethod
     def counted(cls, title: str, count: int) -> Self:
         """Makes an axis of things that are counted from 0, with seven ticks at most."""
         step = max(1, math.ceil((count - 1) / 6))
-        return cls(
-            title, tuple(float(number) for number in range(0, count, step)), -0.3, count - 0.7
-        )
+        ticks = tuple(map(float, range(0, count, step)))
+        return cls(title, ticks, -0.3, count - 0.7)
 
     @classmethod
     def of_layers(cls, count: int) -> Self:
@@ -51,35 +53,33 @@ class Axis:
     def from_values(
         cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0
     ) -> Self:
-        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or ``top`` if all are 0."""
+        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or
+        ``top`` if all are 0."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
-        rough = (high - low or top) / steps
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * round_one for round_one in (1, 2, 5, 10) if power * round_one >= rough)
-        first, last = (
-            math.floor(low / step + 1e-9),
-            math.ceil((high or top * (low == 0)) / step - 1e-9),
-        )
+        step = _round_step((high - low or top) / steps)
+        if not high and not low:
+            high = top
+        first = math.floor(low / step + 1e-9)
+        last = math.ceil(high / step - 1e-9)
         ticks = tuple(step * number for number in range(first, last + 1))
-        return cls(title, ticks, ticks[0], ticks[-1] + 0.03 * (ticks[-1] - ticks[0]))
+        room = 0.03 * (ticks[-1] - ticks[0])
+        return cls(title, ticks, ticks[0], ticks[-1] + room)
 
     @classmethod
     def over(cls, levels: Sequence[Level]) -> Self:
         """Makes an axis of levels of one kind: doubling, as papers choose budgets, or from 0 on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
-        kind, values = (
-            first.declared,
-            sorted({level.value for level in levels if level.kind == first.kind}),
-        )
+        kind = first.declared
+        values = sorted({level.value for level in levels if level.kind == first.kind})
         if kind.doubling:
             return cls(kind.axis, tuple(values), values[0] * 0.97, values[-1] * 1.03, kind)
-        last = max(values[-1] if values else 0.0, kind.nothing if kind.has_origin else 0.0) or 1.0
+        origin = kind.nothing if kind.has_origin else 0.0
+        last = max(origin, *values[-1:], 0.0) or 1.0
         step = 10.0 ** (math.ceil(math.log10(last) - 1e-9) - 1)
         if step < SMALLEST_STEP and last > 5 * step:
             step *= 5
-        ticks = tuple(
-            round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1)
-        )
+        steps = math.floor(last / step + 1e-9)
+        ticks = tuple(round(number * step, 12) for number in range(steps + 1))
         return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
 
     def __contains__(self, level: Level) -> bool:
@@ -87,8 +87,11 @@ class Axis:
         return level != UNTREATED and self.kind is not None and self.kind.name == level.kind
 
     @property
-    def origin(self) -> float | None:  # the place of the untreated cache
-        return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
+    def origin(self) -> float | None:
+        """Returns the place of the untreated cache, if it has one."""
+        if self.kind is None or not self.kind.has_origin:
+            return None
+        return self.kind.nothing
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -96,23 +99,36 @@ class Axis:
         return self.ticks[0], self.last / 1.03
 
     @property
-    def doubling(self) -> bool:  # equal steps along it are factors of 2
+    def doubling(self) -> bool:
+        """Tells whether equal steps along it are factors of 2."""
         return self.kind is not None and self.kind.doubling
 
     @property
     def ticks_inside(self) -> list[float]:
+        """Lists the ticks that lie between both ends."""
         return [tick for tick in self.ticks if self.first <= tick <= self.last]
 
     def share(self, value: float) -> float:
         """Returns how far along the axis a value is: 0 at its beginning, 1 at its end."""
-        ends = (self.first, value, self.last)
-        first, at, last = map(math.log2, ends) if self.doubling else ends
-        return (at - first) / (last - first)
+        first, last = self.first, self.last
+        if self.doubling:
+            first, value, last = math.log2(first), math.log2(value), math.log2(last)
+        return (value - first) / (last - first)
+
+
+def _round_step(rough: float) -> float:
+    """Returns the smallest of 1, 2, 5 and 10, times a power of ten, that is no less."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    for factor in (1, 2, 5):
+        if power * factor >= rough:
+            return power * factor
+    return power * 10
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
+    """Two axes with little ink. On a page the title of the vertical one stands above the drawing,
+    in print beside."""
 
     horizontal: Axis
     vertical: Axis
@@ -141,12 +157,16 @@ class Dots:
 
     @property
     def shape(self) -> str:
-        return HOLLOW.get(self.style.policy, "o") if self.style.control else self.style.marker
+        """Returns the marker, in the letters of matplotlib."""
+        if not self.style.control:
+            return self.style.marker
+        return HOLLOW.get(self.style.policy, "o")
 
 
 @dataclass(frozen=True)
 class Band:
-    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a stack."""
+    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a
+    stack."""
 
     style: LineStyle
     outline: tuple[Place, ...]
@@ -161,9 +181,10 @@ class Band:
         high: Sequence[float],
         opacity: float = FAINT,
     ) -> Self:
-        return cls(
-            style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity
-        )
+        """Makes the area between two lines over the same places."""
+        below = list(zip(x, low, strict=True))
+        above = list(zip(x, high, strict=True))
+        return cls(style, (*below, *reversed(above)), opacity)
 
 
 @dataclass(frozen=True)
@@ -176,7 +197,10 @@ Mark = PolicyLine | Dots | Band | Region
 
 
 def depth(mark: Mark) -> int:
-    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods above them."""
+    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods
+    above them."""
     if isinstance(mark, Band | Region):
         return 1
-    return 2 if mark.style.control else 3
+    if mark.style.control:
+        return 2
+    return 3

@@ -1,4 +1,5 @@
-"""Turns templates into pages: one file each, with its style and its script inside, and no remote origin."""
+"""Turns templates into pages: one file each, with its style and its script inside, and no remote
+origin."""
 
 import base64
 import hashlib
@@ -38,7 +39,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table that is a picture: cells are the darker the higher their value. None is a cell that was not run."""
+    """A table that is a picture: cells are the darker the higher their value. None is a cell that
+    was not run."""
 
     title: str
     side: str  # what the rows are
@@ -49,14 +51,13 @@ class HeatMap:
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
-    """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
+    """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup`
+    is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
-    style, digest = (
-        Markup(_palette() + _text("page.css")),
-        base64.b64encode(hashlib.sha256(code.encode()).digest()),
-    )
+    style = Markup(_palette() + _text("page.css"))
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = _environment().get_template(template)
-    return page.render(style=style, script=Markup(code), script_digest=digest.decode(), **values)
+    return page.render(style=style, script=Markup(code), script_digest=digest, **values)
 
 
 @cache  # and with it what the templates are compiled to
@@ -83,15 +84,16 @@ def breakable(name: str) -> str:
 
 def as_data(content: Any) -> Markup:
     """Returns JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
-    return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
+    text = json.dumps(content, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def show_link(page: bytes, other: str) -> bytes:
-    """Shows a link that templates hide, without an address, as long as the other page is not there."""
-    return page.replace(
-        f'<li hidden data-page="{other}"><a data-href='.encode(),
-        f'<li data-page="{other}"><a href='.encode(),
-    )
+    """Shows a link that templates hide, without an address, as long as the other page is not
+    there."""
+    hidden = f'<li hidden data-page="{other}"><a data-href='
+    shown = f'<li data-page="{other}"><a href='
+    return page.replace(hidden.encode(), shown.encode())
 
 
 def _text(name: str) -> str:
@@ -99,31 +101,37 @@ def _text(name: str) -> str:
 
 
 def _without_comments(script: str) -> str:
-    """Leaves out indents and lines of comments, a quarter of a script, which stands on every page."""
+    """Leaves out indents and lines of comments, a quarter of a script, which stands on every
+    page."""
     lines = (line.strip() for line in script.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _palette() -> str:
     """Returns the colours of the curves as style-sheet variables, for light and for dark."""
-    named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
-    named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
-    light, dark = ("".join(f"{name}:{of[side]};" for name, of in named.items()) for side in (0, 1))
+    colours = {f"--series-{number}": pair for number, pair in enumerate(SERIES_COLOURS)}
+    colours |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
+    light = dark = ""
+    for name, (on_light, on_dark) in colours.items():
+        light += f"{name}:{on_light};"
+        dark += f"{name}:{on_dark};"
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
 
 
 def excerpt(text: str, marked: Iterable[Range], around: int, longest: int) -> list[Range]:
-    """Returns stretches of whole words, in order and without overlap, that hold the marked ranges with ``around``
-    characters on either side. A text of up to ``longest`` is left whole; without ranges its beginning is taken."""
+    """Returns stretches of whole words, in order and without overlap, that hold the marked ranges
+    with ``around`` characters on either side. A text of up to ``longest`` is left whole; without
+    ranges its beginning is taken."""
     if len(text) <= longest:
         return [(0, len(text))]
     stretches: list[Range] = []
     for start, end in sorted(marked):
         first = text.rfind(" ", 0, max(0, start - around)) + 1
         last = text.find(" ", min(len(text), end + around))
-        last = len(text) if last < 0 else last
+        if last < 0:
+            last = len(text)
         if stretches and first <= stretches[-1][1]:
-            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], last))
-        else:
-            stretches.append((first, last))
+            first, last_before = stretches.pop()
+            last = max(last_before, last)
+        stretches.append((first, last))
     return stretches or [(0, longest)]

@@ -11,8 +11,8 @@ from leaderboards.terminal.result_table import ResultTable
 
 
 def attacks_table(cells: Sequence[AttackCell]) -> ResultTable:
-    """Returns a row for each attack, policy and level, for programs. People read what each attack gets, or each kind of
-    attack where there are many; the page has each by itself."""
+    """Returns a row for each attack, policy and level, for programs. People read what each attack
+    gets, or each kind of attack where there are many; the page has each by itself."""
     view: list[Text] = []
     for group in attack_groups(cells):
         view.append(Text(f"Does it leak, word by word? {group.title}", "italic"))

@@ -1,4 +1,5 @@
-"""The table of what each policy loses against the full cache, which a run prints below its scores."""
+"""The table of what each policy loses against the full cache, which a run prints below its
+scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,111 +36,114 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class _Judged:
-    """Holds one policy at one level of one task, or over all tasks: its loss, or why there is none."""
+    """Holds one policy at one level of one task, or over all tasks: its loss, or why there is
+    none."""
 
     row: SummaryRow
     safe: SafeRatio | Blank
 
     @property
     def loss(self) -> LevelLoss | None:
-        if isinstance(self.safe, Blank):
-            return None
-        return next((one for one in self.safe.levels if one.level == self.row.at.value), None)
+        """Returns the loss at the level of the row, if there is one."""
+        if not isinstance(self.safe, Blank):
+            for loss in self.safe.levels:
+                if loss.level == self.row.at.value:
+                    return loss
+        return None
 
     def plain(self, tolerance: float) -> tuple[object, ...]:
         """Returns the values of ``FIELDS``, unrounded."""
-        loss, safe = self.loss, self.safe
-        identity = (
-            self.row.task,
-            self.row.policy,
-            self.row.at.kind,
-            self.row.at.value,
-            self.row.mode,
-        )
+        row, loss, safe = self.row, self.loss, self.safe
+        identity = (row.task, row.policy, row.at.kind, row.at.value, row.mode)
         if loss is None or isinstance(safe, Blank):
-            reason = safe.reason if isinstance(safe, Blank) else self.row.reason
-            return (*identity, None, None, None, None, tolerance, None, None, None, reason)
+            reason = safe.reason if isinstance(safe, Blank) else row.reason
+            return *identity, None, None, None, None, tolerance, None, None, None, reason
         difference = loss.difference
         verdict = None if safe.withheld else loss.verdict
-        numbers = difference.mean, difference.low, difference.high, tolerance, loss.contexts
-        return (
-            *identity,
-            verdict,
-            *numbers,
-            loss.task or self.row.task,
-            safe.held,
-            safe.withheld or None,
-        )
+        numbers = (difference.mean, difference.low, difference.high, tolerance, loss.contexts)
+        task = loss.task or row.task
+        return *identity, verdict, *numbers, task, safe.held, safe.withheld or None
 
 
 def loss_table(
     rows: Sequence[SummaryRow], standings: Standings, tolerance: float = TOLERATED_LOSS
 ) -> ResultTable:
-    """Makes the table: for programs each policy, task and level, and for people the worst task of each policy.
-    ``standings`` are those of the rows."""
-    by_policy = {
-        (mode, task, one.policy): one[SAFE_RATIO]
-        for (mode, task), of_board in standings.items()
-        for one in of_board
-        if one.policy != FULL
-    }
-    keys = ((row, (row.mode, row.task, row.policy)) for row in rows)
-    judged = [_Judged(row, by_policy[key]) for row, key in keys if key in by_policy]
-    plain = [one.plain(tolerance) for one in judged]
-    return ResultTable(
-        "losses", [Column(name) for name in FIELDS], plain, view=_view(judged, tolerance)
-    )
+    """Makes the table: for programs each policy, task and level, and for people the worst task of
+    each policy. ``standings`` are those of the rows."""
+    safe_ratios = {}
+    for (mode, task), of_board in standings.items():
+        for standing in of_board:
+            if standing.policy != FULL:
+                safe_ratios[mode, task, standing.policy] = standing[SAFE_RATIO]
+    judged = []
+    for row in rows:
+        safe = safe_ratios.get((row.mode, row.task, row.policy))
+        if safe is not None:
+            judged.append(_Judged(row, safe))
+    plain = [of_level.plain(tolerance) for of_level in judged]
+    columns = [Column(name) for name in FIELDS]
+    return ResultTable("losses", columns, plain, view=_view(judged, tolerance))
 
 
 def _view(judged: Sequence[_Judged], tolerance: float) -> ResultTable | Text:
     """Lays out the policies over all tasks, or over the only one, in 80 columns."""
-    tasks = {one.row.task for one in judged}
-    shown = [one for one in judged if one.row.task == ALL_TASKS or len(tasks - {ALL_TASKS}) == 1]
-    shown = [one for one in shown if (one.row.task != ALL_TASKS or len(tasks) > 2)]
-    of_policies: dict[str, list[_Judged]] = {}
-    for one in shown:
-        if one.loss is not None:
-            of_policies.setdefault(one.row.policy, []).append(one)
-    if not of_policies:
-        reason = next(
-            (one.safe.reason for one in shown if isinstance(one.safe, Blank)),
-            "nothing was compressed",
-        )
+    tasks = {of_level.row.task for of_level in judged}
+    several = len(tasks) > 2
+    is_single = len(tasks - {ALL_TASKS}) == 1
+    shown = []
+    for of_level in judged:
+        is_mean = of_level.row.task == ALL_TASKS
+        if (is_mean and several) or (not is_mean and is_single):
+            shown.append(of_level)
+    by_policy: dict[str, list[_Judged]] = {}
+    for of_level in shown:
+        if of_level.loss is not None:
+            by_policy.setdefault(of_level.row.policy, []).append(of_level)
+    if not by_policy:
+        reasons = [of_level.safe.reason for of_level in shown if isinstance(of_level.safe, Blank)]
+        reason = reasons[0] if reasons else "nothing was compressed"
         return Text(f"No loss against the full cache: {reason}", "italic")
-    title = (
-        f"Points against the full cache, 95 % interval; safe: its lower end is above −{tolerance:g}"
-    )
-    unmastered = next((one.row.not_mastered for one in shown if one.row.not_mastered), None)
+    unmastered = [of_level.row.not_mastered for of_level in shown if of_level.row.not_mastered]
+    about = f"safe: its lower end is above −{tolerance:g}"
     if unmastered:
-        title = f"Points against the full cache, 95 % interval; no verdicts: {unmastered}"
+        about = f"no verdicts: {unmastered[0]}"
+    title = f"Points against the full cache, 95 % interval; {about}"
     columns = (
-        Column("policy", of_sentences=True, style=lambda name: "dim" if name in CONTROLS else ""),
+        Column("policy", of_sentences=True, style=_style_of_policy),
         Column("at"),
         Column("verdict", style=lambda verdict: STYLES.get(verdict, "dim")),
         Column("difference", right=True),
-        Column("task", "worst task" if len(tasks) > 2 else "task", of_sentences=True),
+        Column("task", "worst task" if several else "task", of_sentences=True),
         Column("contexts", "n", right=True),
     )
     lines = []
-    for policy, of_policy in sorted(of_policies.items(), key=lambda one: one[0] in CONTROLS):
-        for place, one in enumerate(_telling(of_policy)):
-            lines.append((policy if place == 0 else "", *_line(one, tolerance)))
+    for policy in sorted(by_policy, key=lambda policy: policy in CONTROLS):
+        name = policy  # stands in the first line of its policy
+        for of_level in _telling(by_policy[policy]):
+            lines.append((name, *_line(of_level, tolerance)))
+            name = ""
     return ResultTable("losses", columns, lines, title)
 
 
+def _style_of_policy(name: str) -> str:
+    return "dim" if name in CONTROLS else ""
+
+
 def _telling(judged: Sequence[_Judged]) -> list[_Judged]:
-    """Returns the levels that tell of a policy: of many the highest that is safe, the one after it, and the lowest that
-    is unsafe."""
-    in_order = sorted(judged, key=lambda one: one.row.at)
+    """Returns the levels that tell of a policy: of many the highest that is safe, the one after it,
+    and the lowest that is unsafe."""
+    in_order = sorted(judged, key=lambda of_level: of_level.row.at)
     if len(in_order) <= FEW_LEVELS:
         return in_order
-    if any(isinstance(one.safe, SafeRatio) and one.safe.withheld for one in in_order):
-        return [in_order[0], in_order[-1]]  # which would decide is a verdict too
-    verdicts = [one.loss.verdict if one.loss else "" for one in in_order]
-    safe = next(
-        (place for place, verdict in enumerate(verdicts) if verdict != "safe"), len(verdicts)
-    )
-    places = {max(0, safe - 1), min(safe, len(verdicts) - 1)}
+    verdicts = []
+    for of_level in in_order:
+        if isinstance(of_level.safe, SafeRatio) and of_level.safe.withheld:
+            return [in_order[0], in_order[-1]]  # which would decide is a verdict too
+        verdicts.append(of_level.loss.verdict if of_level.loss else "")
+    count = 0
+    while count < len(verdicts) and verdicts[count] == "safe":
+        count += 1
+    places = {max(0, count - 1), min(count, len(verdicts) - 1)}
     if "unsafe" in verdicts:
         places.add(verdicts.index("unsafe"))
     return [in_order[place] for place in sorted(places)]
@@ -162,4 +166,6 @@ def _line(judged: _Judged, tolerance: float) -> tuple[str, str, str, str, int | 
 def _level_text(level: Level, safe: SafeRatio) -> str:
     if level == UNTREATED:
         return "" if safe.held is None else f"{safe.held:.0f} % held"
-    return f"{level.value:g}" if level.declared.removes else f"{level.kind} {level.value:g}"
+    if level.declared.removes:
+        return f"{level.value:g}"
+    return f"{level.kind} {level.value:g}"

@@ -19,11 +19,21 @@ NARROWEST = 13  # characters of a column of sentences
 
 
 def cell_text(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    """Writes a value as a table shows it; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _no_style(value: Any) -> str:
+    return ""
 
 
 def _with_folded_paths(text: str, width: int) -> str:
-    """Breaks words that are wider than their column behind slashes: a path then has no broken name."""
+    """Breaks words that are wider than their column behind slashes: a path then has no broken
+    name."""
     part = rf"\S{{1,{width}}}$|\S{{1,{width - 1}}}/|\S+"  # the end, if it fits, or up to a slash
     return re.sub(rf"\S{{{width + 1},}}", lambda word: "\n".join(re.findall(part, word[0])), text)
 
@@ -35,11 +45,10 @@ class Column:
     name: str
     title: str | None = None  # above the column, instead of the name
     text: Callable[[Any], str] = cell_text
-    style: Callable[[Any], str] = lambda _: ""
+    style: Callable[[Any], str] = _no_style
     right: bool = False  # numbers stand at the right
-    of_sentences: bool = (
-        False  # takes the room that the other columns leave, and is broken between words
-    )
+    # Takes the room that the other columns leave, and is broken between words.
+    of_sentences: bool = False
     cut: bool = False  # one line, ended by … behind the last word that fits
     shown: bool = True  # one that is not shown is for programs alone
 
@@ -63,10 +72,12 @@ class ResultTable:
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 
     @property
-    def is_empty(self) -> bool:  # people see nothing of it
+    def is_empty(self) -> bool:
+        """Tells whether people see nothing of it."""
         return self.view is None and not (self.rows or self.title or self.caption)
 
     def plain(self) -> list[dict[str, Any]]:
+        """Returns the rows for programs, each by the names of the columns."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
@@ -74,60 +85,74 @@ class ResultTable:
         if self.view is not None:
             yield self.view
             return
+        width = options.max_width
         if self.title:
-            yield Text(_with_folded_paths(self.title, options.max_width), "italic")
-        rows = self.plain()
-        for group in dict.fromkeys(row.get(self.grouped_by) for row in rows):
+            yield Text(_with_folded_paths(self.title, width), "italic")
+        groups: dict[Any, list[dict[str, Any]]] = {}
+        for row in self.plain():
+            groups.setdefault(row.get(self.grouped_by), []).append(row)
+        for group, rows in groups.items():
             if self.grouped_by:
                 yield Text(str(group), "bold")
-            yield self._table(
-                [row for row in rows if row.get(self.grouped_by) == group], options.max_width
-            )
+            yield self._table(rows, width)
         if self.caption:
-            yield Text(_with_folded_paths(self.caption, options.max_width), "dim")
+            yield Text(_with_folded_paths(self.caption, width), "dim")
 
     def _table(self, rows: Sequence[dict[str, Any]], width: int) -> Table:
-        """Makes a table in which no word is broken: all columns but those of sentences keep their width."""
+        """Makes a table in which no word is broken: all columns but those of sentences keep their
+        width."""
         shown = [column for column in self.columns if column.shown]
-        titles = [
-            (column.name if column.title is None else column.title) if self.headed else ""
-            for column in shown
-        ]
-        texts = [[column.text(row[column.name]) for row in rows] for column in shown]
-        widths = [max(map(len, [title, *of])) for title, of in zip(titles, texts, strict=True)]
-        flexible = [
-            number for number, column in enumerate(shown) if column.of_sentences or column.cut
-        ]
-        room = (
-            width
-            - sum(widths)
-            - GAP * (len(widths) - 1)
-            + sum(widths[number] for number in flexible)
-        )
-        for done, number in enumerate(sorted(flexible, key=lambda number: widths[number])):
-            widths[number] = min(widths[number], max(NARROWEST, room // (len(flexible) - done)))
-            room -= widths[number]
+        texts, widths = [], []
+        for column in shown:
+            texts_of_column = [column.text(row[column.name]) for row in rows]
+            texts.append(texts_of_column)
+            widths.append(max(map(len, [self._heading(column), *texts_of_column])))
+        _narrow(shown, widths, width)
         frame = (
             box.SIMPLE_HEAD if self.headed else None
-        )  # which has a character between columns itself
+        )  # it has a character between columns itself
         table = Table(box=frame, show_header=self.headed, padding=(0, GAP - self.headed, 0, 0))
         table.pad_edge = table.show_edge = False
-        for column, title, of, most in zip(shown, titles, texts, widths, strict=True):
-            if column.of_sentences:
-                of[:] = [_with_folded_paths(text, most) for text in of]
-            if column.cut:
-                of[:] = [
-                    textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False)
-                    for text in of
-                ]
+        for place, column in enumerate(shown):
+            texts[place] = _fitted(column, texts[place], widths[place])
             table.add_column(
-                title,
+                self._heading(column),
                 justify="right" if column.right else "left",
                 no_wrap=not column.of_sentences,
                 overflow="fold",
-                max_width=most,
+                max_width=widths[place],
             )
         for row, *cells in zip(rows, *texts, strict=True):
             styles = (column.style(row[column.name]) for column in shown)
             table.add_row(*map(Text, cells, styles))
         return table
+
+    def _heading(self, column: Column) -> str:
+        if not self.headed:
+            return ""
+        return column.name if column.title is None else column.title
+
+
+def _narrow(columns: Sequence[Column], widths: list[int], width: int) -> None:
+    """Gives the columns that can be narrower the room that the others leave, the narrowest
+    first."""
+    flexible = [place for place, column in enumerate(columns) if column.of_sentences or column.cut]
+    room = width - sum(widths) - GAP * (len(widths) - 1)
+    room += sum(widths[place] for place in flexible)
+    flexible.sort(key=lambda place: widths[place])
+    for done, place in enumerate(flexible):
+        share = room // (len(flexible) - done)
+        widths[place] = min(widths[place], max(NARROWEST, share))
+        room -= widths[place]
+
+
+def _fitted(column: Column, texts: list[str], width: int) -> list[str]:
+    """Returns the texts of a column, folded or cut where they are wider."""
+    if column.of_sentences:
+        texts = [_with_folded_paths(text, width) for text in texts]
+    if column.cut:
+        texts = [
+            textwrap.shorten(text, width, placeholder=" …", break_on_hyphens=False)
+            for text in texts
+        ]
+    return texts

@@ -29,19 +29,10 @@ from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
-NAMES = (
-    "measure",
-    "unit",
-    "policy",
-    "kind",
-    "level",
-    "mode",
-    "value",
-    "complete",
-    "not_mastered",
-)  # for programs
-# What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
-# with a model that falls silent; how many are left unanswered stands beside it.
+# The columns of the table for programs.
+NAMES = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete", "not_mastered")
+# What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over
+# all questions falls with a model that falls silent; how many are left unanswered stands beside it.
 TELLING = {
     QUESTIONS: (RIGHT, WRONG_OF_ANSWERED, UNANSWERED),
     DIRECTIVES: (OBEYED, LEAKAGE),
@@ -50,110 +41,139 @@ TELLING = {
 
 
 def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
-    """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
-    well, so that what is right says nothing of a task that has them. Where the model can do no task, the likelihood of
-    the right answer comes first."""
-    means = [
-        row for row in rows if row.task == ALL_TASKS
-    ]  # which count no task that the model cannot do beside others
-    risen = any(row.not_mastered and DELTA_NLL.value(row) is not None for row in means)
+    """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its
+    directives may answer well, so that what is right says nothing of a task that has them. Where
+    the model can do no task, the likelihood of the right answer comes first."""
+    # The means count no task that the model cannot do beside others.
+    means = [row for row in rows if row.task == ALL_TASKS]
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
-    leads = {
-        lead_of(row)
-        for row in rows
-        if row.task in counted and row.task != ALL_TASKS and row.complete
-    }
-    measures = [
-        measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead
-    ]
-    everything = [measure for of_lead in TELLING.values() for measure in of_lead]
-    for chosen, of_rows in (
-        (measures, means),
-        (measures, rows),
-        (everything, rows),
-    ):  # attacks alone lead nothing
-        if known := [one for one in chosen if any(one.value(row) is not None for row in of_rows)]:
-            return [DELTA_NLL] * risen + known
-    return [DELTA_NLL] * risen
+    leads = set()
+    for row in rows:
+        if row.task in counted and row.task != ALL_TASKS and row.complete:
+            leads.add(lead_of(row))
+    measures: list[Measure] = []
+    everything: list[Measure] = []
+    for lead, of_lead in TELLING.items():
+        everything += of_lead
+        if lead in leads:
+            measures += of_lead
+    chosen = (
+        _with_values(measures, means)
+        or _with_values(measures, rows)
+        or _with_values(everything, rows)  # attacks alone lead nothing
+    )
+    if any(row.not_mastered and DELTA_NLL.value(row) is not None for row in means):
+        return [DELTA_NLL, *chosen]
+    return chosen
+
+
+def _with_values(measures: Sequence[Measure], rows: Sequence[SummaryRow]) -> list[Measure]:
+    """Returns the measures of which some row has a value."""
+    return [measure for measure in measures if any(measure.value(row) is not None for row in rows)]
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:
-    """Says what the contexts of some rows exclude, where they are too few to show anything to be safe."""
-    fewest = {
-        row.task: row.fewest_contexts
-        for row in rows
-        if row.task != ALL_TASKS and row.fewest_contexts
-    }
+    """Says what the contexts of some rows exclude, where they are too few to show anything to be
+    safe."""
     needed = contexts_that_agree(tolerance / 100)
-    few = {task: count for task, count in fewest.items() if count < needed}
+    fewest = {}
+    for row in rows:
+        if row.task != ALL_TASKS and row.fewest_contexts:
+            fewest[row.task] = row.fewest_contexts
+    few = [count for count in fewest.values() if count < needed]
+    if not few:
+        return []
     advice = f"give --limit {needed}, a file of so many, or a greater --tolerance"
-    return [f"{contexts_line(few.values(), tolerance)}: {advice}"] if few else []
+    return [f"{contexts_line(few, tolerance)}: {advice}"]
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
+    """Makes the table of the means over tasks: for programs a row for each policy and level."""
     columns = [Column(name) for name in NAMES]
     plain = []
-    for row in (row for row in rows if row.task == ALL_TASKS):
-        place = row.policy, row.at.kind, row.at.value, row.mode
-        plain.append(
-            (measure.name, measure.unit, *place, measure.value(row), row.complete, row.not_mastered)
-        )
+    for row in rows:
+        if row.task == ALL_TASKS:
+            place = (row.policy, row.at.kind, row.at.value, row.mode)
+            value = measure.value(row)
+            plain.append(
+                (measure.name, measure.unit, *place, value, row.complete, row.not_mastered)
+            )
     return ResultTable("scores", columns, plain, view=_by_level(rows, measure))
 
 
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
-    """Lays out policies by level, the mean over tasks, in 80 columns: of the first mode, and of more than ten levels an
-    even choice. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value."""
-    where, of_mean = _of_mean_or_task([row for row in rows if row.mode == rows[0].mode], measure)
-    levels = _some(sorted({row.at for row in of_mean}))
-    by_place = {(row.policy, row.at): row for row in of_mean}
-    title = ", ".join(
-        filter(None, (measure.title or measure.heading.capitalize(), measure.unit, where))
-    )
-    if measure is RIGHT and of_mean and of_mean[0].chance is not None:
-        title += f" (guessing without the text: {of_mean[0].chance:.1f})"
-    if levels and levels[0].declared.note:
-        title += f", {levels[0].declared.note}"
+    """Lays out policies by level, the mean over tasks, in 80 columns: of the first mode, and of
+    more than ten levels an even choice. What is best is bold, controls are dim, a dash is a cell
+    that is incomplete or has no such value."""
+    of_mode = [row for row in rows if row.mode == rows[0].mode]
+    where, shown = _rows_of_mean_or_task(of_mode, measure)
+    levels = _some(sorted({row.at for row in shown}))
+    by_place = {(row.policy, row.at): row for row in shown}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", overflow="fold", max_width=POLICY_WIDTH)
     for name in names_of(levels).values():
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
-    for policy in dict.fromkeys(row.policy for row in of_mean):
-        rows_of = [by_place.get((policy, level)) for level in levels]
-        styles = ["bold" if mark_of(row, measure) == "best" else "" for row in rows_of]
-        cells = map(Text, (_number_text(measure, row) for row in rows_of), styles)
+    for policy in dict.fromkeys(row.policy for row in shown):
+        cells = []
+        for level in levels:
+            row = by_place.get((policy, level))
+            style = "bold" if mark_of(row, measure) == "best" else ""
+            cells.append(Text(_number_text(measure, row), style))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
+    title = _title(measure, where, shown, levels)
     return Group(Text(title, "italic"), table)
 
 
-def _of_mean_or_task(
+def _title(
+    measure: Measure, where: str, shown: Sequence[SummaryRow], levels: Sequence[Level]
+) -> str:
+    name = measure.title or measure.heading.capitalize()
+    title = ", ".join(filter(None, (name, measure.unit, where)))
+    if measure is RIGHT and shown and shown[0].chance is not None:
+        title += f" (guessing without the text: {shown[0].chance:.1f})"
+    if levels and levels[0].declared.note:
+        title += f", {levels[0].declared.note}"
+    return title
+
+
+def _rows_of_mean_or_task(
     rows: Sequence[SummaryRow], measure: Measure
 ) -> tuple[str, Sequence[SummaryRow]]:
-    """Returns the rows of the mean over tasks; where the model cannot do the one task of the run, those of it."""
+    """Returns the rows of the mean over tasks; where the model cannot do the one task of the run,
+    those of it."""
     of_mean = [row for row in rows if row.task == ALL_TASKS]
-    tasks = {row.task for row in rows} - {ALL_TASKS}
+    of_tasks = [row for row in rows if row.task != ALL_TASKS]
+    tasks = {row.task for row in of_tasks}
     if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):
-        return tasks.pop(), [row for row in rows if row.task != ALL_TASKS]
-    # The mean of directives obeyed is over the tasks that have directives.
+        return tasks.pop(), of_tasks
     counted = {task for row in of_mean for task in row.mean_of}
-    having = dict.fromkeys(
-        row.task for row in rows if row.task in counted and measure.value(row) is not None
-    )
-    return f"mean over {'tasks' if counted <= set(having) else ', '.join(having)}", of_mean
+    # The mean of directives obeyed is over the tasks that have directives.
+    having: dict[str, None] = {}
+    for row in rows:
+        if row.task in counted and measure.value(row) is not None:
+            having[row.task] = None
+    if counted <= set(having):
+        return "mean over tasks", of_mean
+    return f"mean over {', '.join(having)}", of_mean
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:
+    """Chooses levels at even distances, of few all of them."""
     count = min(len(levels), MOST_COLUMNS)
-    return [
-        levels[round(number * (len(levels) - 1) / max(1, count - 1))] for number in range(count)
-    ]
+    last = len(levels) - 1
+    steps = max(1, count - 1)
+    return [levels[round(number * last / steps)] for number in range(count)]
 
 
 def _number_text(measure: Measure, row: SummaryRow | None) -> str:
     """Writes a number in five characters at most, so that ten columns fit."""
     if row is None:
         return ""
-    value, text = measure.value(row), measure.text(measure.value(row))
+    value = measure.value(row)
+    text = measure.text(value)
     if value is not None and len(text) > 5:  # as -0.415 is
-        text = f"{value * measure.factor:z.{max(0, measure.digits - len(text) + 5)}f}"
-    return text[:-2] if len(text) > 4 and text.startswith("100") else text
+        digits = max(0, measure.digits - len(text) + 5)
+        text = f"{value * measure.factor:z.{digits}f}"
+    if len(text) > 4 and text.startswith("100"):
+        return text[:-2]
+    return text

@@ -1,7 +1,7 @@
 """Prints verdicts: of a comparison, and of claims."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.text import Text
 
@@ -40,8 +40,9 @@ NOTHING_MASTERED = "no task that the model can do"
 def outcome_tables(
     outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
 ) -> list[ResultTable]:
-    """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of tasks at each level
-    on which it rests, and the areas over all levels, if there are several. Programs find all three."""
+    """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of
+    tasks at each level on which it rests, and the areas over all levels, if there are several.
+    Programs find all three."""
     if not outcomes:
         nothing = "no task of this comparison can be done with the full cache"
         return [
@@ -49,162 +50,182 @@ def outcome_tables(
             ResultTable("means", (), ()),
             ResultTable("pooled", (), ()),
         ]
-    sentences = Text(
-        "\n".join([outcomes[0].policy, *verdicts_in_words(outcomes, presses)]), "italic"
-    )
-    rows, areas = [row for one in outcomes for row in one.rows], areas_of(outcomes)
+    sentences = [outcomes[0].policy, *verdicts_in_words(outcomes, presses)]
+    verdicts = Text("\n".join(sentences), "italic")
+    rows = [row for outcome in outcomes for row in outcome.rows]
+    means = _means_view(outcomes, presses)
+    areas = areas_of(outcomes)
+    pooled = _areas_view(areas, presses) if areas else None
     return [
-        ResultTable.of_sheet("outcomes", outcomes_sheet("outcomes", outcomes), sentences),
-        ResultTable.of_sheet("means", means_sheet("means", rows), _means_view(outcomes, presses)),
-        ResultTable.of_sheet(
-            "pooled", pooled_sheet("pooled", areas), _areas_view(areas, presses) if areas else None
-        ),
+        ResultTable.of_sheet("outcomes", outcomes_sheet("outcomes", outcomes), verdicts),
+        ResultTable.of_sheet("means", means_sheet("means", rows), means),
+        ResultTable.of_sheet("pooled", pooled_sheet("pooled", areas), pooled),
     ]
 
 
 def _columns_of_difference() -> tuple[Column, ...]:
+    def style(words: str) -> str:
+        verdict, _, _ = words.partition(", p")
+        return STYLES.get(verdict, "dim")
+
     return (
         Column("this", text="{:.0f}".format, right=True),
         Column("other", text="{:.0f}".format, right=True),
         Column("difference", right=True),
-        Column("verdict", style=lambda words: STYLES.get(words.partition(", p")[0], "dim")),
+        Column("verdict", style=style),
     )
 
 
 def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments]) -> ResultTable:
     """Lays out a row for each opponent and level; an opponent is named in its first."""
     adapted = adapted_presses(presses)
-    rows, levels = [], [row.level for one in outcomes for row in one.rows]
-    for one in outcomes:
-        name = f"{one.other}, adapted" if one.other in adapted else one.other
-        for place, row in enumerate(one.rows):
+    rows, levels, fewest = [], [], []
+    for outcome in outcomes:
+        name = _opponent(outcome.other, adapted)
+        for row in outcome.rows:
             level = "" if row.level == UNTREATED else str(row.level)
-            cells = *row.sides, row.difference.text, _verdict_in_words(row)
-            rows.append((name if place == 0 else "", level, *cells))
+            verdict = _verdict_in_words(row)
+            rows.append((name, level, *row.sides, row.difference.text, verdict))
+            name = ""
+            levels.append(row.level)
+            fewest.append(row.fewest)
     columns = (
         Column("against", of_sentences=True),
         Column("level", kind_name(levels)),
         *_columns_of_difference(),
     )
     below = [held_sentence(outcomes), "; ".join(conditions(outcomes))]
-    below += (
-        ["±: smaller true differences cannot be told from 0"]
-        if any("±" in row[-1] for row in rows)
-        else []
-    )
-    below.append(few_contexts(min(row.fewest for one in outcomes for row in one.rows)))
+    if any("±" in row[-1] for row in rows):
+        below.append("±: smaller true differences cannot be told from 0")
+    below.append(few_contexts(min(fewest)))
+    caption = "\n".join(filter(None, below))
     title = "mean of tasks, what both have in percent, and the difference in points"
-    return ResultTable("means", columns, rows, title, "\n".join(filter(None, below)))
+    return ResultTable("means", columns, rows, title, caption)
+
+
+def _opponent(name: str, adapted: Collection[str]) -> str:
+    return f"{name}, adapted" if name in adapted else name
 
 
 def _areas_view(areas: Sequence[Pooled], presses: Sequence[Arguments]) -> ResultTable:
     adapted = adapted_presses(presses)
-    rows = [
-        (
-            f"{one.other}, adapted" if one.other in adapted else one.other,
-            *(*one.sides, one.difference.text, _verdict_in_words(one)),
-        )
-        for one in areas
-    ]
-    shared, others = shared_clauses(areas)
-    below = [
-        "; ".join(shared),
-        *(f"{one.other}: {text}" for one, text in zip(areas, others, strict=True) if text),
-    ]
-    columns = Column("against", of_sentences=True), *_columns_of_difference()
-    return ResultTable(
-        "areas", columns, rows, "area over all levels", "\n".join([*below, OF_AREAS])
-    )
+    shared, details = shared_clauses(areas)
+    below = ["; ".join(shared)]
+    rows = []
+    for area, detail in zip(areas, details, strict=True):
+        name = _opponent(area.other, adapted)
+        rows.append((name, *area.sides, area.difference.text, _verdict_in_words(area)))
+        if detail:
+            below.append(f"{area.other}: {detail}")
+    below.append(OF_AREAS)
+    columns = (Column("against", of_sentences=True), *_columns_of_difference())
+    return ResultTable("areas", columns, rows, "area over all levels", "\n".join(below))
 
 
-def _verdict_in_words(one: Pooled) -> str:
-    if one.verdict != UNDECIDED and one.p is not None:
-        return f"{one.verdict}, p {p_text(one.p)}"
-    return UNDECIDED if one.smallest is None else f"{UNDECIDED} ±{one.smallest:.0f}"
+def _verdict_in_words(row: Pooled) -> str:
+    if row.verdict != UNDECIDED and row.p is not None:
+        return f"{row.verdict}, p {p_text(row.p)}"
+    if row.smallest is None:
+        return UNDECIDED
+    return f"{UNDECIDED} ±{row.smallest:.0f}"
 
 
 def verdicts_in_words(
     outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
 ) -> list[str]:
-    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as chance, and one for each
-    press that ran with other arguments than its paper's."""
+    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as
+    chance, and one for each press that ran with other arguments than its paper's."""
     lines = []
     if outcomes:
         first, *others = clauses_of(outcomes)
         lines = [f"{subject_of(outcomes)}: {first}", *others]
     if does_not_beat_random(outcomes):
         lines.append("not shown to beat random")
-    adapted = adapted_presses(presses)
-    return [
-        *lines,
-        *(f"{name} is adapted, not as in its paper: {what}" for name, what in adapted.items()),
-    ]
+    for name, arguments in adapted_presses(presses).items():
+        lines.append(f"{name} is adapted, not as in its paper: {arguments}")
+    return lines
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
-    """Returns a row for each opponent, task and level, for programs. People see how many cells have which verdict: the
-    page has them all. ``unmastered``: why the model cannot do a task, which has no verdict."""
-    judged = mastered(duels, unmastered)
-    by_other = {duel.other: [one for one in judged if one.other == duel.other] for duel in judged}
-    lines = [
-        f"against {other}: {summary_line(of_other)}" for other, of_other in by_other.items()
-    ] or [NOTHING_MASTERED]
-    few = few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
-    lines += [few] * bool(few) + [f"{task}: {reason}" for task, reason in unmastered.items()]
-    return ResultTable.of_sheet(
-        "verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim")
-    )
+    """Returns a row for each opponent, task and level, for programs. People see how many cells have
+    which verdict: the page has them all. ``unmastered``: why the model cannot do a task, which has
+    no verdict."""
+    by_other: dict[str, list[Duel]] = {}
+    fewest = FEW_CONTEXTS
+    for duel in mastered(duels, unmastered):
+        by_other.setdefault(duel.other, []).append(duel)
+        fewest = min(fewest, duel.contexts)
+    lines = [f"against {other}: {summary_line(judged)}" for other, judged in by_other.items()]
+    if not lines:
+        lines = [NOTHING_MASTERED]
+    few = few_contexts(fewest)
+    if few:
+        lines.append(few)
+    lines += [f"{task}: {reason}" for task, reason in unmastered.items()]
+    sheet = duels_sheet("verdicts", duels, unmastered)
+    return ResultTable.of_sheet("verdicts", sheet, Text("\n".join(lines), "dim"))
 
 
 def gate_table(rows: Sequence[GateRow]) -> ResultTable:
     """Lists what a gate reads: each named opponent at each level, and whether it passes there."""
-    lines = [f"{'passes' if one.passes else 'fails'}: {one.words}" for one in rows]
+    lines = []
+    for row in rows:
+        outcome = "passes" if row.passes else "fails"
+        lines.append(f"{outcome}: {row.words}")
     return ResultTable.of_sheet("gate", gate_sheet(rows), Text("\n".join(lines)))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
+    """Selects the comparisons on tasks that the model can do."""
     return [duel for duel in duels if duel.task not in unmastered]
 
 
 def few_contexts(fewest: int) -> str:
-    enough = fewest >= FEW_CONTEXTS
-    return (
-        ""
-        if enough
-        else f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"
-    )
+    """Warns of few contexts; empty where there are enough."""
+    if fewest >= FEW_CONTEXTS:
+        return ""
+    return f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
+    """Counts the cells with each verdict."""
+    if not duels:
+        return NOTHING_MASTERED
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
-    return f"{words} of {len(duels)} cells" if duels else NOTHING_MASTERED
+    return f"{words} of {len(duels)} cells"
 
 
 def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
     """Returns a row for each statistic of each claim."""
+
+    def value_text(value: float | None) -> str:
+        return "-" if value is None else number_text(value)
+
+    def interval_text(interval: tuple[float, float] | None) -> str:
+        return " to ".join(map(number_text, interval or ()))
+
+    def count_text(count: int | None) -> str:
+        return "-" if count is None else str(count)
+
     columns = (
         Column("claim"),
         Column("part", title="what", of_sentences=True),
-        Column(
-            "value", right=True, text=lambda value: "-" if value is None else number_text(value)
-        ),
-        Column(
-            "interval",
-            title="95 %",
-            text=lambda interval: " to ".join(map(number_text, interval or ())),
-        ),
+        Column("value", right=True, text=value_text),
+        Column("interval", title="95 %", text=interval_text),
         Column("threshold"),
-        Column("contexts", title="n", right=True, text=lambda n: "-" if n is None else str(n)),
+        Column("contexts", title="n", right=True, text=count_text),
         Column("verdict", style=lambda verdict: CLAIM_STYLES[verdict]),
         Column("why", shown=False),
     )
     rows = []
-    for one in judgements:
-        claim, estimate = one.claim, one.estimate
-        mean, interval, n = (
-            (estimate.mean, estimate.interval, estimate.n) if estimate else (None, None, None)
-        )
-        what, threshold = one.part or claim.words, f"{claim.side} {claim.threshold:g}"
-        rows.append((claim.identifier, what, mean, interval, threshold, n, one.verdict, one.why))
+    for judgement in judgements:
+        claim, estimate = judgement.claim, judgement.estimate
+        mean = interval = count = None
+        if estimate:
+            mean, interval, count = estimate.mean, estimate.interval, estimate.n
+        subject = judgement.part or claim.words
+        threshold = f"{claim.side} {claim.threshold:g}"
+        verdict = (judgement.verdict, judgement.why)
+        rows.append((claim.identifier, subject, mean, interval, threshold, count, *verdict))
     return ResultTable("claims", columns, rows)

@@ -8,7 +8,7 @@ from pandas import DataFrame, concat
 
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import Board, boards_of
+from leaderboards.boards.board import Board, make_boards
 from leaderboards.boards.declaration import TableCell
 from policies.declaration.names import CONTROLS
 from tests.support.records.synthetic_records import (
@@ -34,7 +34,7 @@ POLICIES = (
 @pytest.fixture(scope="module")
 def boards() -> dict[tuple[str, str], Board]:
     records = realistic_records(policies=POLICIES, contexts=20)
-    return dict(boards_of(records, summarise(records)))
+    return dict(make_boards(records, summarise(records)))
 
 
 def cells(board: Board, policy: str) -> dict[str, TableCell]:
@@ -87,7 +87,7 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
         return one
 
     records = realistic_records(policies=POLICIES, contexts=4, change=spoil)
-    board = boards_of(records, summarise(records))["agnostic", "hops"]
+    board = make_boards(records, summarise(records))["agnostic", "hops"]
     blank = cells(board, "knorm")
     assert blank["area"].sort is blank["rank"].sort is None
     assert "its scores are NaN" in blank["area"].reason
@@ -100,7 +100,8 @@ def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
         policies=["full", "random", "snapkv"], ratios=[0.3, 0.6, 0.8], contexts=3
     )
     names = {
-        column.name for column in boards_of(records, summarise(records))["agnostic", "all"].columns
+        column.name
+        for column in make_boards(records, summarise(records))["agnostic", "all"].columns
     }
     assert {
         "hallucinated at 0.3",
@@ -113,7 +114,7 @@ def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     budgets = frame(
         [by_budget(one, {0.3: 64, 0.6: 32, 0.8: 16}) for one in records.to_dict("records")]
     )
-    board = boards_of(budgets, summarise(budgets))["agnostic", "all"]
+    board = make_boards(budgets, summarise(budgets))["agnostic", "all"]
     assert {"hallucinated at 16", "hallucinated at 64"} <= {column.name for column in board.columns}
     (line,) = [line for line in board.methods if line.name == "snapkv"]
     shown = dict(zip((column.name for column in board.columns), line.cells, strict=True))
@@ -144,7 +145,7 @@ def of_many_kinds() -> DataFrame:
 
 
 def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataFrame) -> None:
-    board = boards_of(of_many_kinds, summarise(of_many_kinds))["agnostic", "base"]
+    board = make_boards(of_many_kinds, summarise(of_many_kinds))["agnostic", "base"]
     assert "safe level" in {column.name for column in board.columns}
     fault, stored = cells(board, "knorm"), cells(board, "snapkv")
     assert re.fullmatch(r"(safe to|unsafe from|open at) rate [\d.]+", fault["safe level"].text)

@@ -16,7 +16,7 @@ from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, BEATS
-from leaderboards.boards.board import FIRST_COLUMNS, Standing, all_standings, boards_of
+from leaderboards.boards.board import FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
@@ -334,7 +334,7 @@ def test_every_headline_of_the_board_is_in_these_tables(
     """A derived measure that is added to the board has to be given its signs above."""
     known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO)
     assert {measure.name for measure in FIRST_COLUMNS} == {measure.name for measure in known}
-    board = boards_of(records, list(rows.values()))["agnostic", "instructions"]
+    board = make_boards(records, list(rows.values()))["agnostic", "instructions"]
     cells = {
         line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True))
         for line in board.methods

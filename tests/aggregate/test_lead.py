@@ -30,7 +30,7 @@ from leaderboards.boards.area import AREA, BEATS, Area, Unjudged
 from leaderboards.boards.board import all_standings
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, difference_text
-from leaderboards.pages.sections import note_of
+from leaderboards.pages.sections import section_note
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
 from policies import at_ratios
@@ -138,7 +138,7 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
     hops = found["hops", "snapkv"]
     assert hops[RANK] == Blank(reason)
     assert isinstance(hops[AREA], Area)
-    safe = SAFE_RATIO.cell_of(hops[SAFE_RATIO])
+    safe = SAFE_RATIO.board_cell(hops[SAFE_RATIO])
     assert (safe.text, safe.sort, safe.reason) == ("at 0.5", None, "")
     assert safe.detail == difference_text(value(hops[SAFE_RATIO]).levels[0].difference)
     assert SAFE_RATIO.download(hops[SAFE_RATIO])["safe_ratio_reason"] == reason
@@ -149,7 +149,7 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
         assert columns[f"{measure.name}_difference"] == line.difference.mean
         assert columns[f"{measure.name}_verdict"] is columns[f"{measure.name}_p"] is None
         assert columns[f"{measure.name}_reason"] == reason
-        cell = measure.cell_of(line)
+        cell = measure.board_cell(line)
         assert (cell.text, cell.tone, cell.reason) == (line.difference.text, "", "")
     assert not any(row.best_in or row.tied_in for row in rows if row.task == "hops")
     assert found[ALL_TASKS, "snapkv"][AREA] == found["base", "snapkv"][AREA]
@@ -226,7 +226,7 @@ def test_where_no_likelihood_was_measured_nothing_says_that_it_leads() -> None:
     results = results_of(frame(made), "toy")
     rows = [row for row in results.rows if row.task == "instructions"]
     assert first_shown("instructions", rows) == (OBEYED, LEAKAGE)
-    note = note_of(results, "instructions")
+    note = section_note(results, "instructions")
     assert note.startswith(
         "The model itself has 40 % of directives obeyed, below 50: numbers are shown"
     )

@@ -69,7 +69,7 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     assert (downloaded["safe_ratio"], downloaded["safe_ratio_kind"]) == (None, None)
     ends = downloaded["safe_ratio_difference_low"], downloaded["safe_ratio_difference_high"]
     assert ends == (difference.low, difference.high)
-    cell = SAFE_RATIO.cell_of(safe["int4"])
+    cell = SAFE_RATIO.board_cell(safe["int4"])
     needed = f"{safe['int4'].more} more contexts needed"
     assert (cell.text, cell.detail.split("\n")) == (
         "open",

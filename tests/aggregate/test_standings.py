@@ -9,7 +9,7 @@ import pytest
 
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, BEATS, area_under_curve
-from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, boards_of
+from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK, RankInterval, ranks
@@ -239,7 +239,7 @@ def test_a_derived_measure_is_declared_once_and_found_everywhere() -> None:
     )
     rows = summarise(records)
     found = all_standings(records, rows)
-    boards = boards_of(records, rows, found)
+    boards = make_boards(records, rows, found)
     download = board_sheet(found, boards)
     explained = {
         name for chapter in chapters() for one in chapter.definitions for name in one.columns

@@ -14,7 +14,7 @@ from leaderboards.rendering.drawing import (
     TOP,
     WIDTH,
     Drawing,
-    pixel_of,
+    pixel_place,
 )
 from leaderboards.rendering.frames import Axis, Band, Dots, Frame, PolicyLine
 from leaderboards.rendering.style import named_styles
@@ -38,7 +38,7 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     axes.set_ylim(frame.vertical.first, frame.vertical.last)
     for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
         x, y = axes.transData.transform(place)
-        assert pixel_of(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
+        assert pixel_place(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
 
 
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:

@@ -66,7 +66,7 @@ from kvbench.commands.ls import KINDS
 from docs import tables as pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
-from leaderboards.boards.board import boards_of
+from leaderboards.boards.board import make_boards
 from leaderboards.boards.board import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.tables import board_sheet
@@ -83,7 +83,7 @@ records = realistic_records(["base", "hops"], ["full", "random", "snapkv"], cont
 records["words"] = np.arange(len(records)) % 7
 rows = summarise(records)
 found = all_standings(records, rows)
-boards = boards_of(records, rows, found)
+boards = make_boards(records, rows, found)
 results = Results.of(records, rows, {"run": {}}, "toy")
 row = next(row for row in rows if (row.task, row.policy, row.ratio) == ("base", "snapkv", 0.9))
 own = records[(records.task == "base") & (records.policy == "snapkv") & (records.ratio == 0.9)]

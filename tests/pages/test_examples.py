@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from leaderboards.pages.examples import WORST, build_examples, examples_of
+from leaderboards.pages.examples import WORST, build_examples, worst_examples
 from leaderboards.rendering.templating import as_data
 from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
@@ -38,7 +38,7 @@ def two_policies(**more: Any) -> DataFrame:
 
 
 def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
-    found = examples_of(two_policies())
+    found = worst_examples(two_policies())
     shown = found["cells"]["snapkv"]["0.5"]
     assert len(shown) == 5 < WORST, "there are no more"
     identities = [found["questions"][answer["question"]]["id"] for answer in shown]
@@ -47,7 +47,7 @@ def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
     assert [answer["verdict"] for answer in shown] == ["hallucinated: confused"] * 2 + ["right"] * 3
     assert [answer["wrong"] for answer in shown] == [True, True, False, False, False]
     assert {answer["obeyed"] for answer in shown} == {None}, "there are no directives"
-    obeyed = examples_of(two_policies(directives_obeyed=0.5))["cells"]["snapkv"]["0.5"]
+    obeyed = worst_examples(two_policies(directives_obeyed=0.5))["cells"]["snapkv"]["0.5"]
     assert {answer["obeyed"] for answer in obeyed} == {0.5}
 
 
@@ -66,7 +66,7 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
                 answered(question, "full", 100.0, **where),
                 answered(question, "snapkv", f1, **where),
             ]
-    found = examples_of(frame(rows))
+    found = worst_examples(frame(rows))
     shown = found["cells"]["snapkv"]["0.5"]
     texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
     assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2

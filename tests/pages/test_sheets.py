@@ -14,7 +14,7 @@ from kvbench.publish.downloads import RECORDS_FILE, write_records
 from kvbench.store.tables import JOINED, SCHEMA_VERSION
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import all_standings, boards_of
+from leaderboards.boards.board import all_standings, make_boards
 from leaderboards.downloads.sheets import Sheet, file_name
 from leaderboards.downloads.tables import board_sheet, cells_sheet
 from tests.support.records.synthetic_records import failing, realistic_records
@@ -118,7 +118,7 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     records = realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=6)
     rows = summarise(records)
     found = all_standings(records, rows)
-    table = read_csv(board_sheet(found, boards_of(records, rows, found)).csv())
+    table = read_csv(board_sheet(found, make_boards(records, rows, found)).csv())
     assert list(table["policy"]) == [one.policy for own in found.values() for one in own]
     for name in ("rank", "area"):
         assert (table[name].isna() == table[f"{name}_reason"].notna()).all(), name

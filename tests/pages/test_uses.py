@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from leaderboards.pages.front import FRONT, nothing_mastered
-from leaderboards.pages.sections import note_of
+from leaderboards.pages.sections import section_note
 from leaderboards.pages.uses import use_matrix
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
@@ -70,7 +70,7 @@ def test_where_the_model_can_do_no_task_that_alone_is_told(tasks: tuple[str, ...
     assert only.split("(")[0] in build_pages([results])[FRONT]
     leads = "ranks and verdicts are withheld; the rise of the right answer’s NLL"
     for task in results.shown:
-        note = note_of(results, task)
+        note = section_note(results, task)
         assert note.startswith("The model itself has 5 % ")
         assert leads in note
     assert results.mastered == list(tasks)  # all of them have a mean

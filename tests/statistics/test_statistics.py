@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from leaderboards.boards.area import area_under_curve, height_of
+from leaderboards.boards.area import area_under_curve, mean_height
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import Ahead, RankInterval, rank_intervals, ranks
@@ -94,7 +94,7 @@ def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() ->
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
     """100 at 0, 80 at a quarter, and 70 halfway to 60 at a half: 22.5 and 9.375 over 0.375."""
-    assert height_of(profile(), 0.375) == pytest.approx(31.875 / 0.375)
+    assert mean_height(profile(), 0.375) == pytest.approx(31.875 / 0.375)
 
 
 @given(
@@ -111,7 +111,7 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
     levels = tuple(Level("ratio", number / 10) for number in range(len(ratios)))
     one = profile(heights, ratios, levels)
     for to in (max(ratios), min(end, max(ratios))):
-        assert min(heights) - 1e-6 <= height_of(one, to) <= max(heights) + 1e-6
+        assert min(heights) - 1e-6 <= mean_height(one, to) <= max(heights) + 1e-6
 
 
 def losing(*losses: float, contexts: int = 200) -> Profile:
@@ -147,7 +147,7 @@ def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed(
     assert (few.outcome, almost.outcome, enough.outcome) == ("open", "open", "safe")
     assert few.levels[0].difference.low == pytest.approx(-100 * (1 - 0.025 ** (1 / 12)))
     assert (few.needed, few.more, almost.more, enough.needed) == (72, 60, 1, None)
-    cell = SAFE_RATIO.cell_of(few)
+    cell = SAFE_RATIO.board_cell(few)
     assert (cell.text, cell.detail) == (
         "open at 0.25",
         "0 [−26, +26]\nn = 12\n60 more contexts needed",
@@ -167,7 +167,7 @@ def test_what_is_safe_where_the_oracle_is_not_shown_to_be_may_be_chance() -> Non
         )
         found = value(SAFE_RATIO.of_board(board)["snapkv"])
         assert (found.ratio, found.may_be_chance) == (0.5, may_be_chance)
-    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (
+    assert (found.highest_sure, SAFE_RATIO.board_cell(found).detail) == (
         inf,
         "0 [−2, +2]\nunsafe from 0.75",
     )
@@ -182,11 +182,11 @@ def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
 def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap() -> None:
     gap = value(safe_ratio(losing(0, 5, 9)))
     assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "open", 0.75)
-    cell = SAFE_RATIO.cell_of(gap)
+    cell = SAFE_RATIO.board_cell(gap)
     assert (cell.text, cell.detail) == ("safe to 0.25", "0 [−2, +2]\nopen at 0.5\nunsafe from 0.75")
     unsafe = value(safe_ratio(losing(9, 9, 9)))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
-    cell = SAFE_RATIO.cell_of(unsafe)
+    cell = SAFE_RATIO.board_cell(unsafe)
     assert (cell.text, cell.detail) == ("unsafe from 0.25", "−9 [−10, −8]"), (
         "where it is unsafe is said once"
     )
@@ -211,11 +211,11 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     )
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
     assert (
-        SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail
+        SAFE_RATIO.board_cell(lowest({"base": half, "hops": half})).detail
         == "0 [−2, +2]\nin base +1\nunsafe from 0.75 in base"
     )
     fewer = value(safe_ratio(losing(5, 9, 9, contexts=100)))
-    detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
+    detail = SAFE_RATIO.board_cell(lowest({"base": doubtful, "hops": fewer})).detail
     assert detail == "−5 [−7, −3]\nin hops (n = 100) +1\nunsafe from 0.5 in base", (
         "n is that of the task that is named, and so is each ratio"
     )
@@ -238,7 +238,7 @@ def test_over_tasks_the_loss_at_a_level_is_that_of_the_worst_task() -> None:
 def test_a_withheld_verdict_leaves_the_loss_and_the_reason() -> None:
     """Beside a task with a verdict it does not count: what the model cannot do decides nothing."""
     withheld = value(safe_ratio(replace(losing(9, 9, 9), withheld="the model itself has 45 %")))
-    cell = SAFE_RATIO.cell_of(withheld)
+    cell = SAFE_RATIO.board_cell(withheld)
     assert (cell.text, cell.sort, cell.is_blank) == ("at 0.25", None, False)
     assert cell.detail == "−9 [−10, −8]"
     downloaded = SAFE_RATIO.download(withheld)

@@ -44,36 +44,46 @@ ERRORS = Experiment(
 SIGNS = Experiment(
     "signs", TASKS, f"{FLIPPED},{UNFLIPPED}", (("rate", "0.05"),), contexts=24, repeats=2
 )
-Kept = Callable[
-    [str], FloatArray
-]  # what a treatment keeps of a score, as a share of the full cache's
+# What a treatment keeps of a score, as a share of the full cache's.
+Kept = Callable[[str], FloatArray]
 Formula = Callable[[Kept], FloatArray]
 
 
-def of_each_score(
+def measure_scores(
     rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence
 ) -> Measured:
-    """Computes each formula for every score; their names and those of the scores name the parts of the claim."""
+    """Computes each formula for every score; their names and those of the scores name the parts of
+    the claim."""
 
     def statistic(task: str, column: str, formula: Formula) -> Statistic:
         records = evidence.of(task)
-        return Statistic(
-            formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts
-        )
 
-    return each_part(
-        {
-            ", ".join(filter(None, (name, score))): partial(statistic, *of, formula)
-            for score, of in SCORES.items()
-            for name, formula in formulas.items()
-        }
-    )
+        def kept(treatment: str) -> FloatArray:
+            return records.share_kept(treatment, rate, column)
+
+        return Statistic(formula(kept), records.contexts)
+
+    parts = {}
+    for score, (task, column) in SCORES.items():
+        for name, formula in formulas.items():
+            part = f"{name}, {score}" if name else score
+            parts[part] = partial(statistic, task, column, formula)
+    return each_part(parts)
 
 
 def _slope(kept: Kept) -> FloatArray:
     places = np.array(STDS) - np.mean(STDS)
-    slope: FloatArray = places @ np.stack([kept(error) for error in NORMALS]) / (places @ places)
+    shares = np.stack([kept(error) for error in NORMALS])
+    slope: FloatArray = places @ shares / (places @ places)
     return slope
+
+
+def _kept_by(treatment: str) -> Formula:
+    return lambda kept: kept(treatment)
+
+
+def _difference(treatment: str, other: str) -> Formula:
+    return lambda kept: kept(treatment) - kept(other)
 
 
 claim = partial(Claim, text=E, experiments=(ERRORS,))
@@ -86,51 +96,54 @@ CLAIMS = (
         holds=("at least", 0.98),
         experiments=(QUANTISED,),
         measure=partial(
-            of_each_score,
+            measure_scores,
             None,
-            {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")},
+            {"int8": _kept_by("int8"), "int4": _kept_by("int4")},
         ),
     ),
     claim(
         identifier="E2",
         words="An error drawn evenly from -1 to 1 times the value keeps 80 % or more.",
         reported="IFEval 0.83; next token 0.83 and 0.85",
-        statistic="score with every value times a factor from 0 to 2, as a share of the full cache's",
+        statistic="score with every value times a factor from 0 to 2, as a share of the full "
+        "cache's",
         holds=("at least", 0.8),
-        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(CENTRED)}),
+        measure=partial(measure_scores, EVERYWHERE, {"": _kept_by(CENTRED)}),
     ),
     claim(
         identifier="E3",
         words="Biased error is far worse than centred error of equal spread.",
-        reported='"random tokens" where the error is from 0 to 2, against 0.83 where it is from -1 to 1',
+        reported='"random tokens" where the error is from 0 to 2, '
+        "against 0.83 where it is from -1 to 1",
         statistic="what uniform(0, 2) keeps, less what uniform(-1, 1) keeps",
         holds=("below", 0.0),
-        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(BIASED) - kept(CENTRED)}),
+        measure=partial(measure_scores, EVERYWHERE, {"": _difference(BIASED, CENTRED)}),
     ),
     claim(
         identifier="E4",
         words="Wrong signs are far worse than an error of the same size that changes no sign.",
         reported='"catastrophic", without a figure',
-        statistic="what sign flips of 5 % of the values keep, less what an equal root mean square error without flips "
-        "does",
+        statistic="what sign flips of 5 % of the values keep, less what an equal root mean square "
+        "error without flips does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=partial(
-            of_each_score, FLIPPED_SHARE, {"": lambda kept: kept(FLIPPED) - kept(UNFLIPPED)}
-        ),
+        measure=partial(measure_scores, FLIPPED_SHARE, {"": _difference(FLIPPED, UNFLIPPED)}),
     ),
     claim(
         identifier="E5",
-        words="Normal error degrades quickly with its spread, and more than uniform error of a larger one.",
-        reported="next token 0.80 and 0.61 of the control at spreads 0.25 and 0.5; 0.61 with uniform(-1.5, 1.5)",
-        statistic="slope of what is kept over the spread; what normal(0, 0.5) keeps less what uniform(-1.5, 1.5) keeps",
+        words="Normal error degrades quickly with its spread, and more than uniform error of a "
+        "larger one.",
+        reported="next token 0.80 and 0.61 of the control at spreads 0.25 and 0.5; 0.61 with "
+        "uniform(-1.5, 1.5)",
+        statistic="slope of what is kept over the spread; what normal(0, 0.5) keeps less what "
+        "uniform(-1.5, 1.5) keeps",
         holds=("below", 0.0),
         measure=partial(
-            of_each_score,
+            measure_scores,
             EVERYWHERE,
             {
                 "slope over the spread": _slope,
-                "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE),
+                "normal less wide uniform": _difference(NORMALS[-1], WIDE),
             },
         ),
     ),

@@ -1,4 +1,5 @@
-"""The claims of text P: system prompts that are compressed, plain and with their instructions protected."""
+"""The claims of text P: system prompts that are compressed, plain and with their instructions
+protected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,15 @@ from leaderboards.aggregate.evidence import (
     NoEvidenceError,
     PreconditionError,
 )
-from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import (
+    Claim,
+    Experiment,
+    Measured,
+    NoStatistic,
+    Statistic,
+    Text,
+    each_part,
+)
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.by_number import relative_obedience
 from leaderboards.studies.instructions.families import family_means, rank_correlation
@@ -46,29 +55,34 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(
+def measure_prompts(
     parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence
 ) -> Measured:
-    """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
-    directives of which it obeys half, and :class:`PreconditionError` where there are none."""
-    prompts, note = prompt_records(evidence.records, evidence.seed, evidence.times), ""
+    """Measures the parts of a claim by their names; where the full cache obeys less than half, on
+    the families of directives of which it obeys half.
+
+    Raises :class:`PreconditionError` where there are no such families."""
+    prompts = prompt_records(evidence.records, evidence.seed, evidence.times)
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
-    if not obeyed >= LEAST_CLEAN:
-        by_family = full.groupby("family", sort=False)["strict"].mean()
-        families = tuple(by_family.index[by_family >= LEAST_CLEAN])
-        if not families:
-            low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            raise PreconditionError(f"instructions: {low}, and so of each family")
-        directives = prompts.directives[prompts.directives["family"].isin(families)]
-        prompts = replace(prompts, directives=directives, families=families)
-        note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
-    return [
-        replace(one, note="; ".join(filter(None, (one.note, note))))
-        if isinstance(one, Statistic)
-        else one
-        for one in each_part(parts, prompts)
-    ]
+    if obeyed >= LEAST_CLEAN:
+        return each_part(parts, prompts)
+    by_family = full.groupby("family", sort=False)["strict"].mean()
+    families = tuple(by_family.index[by_family >= LEAST_CLEAN])
+    if not families:
+        low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
+        raise PreconditionError(f"instructions: {low}, and so of each family")
+    directives = prompts.directives[prompts.directives["family"].isin(families)]
+    prompts = replace(prompts, directives=directives, families=families)
+    note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
+    results: list[Statistic | NoStatistic] = []
+    for result in each_part(parts, prompts):
+        if isinstance(result, Statistic):
+            notes = filter(None, (result.note, note))
+            results.append(replace(result, note="; ".join(notes)))
+        else:
+            results.append(result)
+    return results
 
 
 def _mean(
@@ -78,7 +92,8 @@ def _mean(
     level: Level | None,
     **where: Sequence[object],
 ) -> FloatArray:
-    """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
+    """Averages a column over the records of policies at a level, None for all. ``where``: values of
+    other columns."""
     table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
     chosen = table["policy"].isin(list(policies)) & (level is None or table["level"] == level)
     for name, values in where.items():
@@ -91,45 +106,44 @@ def _mean(
 def _defence_above_directives(
     prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]
 ) -> FloatArray:
-    kept = (
-        _mean(prompts, f"{span}_kept", policies, HALF, arm=arms)
-        for span in ("defence", "directives")
-    )
-    return np.subtract(*kept)
+    defence = _mean(prompts, "defence_kept", policies, HALF, arm=arms)
+    directives = _mean(prompts, "directives_kept", policies, HALF, arm=arms)
+    return defence - directives
 
 
 def _families(prompts: PromptRecords) -> Statistic:
-    whole, half = (
-        np.stack(
-            [_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families],
-            axis=1,
-        )
-        for cell in (WHOLE, TREATED)
-    )
-    obeyed = whole[0] >= LEAST_CLEAN
-    if obeyed.sum() < 2:
+    whole, half = _by_family(prompts, *WHOLE), _by_family(prompts, *TREATED)
+    is_obeyed = whole[0] >= LEAST_CLEAN
+    if is_obeyed.sum() < 2:
         raise PreconditionError(
             "instructions: the full cache obeys fewer than two families of directives"
         )
-    kept = half[:, obeyed] / whole[:, obeyed]
-    families = np.array(prompts.families)[obeyed]
-    note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
+    kept = half[:, is_obeyed] / whole[:, is_obeyed]
+    families = np.array(prompts.families)[is_obeyed]
+    best, worst = families[kept[0].argmax()], families[kept[0].argmin()]
+    note = f"most is kept of {best}, least of {worst}"
     correlation = _rank_correlation(prompts)
     if not np.isnan(correlation):
         note += f"; rank correlation with the full cache {correlation:.2f}"
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
+def _by_family(prompts: PromptRecords, policies: Sequence[str], level: Level | None) -> FloatArray:
+    """Returns the share of directives obeyed, shape (1 + resamples, families)."""
+    shares = [
+        _mean(prompts, "strict", policies, level, family=[family]) for family in prompts.families
+    ]
+    return np.stack(shares, axis=1)
+
+
 def _rank_correlation(prompts: PromptRecords) -> float:
-    """Correlates the order of all families with that of the full cache, the policies together; NaN where there is no
-    order."""
+    """Correlates the order of all families with that of the full cache, the policies together; NaN
+    where there is no order."""
     table = prompts.directives
-    treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
-    shares = (
-        family_means(prompts, table[rows], prompts.families)
-        for rows in (treated, table["policy"] == FULL)
-    )
-    return float(rank_correlation(*shares)[0])
+    is_treated = table["policy"].isin(POLICIES) & (table["level"] == HALF)
+    treated = family_means(prompts, table[is_treated], prompts.families)
+    full = family_means(prompts, table[table["policy"] == FULL], prompts.families)
+    return float(rank_correlation(treated, full)[0])
 
 
 def _leaks(prompts: PromptRecords) -> Statistic:
@@ -150,15 +164,14 @@ def _kept_by_order(prompts: PromptRecords) -> Statistic:
 
 def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (
-        _rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED
-    )
+    rises = [_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED]
+    first, second = rises
     return Statistic(first - second, prompts.resampler.count)
 
 
 def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
-    treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
-    return treated - whole
+    treated = _mean(prompts, column, *TREATED, arm=[arm])
+    return treated - _mean(prompts, column, *WHOLE, arm=[arm])
 
 
 def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
@@ -176,21 +189,19 @@ def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
 
 
 def _several(prompts: PromptRecords) -> Statistic:
-    directives, kept = prompts.directives, []
-    treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
+    directives = prompts.directives
+    is_treated = directives["policy"].isin(POLICIES) & (directives["level"] == HALF)
+    is_full = directives["policy"] == FULL
+    kept = []
     for name, is_asked in (
         ("one", directives["number"] == 1),
         ("several", directives["number"] > 1),
     ):
-        share = relative_obedience(
-            prompts,
-            directives[treated & is_asked],
-            directives[(directives["policy"] == FULL) & is_asked],
-        )
+        treated, full = directives[is_treated & is_asked], directives[is_full & is_asked]
+        share = relative_obedience(prompts, treated, full)
         if share is None:
-            raise PreconditionError(
-                f"the full cache obeys nothing where {name} is asked, or nothing was asked"
-            )
+            asked_for = f"where {name} is asked, or nothing was asked"
+            raise PreconditionError(f"the full cache obeys nothing {asked_for}")
         kept.append(share)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
@@ -201,61 +212,64 @@ CLAIMS = (
         identifier="P1",
         words="Some instructions are dropped long before others.",
         reported="yes, and the rank correlation of the families with the full cache falls",
-        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: the family "
-        "that keeps most above the one that keeps least, of families of which the full cache obeys half",
+        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over "
+        "policies: the family that keeps most above the one that keeps least, of families of which "
+        "the full cache obeys half",
         holds=("above", 0.2),
-        measure=partial(of_prompts, {"": _families}),
+        measure=partial(measure_prompts, {"": _families}),
     ),
     claim(
         identifier="P2",
         words="The prompt leaks while its directives are still obeyed.",
         reported=UNFIGURED,
-        statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
-        "70 % of the directives or more",
+        statistic="leakage above the full cache's, where it is highest of all policies, ratios and "
+        "orders that obey 70 % of the directives or more",
         holds=("at least", LEAKED_MORE),
-        measure=partial(of_prompts, {"": _leaks}),
+        measure=partial(measure_prompts, {"": _leaks}),
     ),
     claim(
         identifier="P3",
         words="The order of defence and directives decides which of them suffers.",
         reported=UNFIGURED,
-        statistic="interaction of order and span at a ratio of 0.5, mean over policies: the share of the tokens kept, "
-        "of the defence less of the directives, with the defence first less with the directives first; and the same "
-        "of leakage gained less directives lost",
+        statistic="interaction of order and span at a ratio of 0.5, mean over policies: the share "
+        "of the tokens kept, of the defence less of the directives, with the defence first less "
+        "with the directives first; and the same of leakage gained less directives lost",
         holds=("other than", 0.0),
         measure=partial(
-            of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}
+            measure_prompts,
+            {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order},
         ),
     ),
     claim(
         identifier="P4",
         words="Policies keep spans of instructions unevenly.",
         reported=UNFIGURED,
-        statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less that of the "
-        "directives, mean over both orders, by policy",
+        statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less "
+        "that of the directives, mean over both orders, by policy",
         holds=("other than", 0.0),
         measure=partial(
-            of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}
+            measure_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}
         ),
     ),
     claim(
         identifier="P5",
         words="Whitelists and fair eviction help.",
         reported="whitelist 0.196 and 0.169 (StreamingLLM) to 0.001 and 0.082 (K-Norm)",
-        statistic="half the gain in directives obeyed plus half the fall in leakage against the plain policy, mean "
-        "over ratios 0.5 and 0.7, by policy and way",
+        statistic="half the gain in directives obeyed plus half the fall in leakage against the "
+        "plain policy, mean over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
         measure=partial(
-            of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}
+            measure_prompts,
+            {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()},
         ),
     ),
     claim(
         identifier="P6",
         words="Several instructions suffer more than one.",
         reported=UNFIGURED,
-        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: of prompts "
-        "with one directive, less of prompts with several",
+        statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over "
+        "policies: of prompts with one directive, less of prompts with several",
         holds=("above", 0.0),
-        measure=partial(of_prompts, {"": _several}),
+        measure=partial(measure_prompts, {"": _several}),
     ),
 )
