@@ -96,14 +96,14 @@ class Study:
         return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
 
 
-def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
+def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
-    content = study.find(given)
-    identities = [run.get("identity", {}) for run in given.runs]
+    content = study.find(study_input)
+    identities = [run.get("identity", {}) for run in study_input.runs]
     dtypes = dict.fromkeys(str(one["dtype"]) for one in identities if "dtype" in one)
     facts = [*([("Numbers in", ", ".join(dtypes))] if dtypes else []), *content.facts]
     shown: dict[str, Any] = {"facts": facts, "parts": content.parts, "sheets": content.sheets}
-    page = render("study.html.j2", study=study, model=given.model, **shown)
+    page = render("study.html.j2", study=study, model=study_input.model, **shown)
     return page, content
 
 

@@ -35,7 +35,7 @@ def examples_at(page: str, policy: str, level: Level) -> str:
     return f"{page}#{urlencode({'policy': policy, 'level': str(level)})}"
 
 
-def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
+def estimate_mean(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
     """Averages values, or divides their sum by that of the weights, and resamples contexts. ``n``: how many values it
     is the mean of, where that is not the number of rows."""
     numbers = np.asarray(values, dtype=np.float64)
@@ -72,7 +72,7 @@ class BandedLine:
         return line, Band.between(self.style, tuple(x for x, _ in self.places), self.low, self.high)
 
 
-def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
+def banded_line(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
     points = list(points)
     intervals = [one.interval for _, one in points if one.interval is not None]
@@ -112,13 +112,13 @@ def curve(
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> tuple[Picture, ...]:
     """Draws policies over their levels, a picture for each kind of level, from their own value, or the full cache's, at
     the untreated cache on. What has one level, as int4, has it at each level of the others."""
-    axes = axes_of(level for policy, level in cells if policy in styles)
+    axes = axes_by_kind(level for policy, level in cells if policy in styles)
     return tuple(
         _over_axis(cells, styles, f"{title}{ending}", note, f"{salt}{ending}", axis) for ending, axis in axes.items()
     )
 
 
-def axes_of(levels: Iterable[Level]) -> dict[str, Axis]:
+def axes_by_kind(levels: Iterable[Level]) -> dict[str, Axis]:
     """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a single kind."""
     groups = kinds_apart(levels)
     return {f", by {kind}" if len(groups) > 1 else "": Axis.over(of_kind) for kind, of_kind in groups.items()}
@@ -136,7 +136,7 @@ def _over_axis(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: 
         elif (policy, UNTREATED) in cells and policy not in {*has_levels, FULL}:
             points = [(end, cells[policy, UNTREATED]) for end in axis.ends]
         if points:
-            lines.append(line_of(style, points))
+            lines.append(banded_line(style, points))
     return curve(title, note, lines, axis, salt)
 
 
@@ -152,7 +152,7 @@ def level_table(title: str, cells: Mapping[tuple[str, Level], str], first: str =
     return Listing(title, (first, *(names[level] for level in levels)), rows)
 
 
-def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
+def list_rows(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
     """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
     return Listing(title, tuple(columns), tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows))
 

@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
+from leaderboards.studies.routing.study import Repair, build_causes, cliff_levels, removals, repairs, with_outcomes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -134,7 +134,7 @@ def given() -> StudyInput:
 
 
 def test_the_page_tells_what_was_put_in() -> None:
-    causes = causes_of(given())
+    causes = build_causes(given())
     parts = {part.identifier: part for part in causes.parts}
     assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings

@@ -12,9 +12,9 @@ from leaderboards.rendering.style import LineStyle, named_styles, policy_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.text import range_text
 from leaderboards.studies.beside import MODELS, only_shared, shared_questions
-from leaderboards.studies.cliff.sweeps import GER, RATE, Sweep, is_swept, sweeps_of, together
+from leaderboards.studies.cliff.sweeps import GER, RATE, Sweep, find_sweeps, is_swept, together
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import curve, exactly, in_numbers, in_percent, line_of, listing_of
+from leaderboards.studies.parts import banded_line, curve, exactly, in_numbers, in_percent, list_rows
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 
 TITLE = "Hallucination, GER and the cliff"
@@ -34,7 +34,7 @@ class SweptTasks:
 
     @classmethod
     def of(cls, name: str, tasks: Sequence[MeasuredTask]) -> "SweptTasks":
-        return cls(name, tasks, sweeps_of([task.evidence for task in tasks]))
+        return cls(name, tasks, find_sweeps([task.evidence for task in tasks]))
 
     @property
     def withheld(self) -> str:
@@ -79,10 +79,10 @@ class SweptTasks:
         return {"policy": policy, "task": self.name, **numbers, "not_mastered": self.withheld or None}
 
 
-def swept_tasks(given: StudyInput) -> list[SweptTasks]:
+def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
     """Returns the mean over the tasks that the model can do, over all where it can do none, then each task by itself;
     tasks with one level, and those whose answers are not judged so, are left out."""
-    tasks = _judged_tasks(given)
+    tasks = _judged_tasks(study_input)
     alone = [one for one in (SweptTasks.of(task.name, [task]) for task in tasks) if one.sweeps]
     shown = [one.tasks[0] for one in alone]
     mastered = [task for task in shown if not task.withheld]
@@ -92,23 +92,23 @@ def swept_tasks(given: StudyInput) -> list[SweptTasks]:
     return alone
 
 
-def _judged_tasks(given: StudyInput) -> list[MeasuredTask]:
+def _judged_tasks(study_input: StudyInput) -> list[MeasuredTask]:
     """Returns the tasks of whose answers it is known whether they are made up and what is left of their evidence."""
-    known = given.records[given.records[RATE].notna() & given.records[GER].notna()]
+    known = study_input.records[study_input.records[RATE].notna() & study_input.records[GER].notna()]
     names = set(known["task"])
-    return [task for task in measured_tasks(given.records)[0] if task.name in names] if names else []
+    return [task for task in measured_tasks(study_input.records)[0] if task.name in names] if names else []
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    found = swept_tasks(given)
+def build_content(study_input: StudyInput) -> StudyContent:
+    found = swept_tasks(study_input)
     if not found:
         return StudyContent(())
-    policies = given.policies or tuple(map(str, given.records["policy"].unique()))
+    policies = study_input.policies or tuple(map(str, study_input.records["policy"].unique()))
     styles = policy_styles(policies)
-    sections = [_section(found, styles, given.number)]
-    for number, other in enumerate(given.beside, start=1):
-        if other.number > given.number:
-            sections += _beside(given, other, len(styles), f"cliff-beside-{given.number}-{number}")
+    sections = [_section(found, styles, study_input.number)]
+    for number, other in enumerate(study_input.beside, start=1):
+        if other.number > study_input.number:
+            sections += _beside(study_input, other, len(styles), f"cliff-beside-{given.number}-{number}")
     levels = [row for one in found for row in one.level_rows()]
     summaries = [row for one in found for row in one.summary_rows()]
     sheets = [
@@ -173,7 +173,7 @@ def _over_realised(found: SweptTasks, styles: Mapping[str, LineStyle], title: st
     for sweep in found.sweeps:
         is_rate = title == "Hallucination rate"
         values = [sweep.estimate(column) for column in sweep.rate.T] if is_rate else map(exactly, sweep.plain_ger[0])
-        lines.append(line_of(styles[sweep.policy], zip(sweep.realised, values, strict=True)))
+        lines.append(banded_line(styles[sweep.policy], zip(sweep.realised, values, strict=True)))
     return curve(title, f"share, {found.title}", lines, _axis(REALISED, found), f"cliff/{number}/{title}")
 
 
@@ -181,7 +181,7 @@ def _susceptibility(found: SweptTasks, styles: Mapping[str, LineStyle], number: 
     lines = []
     for sweep in found.sweeps:
         middles, rises = sweep.rises
-        lines.append(line_of(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True)))
+        lines.append(banded_line(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True)))
     axis = _axis(REALISED, found)
     return curve("Susceptibility", f"dH/dα, {found.title}", lines, axis, f"cliff/{number}/susceptibility")
 
@@ -190,7 +190,7 @@ def _over_ger(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -
     lines = []
     for sweep in found.sweeps:
         places = zip(sweep.plain_ger[0], map(exactly, sweep.plain_rate[0]), strict=True)
-        lines.append(line_of(styles[sweep.policy], places))
+        lines.append(banded_line(styles[sweep.policy], places))
     axis = Axis.from_values("Global Eviction Ratio", [1.0])
     return curve("Hallucination over GER", f"share, {found.title}", lines, axis, f"cliff/{number}/ger")
 
@@ -206,7 +206,7 @@ def _summary_table(found: SweptTasks) -> Any:
         "r of GER and H, over ratios": lambda row: in_numbers(row["r"], CORRELATION),
         "partial, over contexts": lambda row: in_numbers(row["partial"], CORRELATION),
     }
-    return listing_of(f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns)
+    return list_rows(f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns)
 
 
 def _cliff_text(row: Mapping[str, Any]) -> str:
@@ -228,19 +228,19 @@ def _level_table(found: SweptTasks) -> Any:
         "GER": lambda row: f"{row['ger']:.2f}",
         "slot coverage": lambda row: f"{row['slot_coverage']:.2f}",
     }
-    return listing_of(f"Every level: {found.title}", found.level_rows(), columns)
+    return list_rows(f"Every level: {found.title}", found.level_rows(), columns)
 
 
-def _beside(given: StudyInput, other: StudyInput, index: int, identifier: str) -> list[StudySection]:
+def _beside(study_input: StudyInput, other: StudyInput, index: int, identifier: str) -> list[StudySection]:
     """Shows hallucination and F1 of two models in the same pictures, on the questions that both were asked."""
-    shared = shared_questions(given, other)
+    shared = shared_questions(study_input, other)
     if shared.empty:
         return []
-    sides = [_by_name(only_shared(one, shared)) for one in (given, other)]
+    sides = [_by_name(only_shared(one, shared)) for one in (study_input, other)]
     name = next((name for name in sides[0] if name in sides[1]), None)
     if name is None:
         return []
-    models = (given.model, other.model)
+    models = (study_input.model, other.model)
     # A line is found by the place of its policy on the page: models have places behind those of all policies.
     styles = [replace(style, index=index + place) for place, style in enumerate(named_styles(models).values())]
     pictures = []
@@ -257,8 +257,8 @@ def _beside(given: StudyInput, other: StudyInput, index: int, identifier: str) -
     return [StudySection(identifier, title, text, tuple(styles), tuple(pictures))]
 
 
-def _by_name(given: StudyInput) -> dict[str, SweptTasks]:
-    return {found.name: found for found in swept_tasks(given)}
+def _by_name(study_input: StudyInput) -> dict[str, SweptTasks]:
+    return {found.name: found for found in swept_tasks(study_input)}
 
 
 def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str) -> list[Picture]:
@@ -273,7 +273,7 @@ def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, id
         lines = []
         for sweep, style, values in zip(sweeps, styles, of_models, strict=True):
             estimates = [sweep.estimate(column) for column in values.T]
-            lines.append(line_of(style, zip(sweep.realised, estimates, strict=True)))
+            lines.append(banded_line(style, zip(sweep.realised, estimates, strict=True)))
         pictures.append(curve(policy, f"{note}, {where}", lines, axis, f"{identifier}/{policy}/{note}"))
     return pictures
 
@@ -304,8 +304,8 @@ STUDY = Study(
     name="cliff",
     title=TITLE,
     lead="",
-    takes=lambda given: any(is_swept(task.evidence) for task in _judged_tasks(given)),
-    find=content_of,
+    takes=lambda study_input: any(is_swept(task.evidence) for task in _judged_tasks(study_input)),
+    find=build_content,
     chapter=CHAPTER,
     is_on_front=True,
 )

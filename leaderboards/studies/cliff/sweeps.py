@@ -60,7 +60,7 @@ def partial_correlation(cells: Iterable[Cell], where: Mapping[str, object]) -> F
     """Returns the correlation of GER with the rate over contexts, given task, policy and level: of what either is above
     its mean there. Shape (1 + resamples,), NaN where either is the same for all contexts. ``where``: values of other
     columns of the answers that are meant."""
-    return _correlation_of(_sums(cells, where))
+    return _correlation(_sums(cells, where))
 
 
 def _sums(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
@@ -69,7 +69,7 @@ def _sums(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
     return total
 
 
-def _correlation_of(sums: FloatArray) -> FloatArray:
+def _correlation(sums: FloatArray) -> FloatArray:
     evicted, rates, both = sums
     varies = (evicted > FLAT) & (rates > FLAT)  # and is not the noise of sums alone
     spread = np.sqrt(np.where(varies, evicted * rates, 1.0))
@@ -150,7 +150,7 @@ class Sweep:
     @property
     def partial(self) -> Estimate | None:
         """Estimates their correlation over contexts, given task and level."""
-        return self.known(_correlation_of(self.sums))
+        return self.known(_correlation(self.sums))
 
     @cached_property
     def sums(self) -> FloatArray:  # of the partial correlation, which other policies' are added to
@@ -171,7 +171,7 @@ def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]
     ger = _joined([one.plain_ger for one in sweeps])
     rate = _joined([one.plain_rate for one in sweeps])
     sums: FloatArray = np.sum([one.sums for one in sweeps], axis=0)
-    return first.known(pearson(ger, rate)), first.known(_correlation_of(sums))
+    return first.known(pearson(ger, rate)), first.known(_correlation(sums))
 
 
 def _joined(points: Sequence[FloatArray]) -> FloatArray:
@@ -185,18 +185,18 @@ def is_swept(task: TaskEvidence) -> bool:
     return any(len(shared_levels(policy, [task])) > 1 for policy in policies)
 
 
-def sweeps_of(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
+def find_sweeps(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
     """Returns the policies that remove tokens at two levels at least, in the order of the records."""
     policies = dict.fromkeys(str(policy) for task in tasks for policy in task.records["policy"].unique())
     found = []
     for policy in policies:
-        sweep = None if policy == FULL else _sweep_of(policy, tasks)
+        sweep = None if policy == FULL else _build_sweep(policy, tasks)
         if sweep is not None:
             found.append(sweep)
     return found
 
 
-def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
+def _build_sweep(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     levels = shared_levels(policy, tasks)
     if len(levels) < 2:
         return None

@@ -15,7 +15,7 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.prompts import PromptRecords, forms_of
-from leaderboards.studies.parts import curve, exactly, in_percent, level_table, line_of
+from leaderboards.studies.parts import banded_line, curve, exactly, in_percent, level_table
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL, PLAIN, plain_and_way
 
@@ -48,7 +48,7 @@ def _difference(prompts: PromptRecords, caches: DataFrame) -> Estimate | None:
     if both.empty:
         return None
     means = prompts.means(both, "defence_kept") - prompts.means(both, "directives_kept")
-    return prompts.resampler.estimate_of(means, len(both))
+    return prompts.resampler.estimate_mean(means, len(both))
 
 
 def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
@@ -117,7 +117,7 @@ def _pictures_of_spans(
     for base in bases:
         for arm in _arms(rows):
             if _has_levels(rows, base, arm):
-                lines = [line_of(style, _points(rows, base, arm, f"{span}_kept")) for span, style in styles.items()]
+                lines = [banded_line(style, _points(rows, base, arm, f"{span}_kept")) for span, style in styles.items()]
                 yield curve(_titled(base, arm), "share of the tokens kept", lines, REALISED, f"bias/{arm}/{base}", KEPT)
 
 
@@ -139,7 +139,8 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
             drawn = [form for form in forms if _has_levels(rows, form, arm)]
             if any(plain_and_way(form)[1] != PLAIN for form in drawn):
                 lines = [
-                    line_of(styles[plain_and_way(form)[1]], _points(rows, form, arm, "difference")) for form in drawn
+                    banded_line(styles[plain_and_way(form)[1]], _points(rows, form, arm, "difference"))
+                    for form in drawn
                 ]
                 note = "defence less directives, shares kept"
                 pictures.append(curve(_titled(base, arm), note, lines, REALISED, f"protected/{arm}/{base}", DIFFERENCE))
@@ -180,7 +181,7 @@ def _layers_section(
         for arm in _arms(compared):
             shown = [row for row in compared if (row["policy"], row["level"], row["arm"]) == (base, middle, arm)]
             lines = [
-                line_of(style, [(row["layer"], exactly(row[f"{span}_kept"])) for row in shown])
+                banded_line(style, [(row["layer"], exactly(row[f"{span}_kept"])) for row in shown])
                 for span, style in styles.items()
             ]
             if shown:

@@ -45,7 +45,7 @@ def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
         whole = table[table["policy"] == FULL]
         for (policy, level), of_level in table.groupby(["policy", "level"], sort=False, observed=True):
             kept = relative_obedience(prompts, of_level, whole)
-            relative = None if kept is None else prompts.resampler.estimate_of(kept, len(of_level))
+            relative = None if kept is None else prompts.resampler.estimate_mean(kept, len(of_level))
             results.append(KeptOfNumber(str(policy), level, number, prompts.estimate(of_level, "strict"), relative))
     return results
 

@@ -49,7 +49,7 @@ def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
             count = int((~np.isnan(shares[:, 0]) & ~np.isnan(whole[:, 0])).sum())
             values = rank_correlation(shares, whole)
             reason = TOO_FEW if count < FEWEST_FAMILIES else ALIKE if np.isnan(values[0]) else ""
-            estimate = None if reason else prompts.resampler.estimate_of(values, count)
+            estimate = None if reason else prompts.resampler.estimate_mean(values, count)
             correlations.append(RankCorrelation(str(policy), level, number, count, estimate, reason))
     return correlations
 

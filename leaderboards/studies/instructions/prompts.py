@@ -41,7 +41,7 @@ class PromptRecords:
     def estimate(self, group: DataFrame, column: str) -> Estimate | None:
         """Averages a column over the rows that have a value, and resamples draws; None where none has."""
         known = group[group[column].notna()]
-        return self.resampler.estimate_of(self.means(known, column), len(known)) if len(known) else None
+        return self.resampler.estimate_mean(self.means(known, column), len(known)) if len(known) else None
 
     def means(self, rows: DataFrame, column: str) -> FloatArray:
         """Averages a column of shares over some rows: shape (1 + resamples,), as measured and in the resamples that all
@@ -68,17 +68,17 @@ def prompt_records(records: DataFrame, seed: int = 0, times: int = 1) -> PromptR
     )
 
 
-def _directives(given: DataFrame) -> DataFrame:
-    counts = given["directives"].map(len)
+def _directives(instructed: DataFrame) -> DataFrame:
+    counts = instructed["directives"].map(len)
     judged = {  # an answer that failed obeys none
         name: [
             [False] * count if verdicts is None else list(verdicts)
-            for verdicts, count in zip(given[f"directives_{name}"], counts, strict=True)
+            for verdicts, count in zip(instructed[f"directives_{name}"], counts, strict=True)
         ]
         for name in ("strict", "loose")
     }
-    wide = given[["policy", "level", "arm", "draw", "question_id", "failed"]].assign(
-        family=given["directive_families"].map(list), number=counts, **judged
+    wide = instructed[["policy", "level", "arm", "draw", "question_id", "failed"]].assign(
+        family=instructed["directive_families"].map(list), number=counts, **judged
     )
     return wide.explode(["family", "strict", "loose"], ignore_index=True).astype({"strict": float, "loose": float})
 

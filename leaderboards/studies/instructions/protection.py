@@ -9,7 +9,7 @@ from pandas import concat
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.instructions.prompts import DEFENDED, OF_ONE_ORDER, PromptRecords
-from leaderboards.studies.parts import exactly, in_numbers, in_points, listing_of
+from leaderboards.studies.parts import exactly, in_numbers, in_points, list_rows
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -51,7 +51,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
     if not gains:
         return None
     mean: FloatArray = np.mean(gains, axis=0)
-    return Gain(plain, protected, prompts.resampler.estimate_of(mean, len(shared)), tuple(shared), failed, mean)
+    return Gain(plain, protected, prompts.resampler.estimate_mean(mean, len(shared)), tuple(shared), failed, mean)
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
         row = obeying.loc[index]
         of_cell = attacks[np.logical_and.reduce([attacks[name] == row[name] for name in keys])]
         more = prompts.means(of_cell, "leakage") - prompts.means(whole[row["arm"]], "leakage")
-        estimate = prompts.resampler.estimate_of(more, len(of_cell))
+        estimate = prompts.resampler.estimate_mean(more, len(of_cell))
         found.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
     return found
 
 
 def amnesia_section(highest_leaks: Sequence[Leak]) -> StudySection:
-    listing = listing_of(
+    listing = list_rows(
         f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent",
         highest_leaks,
         {
@@ -111,7 +111,7 @@ def amnesia_section(highest_leaks: Sequence[Leak]) -> StudySection:
 
 
 def gains_section(gains: Sequence[Gain]) -> StudySection:
-    listing = listing_of(
+    listing = list_rows(
         "Protection gain",
         gains,
         {

@@ -57,8 +57,8 @@ ESTIMATES: Mapping[str, Sequence[str]] = {
 }
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    prompts = prompt_records(given.records)
+def build_content(study_input: StudyInput) -> StudyContent:
+    prompts = prompt_records(study_input.records)
     pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
     gains = [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
     highest_leaks = while_obeying(prompts)
@@ -66,7 +66,7 @@ def content_of(given: StudyInput) -> StudyContent:
     ranks, numbers = rank_correlations(prompts), kept_by_number(prompts)
     kept, by_layer = spans_kept(prompts), spans_kept_by_layer(prompts)
     parts = (
-        *_leaks_of_attacks(given.records),
+        *_leaks_of_attacks(study_input.records),
         amnesia_section(highest_leaks),
         _plane(prompts, leaked),
         _defence(prompts, leaked),
@@ -236,10 +236,10 @@ CHAPTER = Chapter(
 )
 
 
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs of system prompts, or with prompts in both orders of defence and directives."""
-    of_system = all(run["identity"]["scope"] == "system" for run in given.runs)
-    return of_system or set(DEFENDED) <= set(given.records["arm"])
+    of_system = all(run["identity"]["scope"] == "system" for run in study_input.runs)
+    return of_system or set(DEFENDED) <= set(study_input.records["arm"])
 
 
 STUDY = Study(
@@ -248,6 +248,6 @@ STUDY = Study(
     lead="A system prompt is compressed, and what users say is appended to what is left of it. What is still obeyed, "
     "what leaks, and what protects?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=CHAPTER,
 )

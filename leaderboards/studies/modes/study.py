@@ -78,23 +78,23 @@ def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> Any:
     return values if column == "f1" else POINTS_OF_ONE * np.asarray(values)
 
 
-def both_of(given: StudyInput) -> list[TaskInBoth]:
+def tasks_in_both(study_input: StudyInput) -> list[TaskInBoth]:
     """Returns the tasks that both modes were asked with the same questions, in the results of mode agnostic alone."""
-    others = [one for one in given.modes if one.mode == AWARE]
-    if given.mode != AGNOSTIC or not others:
+    others = [one for one in study_input.modes if one.mode == AWARE]
+    if study_input.mode != AGNOSTIC or not others:
         return []
-    shared = shared_questions(given, others[0], QUESTION)
+    shared = shared_questions(study_input, others[0], QUESTION)
     if shared.empty:
         return []
     sides = []
-    for one in (given, others[0]):
+    for one in (study_input, others[0]):
         measured, _ = measured_tasks(only(one.records, shared))
         sides.append({task.name: task for task in measured if task.evidence.records["f1"].notna().any()})
     return [TaskInBoth((task, sides[1][name])) for name, task in sides[0].items() if name in sides[1]]
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    found = both_of(given)
+def build_content(study_input: StudyInput) -> StudyContent:
+    found = tasks_in_both(study_input)
     rows = [row for task in found for row in task.rows()]
     withheld = "; ".join(f"{task.sides[0].name}: {task.sides[0].withheld}" for task in found if task.sides[0].withheld)
     marks = f" {withheld}: numbers are shown, verdicts are withheld." if withheld else ""
@@ -103,7 +103,7 @@ def content_of(given: StudyInput) -> StudyContent:
         "the question, and cuts anew for each. A difference is aware less agnostic on the same questions, in points, "
         f"with its 95 % interval over contexts; a policy that needs the question has none.{marks}"
     )
-    identifier = "modes" if given.number == 1 else f"modes-{given.number}"
+    identifier = "modes" if study_input.number == 1 else f"modes-{given.number}"
     about = "F1 and right answers, percent"
     listings = tuple(Listing(f"{about}: {_label(task)}", HEADINGS[1:], _lines(task)) for task in found)
     section = StudySection(identifier, TITLE, text, listings=listings)
@@ -127,10 +127,10 @@ def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
     return tuple(lines)
 
 
-def print_table(given: StudyInput, data: str) -> PrintTable | None:
+def print_table(study_input: StudyInput, data: str) -> PrintTable | None:
     """Returns the same as a table for print; None where no other mode stands beside the run. ``data``: says where the
     numbers are from."""
-    found = both_of(given)
+    found = tasks_in_both(study_input)
     if not found:
         return None
     body: list[Sequence[str]] = [HEADINGS]
@@ -144,8 +144,8 @@ STUDY = Study(
     name="modes",
     title=TITLE,
     lead="",
-    takes=lambda given: bool(both_of(given)),
-    find=content_of,
+    takes=lambda study_input: bool(tasks_in_both(study_input)),
+    find=build_content,
     chapter=Chapter(
         "modes",
         TITLE,

@@ -38,7 +38,7 @@ class Accuracy:
     p_bh: float | None = None
 
 
-def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
+def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
     """Returns each task, dtype and way to choose; all of them are one family. ``pairs``: with contexts (``draw_id``).
 
     The draws of a context are not independent, and are all alike where tokens are chosen greedily: the first one is
@@ -62,8 +62,8 @@ def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
     return [replace(one, **vars(test)) for one, test in zip(compared, family, strict=True)]
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = accuracies_of(tables[TABLE])
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = compare_accuracies(tables[TABLE])
     if not rows:  # nothing is asked
         return StudyContent(())
     forms: dict[str, str | Callable[[Any], str]] = {"right_on": ".0%", "right_off": ".0%"}

@@ -71,7 +71,7 @@ class Flips:
         return Flips(self.steps[is_behind], self.kl[is_behind])
 
 
-def flips_of(pairs: DataFrame, kl_over: str) -> Flips:
+def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
     """Returns the flips of free-running pairs that differ. ``pairs``: with the context of each row."""
     rows = []
     for row in pairs.to_dict("records"):
@@ -84,7 +84,7 @@ def flips_of(pairs: DataFrame, kl_over: str) -> Flips:
     return Flips(means["flip"].to_numpy(dtype=np.float64), means["kl"].to_numpy(dtype=np.float64))
 
 
-def pearson_of(flips: Flips) -> tuple[float | None, float | None]:
+def pearson_test(flips: Flips) -> tuple[float | None, float | None]:
     """Returns r and its p over contexts; None of too few, and where all are alike."""
     if not flips.varies:
         return None, None
@@ -92,14 +92,14 @@ def pearson_of(flips: Flips) -> tuple[float | None, float | None]:
     return float(result.statistic), float(result.pvalue)
 
 
-def spearman_of(flips: Flips) -> tuple[float | None, float | None]:
+def spearman_test(flips: Flips) -> tuple[float | None, float | None]:
     if not flips.varies:
         return None, None
     result = stats.spearmanr(flips.steps, flips.kl)
     return float(result.statistic), float(result.pvalue)
 
 
-def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
+def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of those that part
     last, from the 67th; None where a third is too small, or a context would be in both."""
     if not len(flips.steps):
@@ -111,7 +111,7 @@ def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     return flips.kl[is_early], flips.kl[is_late]
 
 
-def welch_of(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
+def welch_test(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
     """Returns Welch's t and its two-sided p; None where no third varies."""
     if not early.std() and not late.std():
         return None, None
@@ -119,17 +119,17 @@ def welch_of(early: FloatArray, late: FloatArray) -> tuple[float | None, float |
     return float(result.statistic), float(result.pvalue)
 
 
-def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
+def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
     behind_0, behind_boundary = flips.behind(0), flips.behind(BOUNDARY)
-    thirds = thirds_of(flips)
+    thirds = split_thirds(flips)
     reasons = []
     if not flips.varies:
         reasons.append(f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ")
     if thirds is None:
         reasons.append("no early and late third")
-    pearson, pearson_p = pearson_of(flips)
-    spearman, spearman_p = spearman_of(flips)
-    welch_t, welch_p = welch_of(*thirds) if thirds else (None, None)
+    pearson, pearson_p = pearson_test(flips)
+    spearman, spearman_p = spearman_test(flips)
+    welch_t, welch_p = welch_test(*thirds) if thirds else (None, None)
     return Boundary(
         task,
         dtype,
@@ -141,9 +141,9 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
         spearman=spearman,
         spearman_p=spearman_p,
         without_0=len(behind_0.steps),
-        pearson_without_0=pearson_of(behind_0)[0],
+        pearson_without_0=pearson_test(behind_0)[0],
         without_boundary=len(behind_boundary.steps),
-        pearson_without_boundary=pearson_of(behind_boundary)[0],
+        pearson_without_boundary=pearson_test(behind_boundary)[0],
         early_kl=float(thirds[0].mean()) if thirds else None,
         late_kl=float(thirds[1].mean()) if thirds else None,
         welch_t=welch_t,
@@ -152,24 +152,24 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
     )
 
 
-def groups_of(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+def grouped_pairs(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
     """Yields the free-running pairs of cache on and off by task, dtype and way to choose."""
     pairs = finite_of(free_pairs(table))
     yield from sorted_groups(pairs, "task", "dtype", "sampling")
 
 
-def boundaries_of(table: DataFrame) -> list[Boundary]:
+def measure_boundaries(table: DataFrame) -> list[Boundary]:
     """Returns what flips tell. ``table``: with the context of each row."""
     found = []
-    for (names, group), kl_over in product(groups_of(table), (ALL_STEPS, UP_TO_FLIP)):
+    for (names, group), kl_over in product(grouped_pairs(table), (ALL_STEPS, UP_TO_FLIP)):
         task, dtype, sampling = names
-        found.append(boundary_of(task, dtype, sampling, kl_over, flips_of(group, kl_over)))
+        found.append(measure_boundary(task, dtype, sampling, kl_over, find_flips(group, kl_over)))
     return found
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     table = tables[TABLE]
-    found = boundaries_of(table)
+    found = measure_boundaries(table)
     if not found:
         return StudyContent(())
     forms = dict.fromkeys(("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f")
@@ -197,8 +197,8 @@ def _pictures(table: DataFrame) -> Iterator[Picture]:
     """Draws contexts of all tasks, a picture for each dtype."""
     styles = named_styles(SAMPLINGS)
     marks: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for (_, dtype, sampling), group in groups_of(table):
-        flips = flips_of(group, UP_TO_FLIP)
+    for (_, dtype, sampling), group in grouped_pairs(table):
+        flips = find_flips(group, UP_TO_FLIP)
         if not len(flips.steps):
             continue
         places = marks.setdefault(dtype, {}).setdefault(sampling, [])

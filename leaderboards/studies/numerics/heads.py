@@ -12,7 +12,7 @@ from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import StudyContent, StudySection
-from leaderboards.studies.numerics.walked import DRIFT, lists_of, padded, sorted_groups
+from leaderboards.studies.numerics.walked import DRIFT, numbers_by_step, padded, sorted_groups
 
 IN_16_BITS = ("bfloat16", "float16")
 TITLE = "Which heads attend otherwise?"
@@ -30,13 +30,13 @@ class Head:
     kl: Estimate  # mean, in nats
 
 
-def heads_of(drift: DataFrame) -> list[Head]:
+def measure_heads(drift: DataFrame) -> list[Head]:
     """Returns every head by task and dtype. ``drift``: with contexts (``draw_id``)."""
-    rows = drift[[len(one) > 0 for one in lists_of(drift, "attention_kl")]]
+    rows = drift[[len(one) > 0 for one in numbers_by_step(drift, "attention_kl")]]
     heads: list[Head] = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
-            values = padded(lists_of(of_layer, "attention_kl"))
+            values = padded(numbers_by_step(of_layer, "attention_kl"))
             contexts = of_layer["draw_id"].to_numpy(dtype=str)
             for head, kl in enumerate(series_of(values, contexts)):
                 if kl is not None:
@@ -45,15 +45,15 @@ def heads_of(drift: DataFrame) -> list[Head]:
     return heads
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    heads = heads_of(tables[DRIFT]) if DRIFT in tables else []
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    heads = measure_heads(tables[DRIFT]) if DRIFT in tables else []
     if not heads:
         return StudyContent(())
     by_dtype: dict[str, list[HeatMap]] = {}
     for task, dtype in dict.fromkeys((one.task, one.dtype) for one in heads):
         of_map = [one for one in heads if (one.task, one.dtype) == (task, dtype)]
         if any(one.kl.mean for one in of_map):  # a step may leave no difference in coarse numbers
-            by_dtype.setdefault(dtype, []).append(_map_of(f"{task}, {dtype}", of_map))
+            by_dtype.setdefault(dtype, []).append(_heat_map(f"{task}, {dtype}", of_map))
     shown = [dtype for dtype in by_dtype if dtype in IN_16_BITS] or list(by_dtype)
     maps = [one for dtype in shown for one in by_dtype[dtype]]
     text = (
@@ -64,7 +64,7 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     return StudyContent([section] if maps else (), sheets=[Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])])
 
 
-def _map_of(name: str, heads: Sequence[Head]) -> HeatMap:
+def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
     largest = max(one.kl.mean for one in heads)
     shares = {(one.layer, one.head): one.kl.mean / largest for one in heads}
     columns = range(1 + max(one.head for one in heads))

@@ -15,8 +15,8 @@ from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.series import as_family, mann_whitney, series_of
 from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import DRIFT, lists_of, sorted_groups
-from leaderboards.studies.parts import NONE, curve, in_powers, line_of, listing_of_fields
+from leaderboards.studies.numerics.walked import DRIFT, numbers_by_step, sorted_groups
+from leaderboards.studies.parts import NONE, banded_line, curve, in_powers, listing_of_fields
 
 TITLE = "Which layers amplify the difference?"
 STEP = 1  # at step 0 both paths read the prompt at once
@@ -39,7 +39,7 @@ class Layer:
     p_bh: float | None = None
 
 
-def layers_of(drift: DataFrame) -> list[Layer]:
+def measure_layers(drift: DataFrame) -> list[Layer]:
     """Returns every layer by task and dtype; all tests are one family. ``drift``: with contexts (``draw_id``)."""
     layers: list[Layer] = []
     p_values: list[float | None] = []
@@ -61,8 +61,8 @@ def layers_of(drift: DataFrame) -> list[Layer]:
 def _with_step(drift: DataFrame) -> DataFrame:
     """Returns the rows of answers that have the step, in all their layers, with distance and cosine there."""
     rows = drift.assign(
-        l2=[one[STEP] if len(one) > STEP else np.nan for one in lists_of(drift, "hidden_l2")],
-        cosine=[one[STEP] if len(one) > STEP else np.nan for one in lists_of(drift, "hidden_cosine")],
+        l2=[one[STEP] if len(one) > STEP else np.nan for one in numbers_by_step(drift, "hidden_l2")],
+        cosine=[one[STEP] if len(one) > STEP else np.nan for one in numbers_by_step(drift, "hidden_cosine")],
     )
     is_known = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
     whole = is_known.groupby([rows["task"], rows["dtype"], rows["question_id"]]).transform("all")
@@ -76,8 +76,8 @@ def _by_layer(rows: DataFrame, column: str) -> FloatArray:
     return values
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = layers_of(tables[DRIFT]) if DRIFT in tables else []
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = measure_layers(tables[DRIFT]) if DRIFT in tables else []
     if not rows:
         return StudyContent(())
     styles = named_styles(list(dict.fromkeys(one.dtype for one in rows)))
@@ -107,7 +107,7 @@ def _pictures(task: str, rows: Sequence[Layer], styles: Mapping[str, LineStyle])
         for dtype, style in styles.items():
             points = in_powers((one.layer, read(one)) for one in rows if one.dtype == dtype)
             if points:
-                lines.append(line_of(style, points))
+                lines.append(banded_line(style, points))
         if lines:
             yield curve(task, f"{name}, as a power of ten", lines, axis, f"layers {name} {task}")
 

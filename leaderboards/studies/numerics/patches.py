@@ -12,7 +12,7 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
+from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
 TABLE = "numerics_recovery"  # of a store (kvbench.store.numerics)
 EARLIER = "numerics_patches"  # of runs before, in one direction
@@ -69,7 +69,7 @@ def highest(table: DataFrame) -> DataFrame:
     return table[~is_text | table.set_index(example).index.isin(chosen)]
 
 
-def recoveries_of(table: DataFrame) -> list[Recovery]:
+def measure_recoveries(table: DataFrame) -> list[Recovery]:
     """Returns what each patch recovers, by dtype and direction, apart by the place of the step. ``table``: with the
     context of each row (:func:`leaderboards.studies.numerics.study.with_draws`)."""
     rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
@@ -90,16 +90,16 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
             layers,
             int(layer),
             len(group),
-            estimate_of(at_step, contexts),
-            median_of(at_step, contexts),
-            estimate_of(after[known], contexts[known]) if known.any() else None,
-            median_of(after[known], contexts[known]) if known.any() else None,
+            estimate_mean(at_step, contexts),
+            estimate_median(at_step, contexts),
+            estimate_mean(after[known], contexts[known]) if known.any() else None,
+            estimate_median(after[known], contexts[known]) if known.any() else None,
         )
         found.append(recovery)
     return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.direction))
 
 
-def median_of(values: FloatArray, contexts: object) -> Estimate:
+def estimate_median(values: FloatArray, contexts: object) -> Estimate:
     """Returns the median of the contexts' means, and resamples contexts."""
     means = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)}).groupby("context")["value"].mean()
     of_contexts = means.to_numpy()
@@ -111,9 +111,9 @@ def median_of(values: FloatArray, contexts: object) -> Estimate:
     return Estimate.of(median, np.median(of_contexts[drawn], axis=1), len(values))
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     table = patches_of(tables)
-    found = recoveries_of(table) if table is not None else []
+    found = measure_recoveries(table) if table is not None else []
     if not found:
         return StudyContent(())
     layers = 1 + max(one.layer for one in found)
@@ -162,7 +162,7 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
         for name, (extent, measure) in CURVES.items():
             points = _points(rows, extent, measure, layers)
             if points:
-                lines.append(line_of(styles[name], points))
+                lines.append(banded_line(styles[name], points))
         if lines:
             salt = f"patches {dtype} {title}"
             pictures.append(curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt))

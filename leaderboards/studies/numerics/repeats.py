@@ -31,7 +31,7 @@ class PartingShares:
     never: Estimate
 
 
-def repeats_of(pairs: DataFrame) -> list[PartingShares]:
+def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
     """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples of which a draw
     overflows are left out."""
     rows = finite_of(free_pairs(pairs))
@@ -51,8 +51,8 @@ def repeats_of(pairs: DataFrame) -> list[PartingShares]:
     return repeats
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = repeats_of(tables[TABLE])
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = measure_repeats(tables[TABLE])
     if not rows:
         return StudyContent(())
     listing = listing_of_fields(TITLE, rows, {})

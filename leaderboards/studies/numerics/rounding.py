@@ -12,7 +12,7 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
+from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
 TABLE = "numerics_rounding"  # of a store (kvbench.store.numerics)
 PRODUCTS = {"scores": "query times keys", "outputs": "attention times values"}
@@ -50,7 +50,7 @@ def product_errors(table: DataFrame) -> list[ProductError]:
     found = []
     for (dtype, product, length), pairs in values.items():
         errors, contexts = zip(*pairs, strict=True)
-        found.append(ProductError(dtype, product, length, estimate_of(errors, contexts)))
+        found.append(ProductError(dtype, product, length, estimate_mean(errors, contexts)))
     return sorted(found, key=lambda one: (ORDER.index(one.dtype), one.product, one.length))
 
 
@@ -59,12 +59,12 @@ def layer_errors(table: DataFrame) -> list[LayerError]:
     rows = table[np.isfinite(table["alone"]) & np.isfinite(table["propagated"])]
     found = []
     for (dtype, layer), group in rows.groupby(["dtype", "layer"]):
-        estimates = (estimate_of(group[name], group["draw_id"]) for name in ("alone", "propagated"))
+        estimates = (estimate_mean(group[name], group["draw_id"]) for name in ("alone", "propagated"))
         found.append(LayerError(dtype, int(layer), *estimates))
     return sorted(found, key=lambda one: (ORDER.index(one.dtype), one.layer))
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     if TABLE not in tables or tables[TABLE].empty:
         return StudyContent(())
     products, layers = product_errors(tables[TABLE]), layer_errors(tables[TABLE])
@@ -99,7 +99,9 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
     styles = named_styles(MEASURES)
     for dtype in dict.fromkeys(one.dtype for one in layers):
         rows = [one for one in layers if one.dtype == dtype]
-        lines = [line_of(style, [(row.layer, getattr(row, name)) for row in rows]) for name, style in styles.items()]
+        lines = [
+            banded_line(style, [(row.layer, getattr(row, name)) for row in rows]) for name, style in styles.items()
+        ]
         yield curve(dtype, "relative error", lines, Axis.of_layers(len(rows)), f"propagation {dtype}")
 
 

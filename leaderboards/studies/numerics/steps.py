@@ -13,8 +13,8 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import CACHE, FORCED, FREE, TABLE, lists_of, padded, sorted_groups
-from leaderboards.studies.parts import curve, in_powers, line_of, listing_of_fields
+from leaderboards.studies.numerics.walked import CACHE, FORCED, FREE, TABLE, numbers_by_step, padded, sorted_groups
+from leaderboards.studies.parts import banded_line, curve, in_powers, listing_of_fields
 
 TITLE = "Divergence over the steps"
 MEASURES = {"kl": "KL", "js": "Jensen-Shannon"}
@@ -34,15 +34,15 @@ class StepDivergence:
     js: Estimate | None  # None of runs before it was measured
 
 
-def steps_of(pairs: DataFrame) -> list[StepDivergence]:
+def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
     """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
     rows = pairs[pairs["pair"] == CACHE]
     steps: list[StepDivergence] = []
     for (task, dtype, way, regime), group in sorted_groups(rows, "task", "dtype", "sampling", "regime"):
         contexts = group["draw_id"].to_numpy(dtype=str)
-        values = padded(lists_of(group, "kl"))
+        values = padded(numbers_by_step(group, "kl"))
         divergences = series_of(values, contexts)
-        shannon = series_of(padded(lists_of(group, "js")), contexts)
+        shannon = series_of(padded(numbers_by_step(group, "js")), contexts)
         shannon += [None] * (len(divergences) - len(shannon))
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:
@@ -51,8 +51,8 @@ def steps_of(pairs: DataFrame) -> list[StepDivergence]:
     return steps
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    steps = steps_of(tables[TABLE])
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    steps = measure_steps(tables[TABLE])
     if not steps:  # every logit overflows
         return StudyContent(())
     styles = named_styles(list(dict.fromkeys(map(_line_name, steps))))
@@ -94,7 +94,7 @@ def _pictures(
         for line, style in styles.items():
             points = in_powers((one.step, read[measure](one)) for one in steps if _line_name(one) == line)
             if points:
-                lines.append(line_of(style, points))
+                lines.append(banded_line(style, points))
         if lines:
             axis = Axis.counted("step", 1 + max(one.step for one in steps))
             title, note = f"{task}, {regime}", f"{name}, nats, as a power of ten"

@@ -28,11 +28,11 @@ from leaderboards.studies.numerics.walked import (
     free_pairs,
     joined,
     known_mean,
-    lists_of,
+    numbers_by_step,
     sorted_groups,
     with_draws,
 )
-from leaderboards.studies.parts import estimate_of, listing_of_fields
+from leaderboards.studies.parts import estimate_mean, listing_of_fields
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Free:
     right_off: float | None  # of cache off
 
 
-def forced_of(table: DataFrame) -> list[Forced]:
+def measure_forced(table: DataFrame) -> list[Forced]:
     """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
     found = []
@@ -97,8 +97,8 @@ def forced_of(table: DataFrame) -> list[Forced]:
 
 def _mean_over_steps(rows: DataFrame, column: str) -> Estimate | None:
     """Averages the finite numbers of all steps, and resamples contexts; None where there is none."""
-    sums, counts = finite_sums(lists_of(rows, column))
-    return estimate_of(sums, rows["draw_id"], counts, int(counts.sum())) if counts.any() else None
+    sums, counts = finite_sums(numbers_by_step(rows, column))
+    return estimate_mean(sums, rows["draw_id"], counts, int(counts.sum())) if counts.any() else None
 
 
 def _above_null(rows: DataFrame) -> bool:
@@ -110,7 +110,7 @@ def _above_null(rows: DataFrame) -> bool:
     return known_mean(joined(beside["kl"])) > known_mean(joined(null["kl"]))
 
 
-def free_of(table: DataFrame) -> list[Free]:
+def measure_free(table: DataFrame) -> list[Free]:
     rows = finite_of(free_pairs(table))
     found = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
@@ -139,7 +139,7 @@ def free_of(table: DataFrame) -> list[Free]:
 def _around_flips(rows: DataFrame, flips: Sequence[int | None], column: str) -> tuple[float | None, float | None]:
     """Averages over the steps up to the flip of each answer, and over those behind it; None where there is none."""
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    for values, flip in zip(lists_of(rows, column), flips, strict=True):
+    for values, flip in zip(numbers_by_step(rows, column), flips, strict=True):
         end = len(values) if flip is None else flip + 1
         sides[0].append(values[:end])
         sides[1].append(values[end:])
@@ -162,7 +162,7 @@ class Drift:
     hidden: Estimate  # of the residual stream
 
 
-def drift_of(table: DataFrame) -> list[Drift]:
+def measure_drift(table: DataFrame) -> list[Drift]:
     """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
     first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
@@ -174,7 +174,7 @@ def drift_of(table: DataFrame) -> list[Drift]:
         for layer, of_layer in group.groupby("layer"):
             keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
             found.append(
-                Drift(task, dtype, int(layer), *keys, *values, estimate_of(of_layer["alone"], of_layer["draw_id"]))
+                Drift(task, dtype, int(layer), *keys, *values, estimate_mean(of_layer["alone"], of_layer["draw_id"]))
             )
     return found
 
@@ -186,21 +186,21 @@ def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) ->
     return prompt, answer
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
-    free = free_of(tables[TABLE])
+def build_content(study_input: StudyInput) -> StudyContent:
+    tables = {name: with_draws(table, study_input.records) for name, table in study_input.tables.items() if len(table)}
+    free = measure_free(tables[TABLE])
     contents = [
         _listed("free", free),
-        accuracy.content_of(tables),
-        repeats.content_of(tables),
-        steps.content_of(tables),
-        boundary.content_of(tables),
-        _listed("forced", forced_of(tables[TABLE])),
-        rounding.content_of(tables),
-        layers.content_of(tables),
-        heads.content_of(tables),
-        _listed("drift", drift_of(tables[DRIFT]) if DRIFT in tables else []),
-        patches.content_of(tables),
+        accuracy.build_content(tables),
+        repeats.build_content(tables),
+        steps.build_content(tables),
+        boundary.build_content(tables),
+        _listed("forced", measure_forced(tables[TABLE])),
+        rounding.build_content(tables),
+        layers.build_content(tables),
+        heads.build_content(tables),
+        _listed("drift", measure_drift(tables[DRIFT]) if DRIFT in tables else []),
+        patches.build_content(tables),
     ]
     parts = [part for content in contents for part in content.parts]
     sheets = [sheet for content in contents for sheet in content.sheets]
@@ -252,9 +252,9 @@ def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
 
 
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs whose table of numerics compares cache on with cache off."""
-    table = given.tables.get(TABLE)
+    table = study_input.tables.get(TABLE)
     return table is not None and CACHE in set(table["pair"])
 
 
@@ -303,7 +303,7 @@ STUDY = Study(
     title="Numerics",
     lead="Is a cached answer the answer that would be computed without the cache?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
     tables=(TABLE, DRIFT, patches.TABLE, patches.EARLIER, rounding.TABLE),
 )

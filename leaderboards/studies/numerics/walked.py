@@ -22,7 +22,7 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
     return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
 
 
-def lists_of(rows: DataFrame, column: str) -> list[FloatArray]:
+def numbers_by_step(rows: DataFrame, column: str) -> list[FloatArray]:
     """Returns the numbers by step of each row; none where an earlier version did not measure them."""
     return [np.empty(0) if one is None else np.asarray(one, dtype=np.float64) for one in rows[column]]
 

@@ -23,7 +23,7 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, listing_of
+from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, list_rows
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL, RANDOM
@@ -172,16 +172,16 @@ VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
 
 
-def _mode_of(given: StudyInput) -> str:
-    return str(given.records["mode"].iloc[0])
+def _mode_of(study_input: StudyInput) -> str:
+    return str(study_input.records["mode"].iloc[0])
 
 
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs of several needles with several policies of the board."""
-    records = given.records
+    records = study_input.records
     needles = set(map(str, records["task"].unique())) & set(NEEDLES)
     policies = set(map(str, records["policy"].unique()))
-    known = policies & set(OURS[_mode_of(given)].values()) - {RANDOM}
+    known = policies & set(OURS[_mode_of(study_input)].values()) - {RANDOM}
     return len(needles) > 1 and FULL in policies and len(known) >= FEWEST_POLICIES
 
 
@@ -191,15 +191,15 @@ REVERSED = (
 )
 
 
-def content_of(given: StudyInput) -> StudyContent:
+def build_content(study_input: StudyInput) -> StudyContent:
     """Judges every pair of the key on the model, and counts them beside the other models of the site."""
-    mode = _mode_of(given)
-    order = Order(Evidence(given.records), mode)
+    mode = _mode_of(study_input)
+    order = Order(Evidence(study_input.records), mode)
     judged = list(order.judged())
-    beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _mode_of(one) == mode]
-    counts = tuple(_counts([(given.model, order), *beside], mode))
+    beside = [(one.model, Order(Evidence(one.records), mode)) for one in study_input.beside if _mode_of(one) == mode]
+    counts = tuple(_counts([(study_input.model, order), *beside], mode))
     contexts = sorted({str(one.contexts) for one in order.tasks.values()})
-    reversed_here = _reversed(judged, given.number)
+    reversed_here = _reversed(judged, study_input.number)
     return StudyContent(
         parts=[
             StudySection(
@@ -251,7 +251,7 @@ def _reversed(judged: Sequence[Judged], number: int) -> Listing:
         pages = ((examples_at(examples_page(task, number), policy, level), task) for task in one.tasks)
         return Markup(", ").join(LINK.format(*page) for page in pages)
 
-    return listing_of(
+    return list_rows(
         "Pairs that are reversed",
         [one for one in judged if one.verdict == "reversed"],
         {
@@ -305,6 +305,6 @@ STUDY = Study(
     lead="kvpress publishes how its presses do on two models of 8B parameters. Do they keep needles in the same order "
     "on this one?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=CHAPTER,
 )

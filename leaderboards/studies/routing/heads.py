@@ -17,8 +17,8 @@ from leaderboards.routing.agreement import agreement, chance_of_consensus, conse
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import curve, estimate_of, exactly, in_numbers, line_of, listing_of
-from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
+from leaderboards.studies.parts import banded_line, curve, estimate_mean, exactly, in_numbers, list_rows
+from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
@@ -41,7 +41,7 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins attention with what records say of the answer, and makes levels of kinds and values."""
     columns = [*CELL, "draw_id", "answer_tokens", "context_tokens", "right"]
     joined = table.merge(records[columns], on=CELL, validate="many_to_one")
-    joined[CONTEXT] = contexts_of(joined)
+    joined[CONTEXT] = context_names(joined)
     return with_levels(joined)
 
 
@@ -65,7 +65,7 @@ def agreements(attention: DataFrame) -> list[Agreement]:
     for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
         values, contexts = slopes(group)
         known = ~np.isnan(values)
-        late = estimate_of(values[known], contexts[known]) if known.any() else None
+        late = estimate_mean(values[known], contexts[known]) if known.any() else None
         found.append(Agreement(str(policy), level, group.groupby("layer")[AT_ANSWER].mean(), late))
     return found
 
@@ -103,8 +103,8 @@ def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    attention = with_questions(given.tables[TABLE], given.records)
+def build_content(study_input: StudyInput) -> StudyContent:
+    attention = with_questions(study_input.tables[TABLE], study_input.records)
     found = agreements(attention)
     rows = [
         {"policy": one.policy, "level": one.level, "layer": layer} | means
@@ -115,9 +115,9 @@ def content_of(given: StudyInput) -> StudyContent:
     if whole is None:
         return StudyContent(())
     styles = named_styles(("consensus", "agreement"))
-    lines = [line_of(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()]
+    lines = [banded_line(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()]
     picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
-    listing = listing_of(
+    listing = list_rows(
         "Over all layers",
         found,
         {
@@ -138,7 +138,7 @@ def content_of(given: StudyInput) -> StudyContent:
     )
     title = "Do heads agree, early or late?"
     section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps)
-    sections = [section, *_under_compression(found, whole), *_beside(given, found)]
+    sections = [section, *_under_compression(found, whole), *_beside(study_input, found)]
     sheets = [
         Sheet.of("routing-agreement", "Agreement of heads by layer", rows),
         Sheet.of("routing-heads", "How often each head reads the answer", [row for one in reads for row in one.rows]),
@@ -155,11 +155,11 @@ def _under_compression(found: Sequence[Agreement], whole: DataFrame) -> list[Stu
     styles = named_styles(("full cache", *(names[level] for level in levels)))
     pictures = []
     for policy in dict.fromkeys(one.policy for one in found if one.policy != FULL):
-        lines = [line_of(styles["full cache"], enumerate(map(exactly, whole["consensus"])))]
+        lines = [banded_line(styles["full cache"], enumerate(map(exactly, whole["consensus"])))]
         of_policy = [one for one in found if one.policy == policy and one.level in names]
         for one in of_policy:
             style = styles[names[one.level]]
-            lines.append(line_of(style, enumerate(map(exactly, one.by_layer["consensus"]))))
+            lines.append(banded_line(style, enumerate(map(exactly, one.by_layer["consensus"]))))
         pictures.append(curve(policy, "consensus", lines, Axis.of_layers(len(whole)), f"consensus/{policy}"))
     text = (
         "Consensus by layer at the first token of the answer, for the full cache and at each level. Of fewer rows "
@@ -169,17 +169,17 @@ def _under_compression(found: Sequence[Agreement], whole: DataFrame) -> list[Stu
     return [StudySection("consensus", title, text, tuple(styles.values()), tuple(pictures))]
 
 
-def _beside(given: StudyInput, found: Sequence[Agreement]) -> list[StudySection]:
+def _beside(study_input: StudyInput, found: Sequence[Agreement]) -> list[StudySection]:
     """Draws consensus of this model and of each beside it over depth, as a share of the layers, for the full cache and
     at the levels that both were run at; all questions of either count, as contexts of two tokenizers may differ."""
     sections = []
-    for number, other in enumerate(given.beside, start=1):
-        if other.number < given.number or TABLE not in other.tables:
+    for number, other in enumerate(study_input.beside, start=1):
+        if other.number < study_input.number or TABLE not in other.tables:
             continue
         sides = [{(one.policy, one.level): one.by_layer["consensus"] for one in found}]
         of_other = agreements(with_questions(other.tables[TABLE], other.records))
         sides.append({(one.policy, one.level): one.by_layer["consensus"] for one in of_other})
-        styles = named_styles((given.model, other.model))
+        styles = named_styles((study_input.model, other.model))
         pictures = []
         for cell in sides[0]:
             if cell in sides[1]:
@@ -199,7 +199,7 @@ def _over_depth(name: str, layers: Sequence[Sequence[float]], styles: Sequence[L
     lines = []
     for of_model, style in zip(layers, styles, strict=True):
         last = max(1, len(of_model) - 1)
-        lines.append(line_of(style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]))
+        lines.append(banded_line(style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]))
     return curve(name, "consensus", lines, Axis.from_values("depth, of the layers", [1.0]), f"{salt}/{name}")
 
 

@@ -26,16 +26,16 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
-    axes_of,
+    axes_by_kind,
+    banded_line,
     curve,
     exactly,
     full_last,
     in_percent,
-    line_of,
     listing_of_fields,
     over_levels,
 )
-from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
+from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
@@ -110,7 +110,7 @@ def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     asked = records[(records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)]
     asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right", "f1"]].rename(columns={"answer_type": TYPE})
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
-    asked[CONTEXT] = contexts_of(asked)
+    asked[CONTEXT] = context_names(asked)
     return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
 
 
@@ -172,8 +172,8 @@ TEXT = (
 )
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    states = with_labels(given.tables[TABLE], given.records)
+def build_content(study_input: StudyInput) -> StudyContent:
+    states = with_labels(study_input.tables[TABLE], study_input.records)
     layers, cells = list(by_layer(states)), list(by_level(states))
     rows = [*map(vars, (*layers, *cells))]
     last = int(states["layer"].max())
@@ -238,14 +238,16 @@ def _of_policy(
     policy: str, whole: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], styles: Mapping[str, LineStyle]
 ) -> Iterator[Picture]:
     """Draws one policy over its levels of each kind, from the full cache on."""
-    for ending, axis in axes_of(row["level"] for row in rows).items():
+    for ending, axis in axes_by_kind(row["level"] for row in rows).items():
         lines = []
         for name, style in styles.items():
             start = _number(whole[name])
             shown = sorted((row["level"].value, _number(row[name])) for row in rows if row["level"] in axis)
             origin = [] if axis.origin is None else [(axis.origin, exactly(1.0))]
             if start > 0:
-                lines.append(line_of(style, [*origin, *((place, exactly(value / start)) for place, value in shown)]))
+                lines.append(
+                    banded_line(style, [*origin, *((place, exactly(value / start)) for place, value in shown)])
+                )
         if lines:
             title = f"{policy}{ending}"
             yield curve(title, "share of the full cache’s", lines, axis, f"depths/{title}")
@@ -281,8 +283,8 @@ def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
 def _over_layers(found: Sequence[Probed], title: str) -> Picture:
     styles = named_styles((PROBE, CONTROL))
     lines = [
-        line_of(styles[PROBE], [(one.layer, exactly(one.macro_f1)) for one in found]),
-        line_of(styles[CONTROL], [(one.layer, exactly(one.control)) for one in found]),
+        banded_line(styles[PROBE], [(one.layer, exactly(one.macro_f1)) for one in found]),
+        banded_line(styles[CONTROL], [(one.layer, exactly(one.control)) for one in found]),
     ]
     axis = replace(Axis.of_layers(found[-1].layer + 1), title="layer, 0 before the first")
     return curve(title, "macro-F1; below, of shuffled labels", lines, axis, f"layers/{found[0].label}")

@@ -70,7 +70,7 @@ def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
         yield TwoModes(str(task), str(policy), level, shares[0], shares[1], if_right)
 
 
-def section_of(task: str, found: Sequence[TwoModes]) -> StudySection:
+def build_section(task: str, found: Sequence[TwoModes]) -> StudySection:
     of_task = [one for one in found if one.task == task]
     styles = full_last(one.policy for one in of_task)
     pictures = list[Picture]()

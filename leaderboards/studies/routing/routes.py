@@ -20,7 +20,7 @@ from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import axes_of, full_last, in_percent, listing_of_fields, over_levels
+from leaderboards.studies.parts import axes_by_kind, full_last, in_percent, listing_of_fields, over_levels
 from leaderboards.studies.routing import rigidity
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -51,7 +51,7 @@ DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
 Shares = dict[FailureClass, Estimate]
 
 
-def contexts_of(rows: DataFrame) -> Series:
+def context_names(rows: DataFrame) -> Series:
     """Names the context of each row, which is the same however it is written."""
     named: Series = rows["task"].astype(str) + "/" + rows["draw_id"].astype(str)
     return named
@@ -66,7 +66,7 @@ def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     for column in ("right", "answered"):
         joined[column] = joined[column].eq(True)
     full = joined[joined["policy"] == FULL].set_index(QUESTION)["right"].rename("right_with_full")
-    joined[CONTEXT] = contexts_of(joined)
+    joined[CONTEXT] = context_names(joined)
     return joined.join(full, on=QUESTION, how="inner").reset_index(drop=True)
 
 
@@ -138,14 +138,14 @@ def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
         yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
 
 
-def content_of(given: StudyInput) -> StudyContent:
+def build_content(study_input: StudyInput) -> StudyContent:
     """Shows the share of each class of answers, and how often answers are reached, with edges of the least attention
     at which to be reached tells something: sections on classes, then those on what reaches the answer, by task."""
-    joined = with_routes(given.tables[TABLE], given.records)
+    joined = with_routes(study_input.tables[TABLE], study_input.records)
     epsilon = telling_epsilon(joined)
     outcomes = classify(joined, epsilon)
     groups = with_levels(joined).assign(outcome=outcomes)
-    modes = _modes_of(given, joined, [one is FailureClass.ERASED for one in outcomes])
+    modes = _measure_modes(study_input, joined, [one is FailureClass.ERASED for one in outcomes])
     by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
     rows = []
     for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False):
@@ -159,10 +159,10 @@ def content_of(given: StudyInput) -> StudyContent:
     return StudyContent(
         [
             *(_classes(task, found, epsilon) for task, found in by_task.items()),
-            *(rigidity.section_of(task, modes) for task in by_task if modes),
+            *(rigidity.build_section(task, modes) for task in by_task if modes),
             *(_reach(task, curves, epsilon) for task in dict.fromkeys(one.task for one in curves)),
         ],
-        list(_facts(given.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
+        list(_facts(study_input.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
         [
             Sheet.of("routing-classes", "Classes of failures", rows),
             Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
@@ -170,9 +170,9 @@ def content_of(given: StudyInput) -> StudyContent:
     )
 
 
-def _modes_of(given: StudyInput, joined: DataFrame, erased: Sequence[bool]) -> list[rigidity.TwoModes]:
+def _measure_modes(study_input: StudyInput, joined: DataFrame, erased: Sequence[bool]) -> list[rigidity.TwoModes]:
     """Returns how often answers are erased and rigid; nothing of a run that observed no attention."""
-    attention = given.tables.get(rigidity.TABLE)
+    attention = study_input.tables.get(rigidity.TABLE)
     if attention is None or attention.empty:
         return []
     answers = rigidity.with_rigidity(joined, attention, CELL).assign(erased=erased)
@@ -187,9 +187,9 @@ def _rows_of_modes(modes: Sequence[rigidity.TwoModes], epsilon: float) -> Iterat
         yield {**cell, "outcome": rigidity.AGREE_IF_RIGHT, "share": one.heads_agree_if_right}
 
 
-def unreachable_of(given: StudyInput) -> Series:
+def find_unreachable(study_input: StudyInput) -> Series:
     """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
-    joined = with_routes(given.tables[TABLE], given.records)
+    joined = with_routes(study_input.tables[TABLE], study_input.records)
     outcomes = classify(joined, telling_epsilon(joined))
     flags = Series([one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index)
     return flags[joined["unobserved"].isna().to_numpy()]
@@ -255,7 +255,7 @@ def _stacks(
     task: str, policy: str, found: Mapping[tuple[str, Level], Shares], styles: Mapping[str, LineStyle]
 ) -> Iterator[Picture]:
     """Draws the classes of one policy over its levels of each kind."""
-    for ending, axis in axes_of(level for name, level in found if name == policy).items():
+    for ending, axis in axes_by_kind(level for name, level in found if name == policy).items():
         yield _stack(task, policy, found, styles, axis, ending)
 
 

@@ -21,9 +21,9 @@ from leaderboards.statistics.bootstrap import FLAT, Estimate
 from leaderboards.studies.cliff.sweeps import slopes, steepest
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.lost_answers import lost_section
-from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
+from leaderboards.studies.parts import estimate_mean, list_rows, listing_of_fields
 from leaderboards.studies.routing import heads, probes, rigidity, routes
-from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
+from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, context_names
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 
@@ -70,7 +70,7 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
     full = full.rename(columns={"f1": "f1_full", "gold_nll": "gold_nll_full"})
     joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
-    joined[CONTEXT] = contexts_of(joined)
+    joined[CONTEXT] = context_names(joined)
     return joined.merge(full, on=QUESTION, validate="many_to_one")
 
 
@@ -140,7 +140,7 @@ def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataF
         level,
         target,
         answers=len(own),
-        f1=estimate_of(own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]),
+        f1=estimate_mean(own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]),
         nats=_share(known, *nats),
         random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost),
         alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost),
@@ -149,21 +149,21 @@ def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataF
 
 def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
     """Divides the sum of what comes back by that of what was lost, and resamples contexts; None where nothing was."""
-    return estimate_of(gain, rows[CONTEXT], lost) if len(rows) and lost.sum() > FLAT else None
+    return estimate_mean(gain, rows[CONTEXT], lost) if len(rows) and lost.sum() > FLAT else None
 
 
 def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Removal:
     of_random: list[Estimate | None] = [None, None]
     if len(pairs):
         lost = pairs["gold_nll_random"] - pairs["gold_nll_before"], pairs["f1_before"] - pairs["f1_random"]
-        of_random = [estimate_of(one, pairs[CONTEXT]) for one in lost]
+        of_random = [estimate_mean(one, pairs[CONTEXT]) for one in lost]
     return Removal(
         task,
         target,
         len(own),
         float(own["rows"].mean()),
-        estimate_of(own["gold_nll"] - own["gold_nll_before"], own[CONTEXT]),
-        estimate_of(own["f1_before"] - own["f1"], own[CONTEXT]),
+        estimate_mean(own["gold_nll"] - own["gold_nll_before"], own[CONTEXT]),
+        estimate_mean(own["f1_before"] - own["f1"], own[CONTEXT]),
         *of_random,
     )
 
@@ -171,9 +171,9 @@ def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Remova
 ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1"), Estimate)
 
 
-def causes_of(given: StudyInput) -> StudyContent:
-    outcomes = with_outcomes(given.tables[TABLE], given.records)
-    repaired, removed = repairs(outcomes, cliff_levels(given.records)), removals(outcomes)
+def build_causes(study_input: StudyInput) -> StudyContent:
+    outcomes = with_outcomes(study_input.tables[TABLE], study_input.records)
+    repaired, removed = repairs(outcomes, cliff_levels(study_input.records)), removals(outcomes)
     explained = sorted(
         (one for one in repaired if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
     )
@@ -200,7 +200,7 @@ def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudyS
         "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The difference "
         "between evidence and as many random rows is what the evidence rows alone explain of the loss."
     )
-    listing = listing_of("Share of the lost F1 that comes back, percent", rows, columns)
+    listing = list_rows("Share of the lost F1 that comes back, percent", rows, columns)
     return StudySection("causes", "What was evicted that was needed", text, listings=(listing,))
 
 
@@ -243,37 +243,37 @@ DEFINITIONS = (
 
 
 FINDERS: Mapping[str, Callable[[StudyInput], StudyContent]] = {
-    routes.TABLE: routes.content_of,
-    heads.TABLE: heads.content_of,
-    probes.TABLE: probes.content_of,
-    TABLE: causes_of,
+    routes.TABLE: routes.build_content,
+    heads.TABLE: heads.build_content,
+    probes.TABLE: probes.build_content,
+    TABLE: build_causes,
 }
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    found = [find(given) for table, find in FINDERS.items() if has(given, table)]
+def build_content(study_input: StudyInput) -> StudyContent:
+    found = [find(study_input) for table, find in FINDERS.items() if has(study_input, table)]
     sheets = [sheet for one in found for sheet in one.sheets if sheet.rows]
-    lost = lost_section(what_was_lost(given))
+    lost = lost_section(what_was_lost(study_input))
     parts = [part for one in found for part in one.parts]
     return StudyContent([*([lost] if lost else []), *parts], [*found[0].facts], sheets)
 
 
-def what_was_lost(given: StudyInput) -> list[LostAnswers]:
+def what_was_lost(study_input: StudyInput) -> list[LostAnswers]:
     """Counts what became of lost answers, with routes and with rows put back as far as the run has them; controls are
     last."""
-    unreachable = routes.unreachable_of(given) if has(given, routes.TABLE) else None
+    unreachable = routes.find_unreachable(study_input) if has(study_input, routes.TABLE) else None
     repaired = None
-    if has(given, TABLE):
-        table = given.tables[TABLE]
+    if has(study_input, TABLE):
+        table = study_input.tables[TABLE]
         tried = table[(table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)]
         repaired = tried.set_index(CELL)["right"].eq(True)
-    found = lost_answers(given.records, unreachable, repaired)
+    found = lost_answers(study_input.records, unreachable, repaired)
     return sorted(found, key=lambda one: one.policy in CONTROLS)
 
 
-def has(given: StudyInput, table: str) -> bool:
+def has(study_input: StudyInput, table: str) -> bool:
     """Tells whether a table has rows of the full cache, with which everything is compared."""
-    return table in given.tables and FULL in set(given.tables[table]["policy"])
+    return table in study_input.tables and FULL in set(study_input.tables[table]["policy"])
 
 
 STUDY = Study(
@@ -281,8 +281,8 @@ STUDY = Study(
     title="Routing",
     lead="An answer is wrong because its evidence was erased, because no route leads from it to the answer, or because "
     "it was reached and not used. Which of these does each policy cause, and at which level?",
-    takes=lambda given: any(has(given, table) for table in FINDERS),
-    find=content_of,
+    takes=lambda study_input: any(has(study_input, table) for table in FINDERS),
+    find=build_content,
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",

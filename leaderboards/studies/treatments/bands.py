@@ -55,7 +55,7 @@ def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list
         by_fault.setdefault(one.in_all_layers, []).append(one)
     cells = []
     for fault, of_fault in by_fault.items():
-        bands = sorted((one for one in of_fault if one.band), key=_place_of)
+        bands = sorted((one for one in of_fault if one.band), key=_band_place)
         if len(bands) < FEWEST_BANDS:
             continue
         whole = [one for one in of_fault if not one.band]
@@ -67,7 +67,7 @@ def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list
     return cells
 
 
-def _place_of(one: Damage) -> tuple[str, str]:
+def _band_place(one: Damage) -> tuple[str, str]:
     """Puts quarters before halves, as text F does, and layers by number before both."""
     return {"Q": "1", "H": "2"}.get(one.band[0], "0"), one.band
 
@@ -83,11 +83,11 @@ def band_section(cells: Sequence[BandCell]) -> list[StudySection]:
         "Percent of what the full cache has, where the fault hits these layers alone, with the 95 % interval over "
         "contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 and H2 the halves."
     )
-    drawn = tuple(_map_of(f"{task}: {fault}", of_map) for (task, fault), of_map in maps.items())
+    drawn = tuple(_heat_map(f"{task}: {fault}", of_map) for (task, fault), of_map in maps.items())
     return [StudySection("bands", "Bands of layers", text, maps=drawn)]
 
 
-def _map_of(title: str, cells: Sequence[BandCell]) -> HeatMap:
+def _heat_map(title: str, cells: Sequence[BandCell]) -> HeatMap:
     levels = sorted({cell.level for cell in cells}, key=lambda level: level.amount)
     by_place = {(cell.band, cell.level): cell.kept for cell in cells}
     bands = dict.fromkeys(cell.band for cell in cells)

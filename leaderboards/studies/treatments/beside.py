@@ -12,7 +12,7 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.beside import only, shared_questions
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, curve, in_percent, level_table, line_of
+from leaderboards.studies.parts import NONE, banded_line, curve, in_percent, level_table
 from leaderboards.studies.treatments.damage import Damage, DamageGroup, compared_faults, groups_of
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
@@ -63,20 +63,20 @@ class ModelPair:
         return row
 
 
-def pairs_of(given: StudyInput, other: StudyInput) -> list[ModelPair]:
+def pair_models(study_input: StudyInput, other: StudyInput) -> list[ModelPair]:
     """Pairs the tasks that two models were asked with the same questions and that have the same leading measure."""
-    shared = shared_questions(given, other)
+    shared = shared_questions(study_input, other)
     if shared.empty:
         return []
     sides = []
-    for records in (given.records, other.records):
+    for records in (study_input.records, other.records):
         measured, _ = measured_tasks(only(records, shared))
         sides.append({task.name: task for task in measured})
     pairs = []
     for name, task in sides[0].items():
         same = sides[1].get(name)
         if same is not None and same.column == task.column:
-            pairs.append(ModelPair((given.model, other.model), (task, same)))
+            pairs.append(ModelPair((study_input.model, other.model), (task, same)))
     return pairs
 
 
@@ -137,7 +137,7 @@ def _over_rate(pair: ModelPair, policy: str, styles: Mapping[str, LineStyle]) ->
         start = Estimate(1.0, 1.0, 1.0, task.evidence.contexts)
         estimates = [(level.value, task.kept(policy, level)) for level in levels]
         points = [(rate, one) for rate, one in estimates if one is not None]
-        lines.append(line_of(styles[pair.models[place]], [(0.0, start), *points]))
+        lines.append(banded_line(styles[pair.models[place]], [(0.0, start), *points]))
     axis = Axis.from_values("rate", [level.value for level in levels])
     return [curve(policy, f"{pair.label}, share kept", lines, axis, f"beside/{pair.models[1]}/{pair.label}/{policy}")]
 

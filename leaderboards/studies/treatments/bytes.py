@@ -38,14 +38,14 @@ class FrontierPoint:
         return self.held, float(100 * self.score[0])
 
 
-def family_of(policy: str) -> str:
+def family_name(policy: str) -> str:
     """Tells what a policy does to the full cache; empty for controls, faults, wrappers and what is not known."""
     plain, way = plain_and_way(policy)
     if policy in CONTROLS:
         return ""
     if is_one_of(policy, FORMATS):
         return QUANTISATION
-    if is_one_of(way, FORMATS) and family_of(plain) == EVICTION:
+    if is_one_of(way, FORMATS) and family_name(plain) == EVICTION:
         return BOTH
     known = built_in(policy)
     return EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
@@ -53,10 +53,10 @@ def family_of(policy: str) -> str:
 
 def has_families(policies: Sequence[str]) -> bool:
     """Tells whether something is evicted, something stored in fewer bits, and something both."""
-    return set(FAMILIES) <= {family_of(policy) for policy in policies}
+    return set(FAMILIES) <= {family_name(policy) for policy in policies}
 
 
-def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
+def frontier_points(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
     full = task.evidence.mean(FULL, None, "kv_bytes")[0]
     highest = (METRICS[task.column].bounds or (0, 1))[1]
     return [
@@ -68,7 +68,7 @@ def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint
             task.evidence.mean(policy, level.value, task.column) / highest,
         )
         for policy in policies
-        if (family := family_of(policy))
+        if (family := family_name(policy))
         for level in task.evidence.levels(policy)
     ]
 
@@ -90,7 +90,7 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
     styles = named_styles(FAMILIES)
     pictures, listings = list[Picture](), list[Listing]()
     for task in tasks:
-        points = points_of(task, policies)
+        points = frontier_points(task, policies)
         if task.shows_rise:
             pictures.append(_rise_over_bytes(task, points, styles))
         pictures.append(_score_over_bytes(task, points, styles))
@@ -156,7 +156,7 @@ def _words_of(point: FrontierPoint) -> tuple[str, str, str]:
 def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet:
     rows = []
     for task in tasks if has_families(policies) else ():
-        points = points_of(task, policies)
+        points = frontier_points(task, policies)
         best = {id(point) for point in front(points)}
         rows += [
             {

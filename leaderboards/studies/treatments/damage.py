@@ -71,7 +71,7 @@ def damages(policies: Iterable[str]) -> list[Damage]:
     return [Damage(one, options_in(one, kinds[kind_in(one)])) for one in policies if is_one_of(one, kinds)]
 
 
-def groups_of(members: Sequence[Damage]) -> list[DamageGroup]:
+def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
     """Parts what is replaced anew before every pass from the rest, which is damaged once or stored otherwise."""
     fresh = [one for one in members if _is_fresh(one)]
     others = [one for one in members if not _is_fresh(one)]

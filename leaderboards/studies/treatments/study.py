@@ -14,9 +14,9 @@ from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, curve, in_numbers, in_percent, level_table, line_of
+from leaderboards.studies.parts import NONE, banded_line, curve, in_numbers, in_percent, level_table
 from leaderboards.studies.treatments.bands import band_cells, band_section, bands_sheet
-from leaderboards.studies.treatments.beside import beside_section, beside_sheet, pairs_of
+from leaderboards.studies.treatments.beside import beside_section, beside_sheet, pair_models
 from leaderboards.studies.treatments.bytes import bytes_sheet, equal_bytes, has_families
 from leaderboards.studies.treatments.damage import (
     KEPT_TITLE,
@@ -24,7 +24,7 @@ from leaderboards.studies.treatments.damage import (
     DamageGroup,
     compared_faults,
     damages,
-    groups_of,
+    group_damages,
 )
 from leaderboards.studies.treatments.tasks import OUTCOMES, RISE, MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
@@ -108,7 +108,7 @@ def _over_changed(
         estimates = [quantity.of(task, fault.policy, level) for level in levels]
         points = [(place, one) for place, one in zip(places, estimates, strict=True) if one is not None]
         if points:
-            lines.append(line_of(styles[fault.policy], [(0.0, start), *points]))
+            lines.append(banded_line(styles[fault.policy], [(0.0, start), *points]))
     axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
     return curve(task.label, quantity.note, lines, axis, f"{quantity.note}/{task.name}")
 
@@ -134,25 +134,25 @@ def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
     return Listing(f"Every treatment, {task.label}", columns, tuple(rows))
 
 
-def _fact_of(task: MeasuredTask) -> str:
+def _full_cache_fact(task: MeasuredTask) -> str:
     """Says what the full cache has of a task, and what follows where that is little."""
     if task.withheld:
         return f"{task.withheld}: numbers are shown, verdicts are withheld"
     return f"{task.title} {task.evidence.mean(FULL, None, task.column)[0]:.3g}"
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    tasks, unknown = measured_tasks(given.records)
-    policies = policies_in(given.records)
+def build_content(study_input: StudyInput) -> StudyContent:
+    tasks, unknown = measured_tasks(study_input.records)
+    policies = policies_in(study_input.records)
     found = damages(policies)
-    dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
+    dtype = next((run["identity"]["dtype"] for run in study_input.runs if "identity" in run), "float32")
     cells_of_bands = band_cells(tasks, found)
-    groups = groups_of(found)
+    groups = group_damages(found)
     parts = [_risen(tasks, group, dtype) for group in groups]
     parts += [_kept(tasks, group, dtype) for group in groups]
     parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
     # Two models stand beside one another once, on the page of the first.
-    pairs = [pairs_of(given, other) for other in given.beside if other.number > given.number]
+    pairs = [pair_models(study_input, other) for other in study_input.beside if other.number > study_input.number]
     sections = [beside_section(of_model, found, number) for number, of_model in enumerate(pairs, start=1)]
     parts += [one for one in sections if one is not None]
     cells = [
@@ -165,19 +165,19 @@ def content_of(given: StudyInput) -> StudyContent:
         beside_sheet([pair for of_model in pairs for pair in of_model], found),
     )
     facts = [
-        *((f"Full cache, {task.name}", _fact_of(task)) for task in tasks),
+        *((f"Full cache, {task.name}", _full_cache_fact(task)) for task in tasks),
         ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
-        ("Draws of each", str(1 + int(given.records["repeat"].max()))),
+        ("Draws of each", str(1 + int(study_input.records["repeat"].max()))),
         *(("Tells nothing", reason) for reason in unknown),
     ]
     shown = [part for part in parts if part.pictures or part.maps or any(one.rows for one in part.listings)]
     return StudyContent(shown, facts, [sheet for sheet in sheets if sheet.rows])
 
 
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs of the full cache and a fault at two rates, errors beside fewer bits, or both ways to fewer bytes."""
-    policies = policies_in(given.records)
-    levels = given.records[given.records["level"] > 0].groupby("policy", observed=True)["level"].nunique()
+    policies = policies_in(study_input.records)
+    levels = study_input.records[study_input.records["level"] > 0].groupby("policy", observed=True)["level"].nunique()
     found = damages(policies)
     faults = [one.policy for one in found if isinstance(one.options, FaultOptions)]
     at_rates = any(levels.get(policy, 0) > 1 for policy in faults)
@@ -230,6 +230,6 @@ STUDY = Study(
     lead="The cache holds noise, rounded numbers, wrong signs, or fewer tokens. How much of that does an answer "
     "survive, in which layers and tokens, and what keeps most in as many bytes?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=CHAPTER,
 )
