@@ -27,12 +27,16 @@ def leak_sections(cells: Sequence[AttackCell]) -> list[LeakSection]:
     for group in attack_groups(cells):
         parts = group.parts if len(group.parts) <= MOST_TABLES else ()
         listings = tuple(_table(f"“{part.attack}”", part.cells) for part in parts)
-        sections.append(LeakSection(group.title, group.sentences, _table(group.title, group.cells), listings))
+        sections.append(
+            LeakSection(group.title, group.sentences, _table(group.title, group.cells), listings)
+        )
     return sections
 
 
 def _table(name: str, cells: Sequence[AttackCell]) -> Listing:
-    return level_table(f"{name}: {CELLS}", {(cell.policy, cell.level): _text(cell) for cell in cells})
+    return level_table(
+        f"{name}: {CELLS}", {(cell.policy, cell.level): _text(cell) for cell in cells}
+    )
 
 
 def _text(cell: AttackCell) -> str:

@@ -29,10 +29,16 @@ class StudyInput:
     model: str
     records: DataFrame
     runs: Sequence[Mapping[str, Any]] = ()  # what ``run.json`` of each run holds
-    tables: Mapping[str, DataFrame] = field(default_factory=dict)  # those that the study reads, as far as runs have any
-    beside: Sequence["StudyInput"] = ()  # of other models on the same site, with what the study needs
+    tables: Mapping[str, DataFrame] = field(
+        default_factory=dict
+    )  # those that the study reads, as far as runs have any
+    beside: Sequence[
+        "StudyInput"
+    ] = ()  # of other models on the same site, with what the study needs
     number: int = 1  # of these results on their site, as in the names of their pages
-    policies: Sequence[str] = ()  # of the whole site in the order of its front page, where lines go by their places
+    policies: Sequence[
+        str
+    ] = ()  # of the whole site in the order of its front page, where lines go by their places
     modes: Sequence["StudyInput"] = ()  # of the same model in other modes on the same site
 
     @property
@@ -86,11 +92,17 @@ class Study:
     name: str  # of its page ``<name>.html``, if it has one
     title: str  # of its page, and of the link on the front page
     lead: str  # says under the title what the study asks
-    takes: Callable[[StudyInput], bool]  # tells whether results have what the study needs; others have no such page
+    takes: Callable[
+        [StudyInput], bool
+    ]  # tells whether results have what the study needs; others have no such page
     find: Callable[[StudyInput], StudyContent]
     chapter: Chapter  # its definitions
-    tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
-    is_on_front: bool = False  # whether its sections stand on the front page, and it has no page of its own
+    tables: tuple[
+        str, ...
+    ] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
+    is_on_front: bool = (
+        False  # whether its sections stand on the front page, and it has no page of its own
+    )
 
     def file_name(self, number: int = 1) -> str:
         return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
@@ -111,7 +123,9 @@ def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyConten
 def studies() -> Mapping[str, Study]:
     """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
     paths = sorted(Path(__file__).parent.glob("*/study.py"))
-    declared = [import_module(f"leaderboards.studies.{path.parent.name}.study").STUDY for path in paths]
+    declared = [
+        import_module(f"leaderboards.studies.{path.parent.name}.study").STUDY for path in paths
+    ]
     return by_name("studies", sorted(declared, key=lambda study: study.name), LeaderboardError)
 
 

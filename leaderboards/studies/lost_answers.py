@@ -24,17 +24,25 @@ def lost_section(found: Sequence[LostAnswers]) -> StudySection | None:
     if not found:
         return None
     present = {fate for one in found for counts in one.by_level.values() for fate in counts}
-    styles = {name: style for name, style in named_styles([*map(str, Fate)]).items() if name in present}
-    pictures = tuple(_bars(one, styles) for one in found if any(level != UNTREATED for level in one.by_level))
+    styles = {
+        name: style for name, style in named_styles([*map(str, Fate)]).items() if name in present
+    }
+    pictures = tuple(
+        _bars(one, styles) for one in found if any(level != UNTREATED for level in one.by_level)
+    )
     sentences = [one.sentence for one in found]
-    text = Markup("<br>").join([*sentences, TEXT] if pictures else sentences)  # which escapes names of policies
+    text = Markup("<br>").join(
+        [*sentences, TEXT] if pictures else sentences
+    )  # which escapes names of policies
     return StudySection("lost", TITLE, text, tuple(styles.values()) if pictures else (), pictures)
 
 
 def _bars(lost: LostAnswers, styles: Mapping[str, LineStyle]) -> Picture:
     axis = Axis.over(list(lost.by_level))
     levels = [level for level in sorted(lost.by_level) if level in axis]
-    heights = np.array([[lost.by_level[level].get(Fate(name), 0) for name in styles] for level in levels])
+    heights = np.array(
+        [[lost.by_level[level].get(Fate(name), 0) for name in styles] for level in levels]
+    )
     tops = np.cumsum(heights, axis=1)
     upright = Axis.from_values("", [float(tops.max())])
     marks = []

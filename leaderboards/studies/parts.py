@@ -27,7 +27,11 @@ NONE = "–"
 
 def examples_page(task: str, number: int = 1) -> str:
     """Returns the file name of the examples of a task, of the first results of a site or of others."""
-    return f"examples-{file_name(task)}.html" if number == 1 else f"examples-{file_name(task)}.{number}.html"
+    return (
+        f"examples-{file_name(task)}.html"
+        if number == 1
+        else f"examples-{file_name(task)}.{number}.html"
+    )
 
 
 def examples_at(page: str, policy: str, level: Level) -> str:
@@ -35,7 +39,9 @@ def examples_at(page: str, policy: str, level: Level) -> str:
     return f"{page}#{urlencode({'policy': policy, 'level': str(level)})}"
 
 
-def estimate_mean(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
+def estimate_mean(
+    values: Any, contexts: Any, weights: Any = None, n: int | None = None
+) -> Estimate:
     """Averages values, or divides their sum by that of the weights, and resamples contexts. ``n``: how many values it
     is the mean of, where that is not the number of rows."""
     numbers = np.asarray(values, dtype=np.float64)
@@ -76,7 +82,9 @@ def banded_line(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> B
     """Makes a line with a band, where all its points have intervals."""
     points = list(points)
     intervals = [one.interval for _, one in points if one.interval is not None]
-    low, high = zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
+    low, high = (
+        zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
+    )
     return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
 
 
@@ -98,7 +106,12 @@ def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[flo
 
 
 def curve(
-    title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str, upright: Axis | None = None
+    title: str,
+    note: str,
+    lines: Sequence[BandedLine],
+    axis: Axis,
+    salt: str,
+    upright: Axis | None = None,
 ) -> Picture:
     """Draws lines over an axis; without another, the upright axis is from 0, or the lowest below, to what lines and
     bands reach."""
@@ -109,26 +122,36 @@ def curve(
     return Picture(title, note, drawing)
 
 
-def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> tuple[Picture, ...]:
+def over_levels(
+    cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str
+) -> tuple[Picture, ...]:
     """Draws policies over their levels, a picture for each kind of level, from their own value, or the full cache's, at
     the untreated cache on. What has one level, as int4, has it at each level of the others."""
     axes = axes_by_kind(level for policy, level in cells if policy in styles)
     return tuple(
-        _over_axis(cells, styles, f"{title}{ending}", note, f"{salt}{ending}", axis) for ending, axis in axes.items()
+        _over_axis(cells, styles, f"{title}{ending}", note, f"{salt}{ending}", axis)
+        for ending, axis in axes.items()
     )
 
 
 def axes_by_kind(levels: Iterable[Level]) -> dict[str, Axis]:
     """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a single kind."""
     groups = kinds_apart(levels)
-    return {f", by {kind}" if len(groups) > 1 else "": Axis.over(of_kind) for kind, of_kind in groups.items()}
+    return {
+        f", by {kind}" if len(groups) > 1 else "": Axis.over(of_kind)
+        for kind, of_kind in groups.items()
+    }
 
 
-def _over_axis(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str, axis: Axis) -> Picture:
+def _over_axis(
+    cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str, axis: Axis
+) -> Picture:
     has_levels = {policy for policy, level in cells if level != UNTREATED}
     lines = []
     for policy, style in styles.items():
-        levels = sorted(level for name, level in cells if name == policy and level in axis and level.amount)
+        levels = sorted(
+            level for name, level in cells if name == policy and level in axis and level.amount
+        )
         untreated = cells.get((policy, UNTREATED), cells.get((FULL, UNTREATED)))
         points = [(level.value, cells[policy, level]) for level in levels]
         if levels and axis.origin is not None and untreated is not None:
@@ -140,30 +163,49 @@ def _over_axis(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: 
     return curve(title, note, lines, axis, salt)
 
 
-def level_table(title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy") -> Listing:
+def level_table(
+    title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy"
+) -> Listing:
     """Lists policies, which the ``first`` column holds, against levels. The full cache has the same at each."""
-    levels = sorted({level for policy, level in cells if policy != FULL}, key=lambda level: (level.kind, level.amount))
+    levels = sorted(
+        {level for policy, level in cells if policy != FULL},
+        key=lambda level: (level.kind, level.amount),
+    )
     whole = cells.get((FULL, UNTREATED), NONE)
     names = names_of(levels)
     rows = tuple(
-        (policy, *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels))
+        (
+            policy,
+            *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
+        )
         for policy in dict.fromkeys(policy for policy, _ in cells)
     )
     return Listing(title, (first, *(names[level] for level in levels)), rows)
 
 
-def list_rows(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
+def list_rows(
+    title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]
+) -> Listing:
     """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
-    return Listing(title, tuple(columns), tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows))
+    return Listing(
+        title,
+        tuple(columns),
+        tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows),
+    )
 
 
 def listing_of_fields(
-    title: str, rows: Sequence[Any], forms: Mapping[str, str | Callable[[Any], str]], leave_out: Sequence[str] = ()
+    title: str,
+    rows: Sequence[Any],
+    forms: Mapping[str, str | Callable[[Any], str]],
+    leave_out: Sequence[str] = (),
 ) -> Listing:
     """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the values of a field
     are written, where that is not as everywhere; the text of a function, or a format."""
     names = [one.name for one in fields(rows[0]) if one.name not in leave_out]
-    written = tuple(tuple(_text(getattr(row, name), forms.get(name, "")) for name in names) for row in rows)
+    written = tuple(
+        tuple(_text(getattr(row, name), forms.get(name, "")) for name in names) for row in rows
+    )
     return Listing(title, tuple(name.replace("_", " ") for name in names), written)
 
 

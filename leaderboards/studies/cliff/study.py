@@ -14,14 +14,23 @@ from leaderboards.statistics.text import range_text
 from leaderboards.studies.beside import MODELS, only_shared, shared_questions
 from leaderboards.studies.cliff.sweeps import GER, RATE, Sweep, find_sweeps, is_swept, together
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import banded_line, curve, exactly, in_numbers, in_percent, list_rows
+from leaderboards.studies.parts import (
+    banded_line,
+    curve,
+    exactly,
+    in_numbers,
+    in_percent,
+    list_rows,
+)
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 
 TITLE = "Hallucination, GER and the cliff"
 EVERY_POLICY = "all policies"
 REALISED = "realised ratio"
 CORRELATION = "z.2f"
-KINDS = dict.fromkeys(("hallucination", "susceptibility", "r", "partial", "cliff", "at_cliff"), Estimate)
+KINDS = dict.fromkeys(
+    ("hallucination", "susceptibility", "r", "partial", "cliff", "at_cliff"), Estimate
+)
 
 
 @dataclass(frozen=True)
@@ -73,10 +82,17 @@ class SweptTasks:
             cliff = {"cliff": sweep.cliff, "is_clear": sweep.cliff and sweep.cliff_is_clear}
             yield self._summary(sweep.policy, correlations | cliff)
         over_all, given_level = together(self.sweeps)
-        yield self._summary(EVERY_POLICY, {"r": over_all, "partial": given_level, "cliff": None, "is_clear": None})
+        yield self._summary(
+            EVERY_POLICY, {"r": over_all, "partial": given_level, "cliff": None, "is_clear": None}
+        )
 
     def _summary(self, policy: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-        return {"policy": policy, "task": self.name, **numbers, "not_mastered": self.withheld or None}
+        return {
+            "policy": policy,
+            "task": self.name,
+            **numbers,
+            "not_mastered": self.withheld or None,
+        }
 
 
 def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
@@ -94,9 +110,15 @@ def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
 
 def _judged_tasks(study_input: StudyInput) -> list[MeasuredTask]:
     """Returns the tasks of whose answers it is known whether they are made up and what is left of their evidence."""
-    known = study_input.records[study_input.records[RATE].notna() & study_input.records[GER].notna()]
+    known = study_input.records[
+        study_input.records[RATE].notna() & study_input.records[GER].notna()
+    ]
     names = set(known["task"])
-    return [task for task in measured_tasks(study_input.records)[0] if task.name in names] if names else []
+    return (
+        [task for task in measured_tasks(study_input.records)[0] if task.name in names]
+        if names
+        else []
+    )
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
@@ -108,17 +130,26 @@ def build_content(study_input: StudyInput) -> StudyContent:
     sections = [_section(found, styles, study_input.number)]
     for number, other in enumerate(study_input.beside, start=1):
         if other.number > study_input.number:
-            sections += _beside(study_input, other, len(styles), f"cliff-beside-{given.number}-{number}")
+            sections += _beside(
+                study_input, other, len(styles), f"cliff-beside-{study_input.number}-{number}"
+            )
     levels = [row for one in found for row in one.level_rows()]
     summaries = [row for one in found for row in one.summary_rows()]
     sheets = [
         Sheet.of("cliff", "Hallucination and GER over what is removed", levels, kinds=KINDS),
-        Sheet.of("cliff-summary", "Where hallucination rises, and whether GER goes with it", summaries, kinds=KINDS),
+        Sheet.of(
+            "cliff-summary",
+            "Where hallucination rises, and whether GER goes with it",
+            summaries,
+            kinds=KINDS,
+        ),
     ]
     return StudyContent(sections, sheets=sheets)
 
 
-def _section(found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], number: int) -> StudySection:
+def _section(
+    found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], number: int
+) -> StudySection:
     first = found[0]
     shown = tuple(styles[sweep.policy] for sweep in first.sweeps)
     pictures = [
@@ -132,7 +163,9 @@ def _section(found: Sequence[SweptTasks], styles: Mapping[str, LineStyle], numbe
     listings, details = tables[:1], [*tables[1:], *(_level_table(one) for one in found)]
     identifier = "cliff" if number == 1 else f"cliff-{number}"
     title = TITLE if first.name == ALL_TASKS else f"{TITLE}: {first.name}"
-    return StudySection(identifier, title, text, shown, tuple(pictures), tuple(listings), tuple(details))
+    return StudySection(
+        identifier, title, text, shown, tuple(pictures), tuple(listings), tuple(details)
+    )
 
 
 HOW = (
@@ -168,22 +201,34 @@ def _marks(first: SweptTasks) -> str:
     return " ".join(filter(None, (of_tasks, why)))
 
 
-def _over_realised(found: SweptTasks, styles: Mapping[str, LineStyle], title: str, number: int) -> Picture:
+def _over_realised(
+    found: SweptTasks, styles: Mapping[str, LineStyle], title: str, number: int
+) -> Picture:
     lines = []
     for sweep in found.sweeps:
         is_rate = title == "Hallucination rate"
-        values = [sweep.estimate(column) for column in sweep.rate.T] if is_rate else map(exactly, sweep.plain_ger[0])
+        values = (
+            [sweep.estimate(column) for column in sweep.rate.T]
+            if is_rate
+            else map(exactly, sweep.plain_ger[0])
+        )
         lines.append(banded_line(styles[sweep.policy], zip(sweep.realised, values, strict=True)))
-    return curve(title, f"share, {found.title}", lines, _axis(REALISED, found), f"cliff/{number}/{title}")
+    return curve(
+        title, f"share, {found.title}", lines, _axis(REALISED, found), f"cliff/{number}/{title}"
+    )
 
 
 def _susceptibility(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -> Picture:
     lines = []
     for sweep in found.sweeps:
         middles, rises = sweep.rises
-        lines.append(banded_line(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True)))
+        lines.append(
+            banded_line(styles[sweep.policy], zip(middles, map(exactly, rises[0]), strict=True))
+        )
     axis = _axis(REALISED, found)
-    return curve("Susceptibility", f"dH/dα, {found.title}", lines, axis, f"cliff/{number}/susceptibility")
+    return curve(
+        "Susceptibility", f"dH/dα, {found.title}", lines, axis, f"cliff/{number}/susceptibility"
+    )
 
 
 def _over_ger(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -> Picture:
@@ -192,7 +237,9 @@ def _over_ger(found: SweptTasks, styles: Mapping[str, LineStyle], number: int) -
         places = zip(sweep.plain_ger[0], map(exactly, sweep.plain_rate[0]), strict=True)
         lines.append(banded_line(styles[sweep.policy], places))
     axis = Axis.from_values("Global Eviction Ratio", [1.0])
-    return curve("Hallucination over GER", f"share, {found.title}", lines, axis, f"cliff/{number}/ger")
+    return curve(
+        "Hallucination over GER", f"share, {found.title}", lines, axis, f"cliff/{number}/ger"
+    )
 
 
 def _axis(title: str, found: SweptTasks) -> Axis:
@@ -206,7 +253,9 @@ def _summary_table(found: SweptTasks) -> Any:
         "r of GER and H, over ratios": lambda row: in_numbers(row["r"], CORRELATION),
         "partial, over contexts": lambda row: in_numbers(row["partial"], CORRELATION),
     }
-    return list_rows(f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns)
+    return list_rows(
+        f"The cliff, and GER with hallucination: {found.title}", found.summary_rows(), columns
+    )
 
 
 def _cliff_text(row: Mapping[str, Any]) -> str:
@@ -231,7 +280,9 @@ def _level_table(found: SweptTasks) -> Any:
     return list_rows(f"Every level: {found.title}", found.level_rows(), columns)
 
 
-def _beside(study_input: StudyInput, other: StudyInput, index: int, identifier: str) -> list[StudySection]:
+def _beside(
+    study_input: StudyInput, other: StudyInput, index: int, identifier: str
+) -> list[StudySection]:
     """Shows hallucination and F1 of two models in the same pictures, on the questions that both were asked."""
     shared = shared_questions(study_input, other)
     if shared.empty:
@@ -242,17 +293,20 @@ def _beside(study_input: StudyInput, other: StudyInput, index: int, identifier: 
         return []
     models = (study_input.model, other.model)
     # A line is found by the place of its policy on the page: models have places behind those of all policies.
-    styles = [replace(style, index=index + place) for place, style in enumerate(named_styles(models).values())]
+    styles = [
+        replace(style, index=index + place)
+        for place, style in enumerate(named_styles(models).values())
+    ]
     pictures = []
     of_other = {sweep.policy: sweep for sweep in sides[1][name].sweeps}
     for sweep in sides[0][name].sweeps:
         if sweep.policy in of_other:
-            pictures += _of_two((sweep, of_other[sweep.policy]), styles, sides[0][name].title, identifier)
+            pictures += _of_two(
+                (sweep, of_other[sweep.policy]), styles, sides[0][name].title, identifier
+            )
     if not pictures:
         return []
-    text = (
-        f"{models[0]} and {models[1]} on the same questions, {sides[0][name].title}, over the realised ratio. {MODELS}"
-    )
+    text = f"{models[0]} and {models[1]} on the same questions, {sides[0][name].title}, over the realised ratio. {MODELS}"
     title = f"Hallucination and F1 beside {other.model}"
     return [StudySection(identifier, title, text, tuple(styles), tuple(pictures))]
 
@@ -261,7 +315,9 @@ def _by_name(study_input: StudyInput) -> dict[str, SweptTasks]:
     return {found.name: found for found in swept_tasks(study_input)}
 
 
-def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str) -> list[Picture]:
+def _of_two(
+    sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str
+) -> list[Picture]:
     measured: dict[str, list[FloatArray]] = {
         "hallucination rate": [sweep.rate for sweep in sweeps],
         "F1, percent": [sweep.mean("f1") for sweep in sweeps],
@@ -274,7 +330,9 @@ def _of_two(sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, id
         for sweep, style, values in zip(sweeps, styles, of_models, strict=True):
             estimates = [sweep.estimate(column) for column in values.T]
             lines.append(banded_line(style, zip(sweep.realised, estimates, strict=True)))
-        pictures.append(curve(policy, f"{note}, {where}", lines, axis, f"{identifier}/{policy}/{note}"))
+        pictures.append(
+            curve(policy, f"{note}, {where}", lines, axis, f"{identifier}/{policy}/{note}")
+        )
     return pictures
 
 

@@ -49,7 +49,9 @@ def pearson(one: FloatArray, other: FloatArray) -> FloatArray:
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
     spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
     varies = (np.abs(x).max(axis=1) > FLAT) & (np.abs(y).max(axis=1) > FLAT)
-    found: FloatArray = np.divide((x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies)
+    found: FloatArray = np.divide(
+        (x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies
+    )
     return found
 
 
@@ -77,7 +79,9 @@ def _correlation(sums: FloatArray) -> FloatArray:
     return values
 
 
-def _products(task: TaskEvidence, policy: str, level: float, where: Mapping[str, object]) -> FloatArray:
+def _products(
+    task: TaskEvidence, policy: str, level: float, where: Mapping[str, object]
+) -> FloatArray:
     """Returns three sums over the contexts of one policy at one level, shape (3, 1 + resamples): the squares of GER and
     of the rate, each about its mean there, and their products."""
     evicted, rate = (task.by_context(policy, level, column, **where) for column in (GER, RATE))
@@ -87,7 +91,9 @@ def _products(task: TaskEvidence, policy: str, level: float, where: Mapping[str,
     count = weights @ known
     sums = []
     for one, other in ((x, x), (y, y), (x, y)):
-        of_means = np.divide((weights @ one) * (weights @ other), count, out=np.zeros(len(count)), where=count > 0)
+        of_means = np.divide(
+            (weights @ one) * (weights @ other), count, out=np.zeros(len(count)), where=count > 0
+        )
         sums.append(weights @ (one * other) - of_means)
     return np.stack(sums)
 
@@ -118,7 +124,9 @@ class Sweep:
 
     @property
     def cells(self) -> list[Cell]:
-        return [(task, self.policy, level.value) for task in self.tasks for level in self.levels[1:]]
+        return [
+            (task, self.policy, level.value) for task in self.tasks for level in self.levels[1:]
+        ]
 
     @cached_property
     def rises(self) -> tuple[FloatArray, FloatArray]:
@@ -161,7 +169,9 @@ class Sweep:
 
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
-        return Estimate.of(float(values[0]), values[1:] if self.contexts > 1 else None, self.contexts)
+        return Estimate.of(
+            float(values[0]), values[1:] if self.contexts > 1 else None, self.contexts
+        )
 
 
 def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]:
@@ -187,7 +197,9 @@ def is_swept(task: TaskEvidence) -> bool:
 
 def find_sweeps(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
     """Returns the policies that remove tokens at two levels at least, in the order of the records."""
-    policies = dict.fromkeys(str(policy) for task in tasks for policy in task.records["policy"].unique())
+    policies = dict.fromkeys(
+        str(policy) for task in tasks for policy in task.records["policy"].unique()
+    )
     found = []
     for policy in policies:
         sweep = None if policy == FULL else _build_sweep(policy, tasks)
@@ -200,7 +212,10 @@ def _build_sweep(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     levels = shared_levels(policy, tasks)
     if len(levels) < 2:
         return None
-    places: list[tuple[str, float | None]] = [(FULL, None), *((policy, level.value) for level in levels)]
+    places: list[tuple[str, float | None]] = [
+        (FULL, None),
+        *((policy, level.value) for level in levels),
+    ]
     try:
         rate = _means(tasks, places, RATE)
         ger = _means(tasks, places, GER, False, **WITH_ANSWER)

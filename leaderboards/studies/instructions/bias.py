@@ -36,10 +36,15 @@ def spans_kept(prompts: PromptRecords) -> Sequence[Row]:
         }
         shares["difference"] = _difference(prompts, caches)
         if policy == FULL:  # keeps everything by design, and no other context can differ
-            shares = {name: one and replace(one, low=one.mean, high=one.mean) for name, one in shares.items()}
+            shares = {
+                name: one and replace(one, low=one.mean, high=one.mean)
+                for name, one in shares.items()
+            }
         if any(shares.values()):
             realised = float(caches["realised_ratio"].mean())
-            rows.append({"policy": policy, "level": level, "realised_ratio": realised, "arm": arm, **shares})
+            rows.append(
+                {"policy": policy, "level": level, "realised_ratio": realised, "arm": arm, **shares}
+            )
     return rows
 
 
@@ -61,7 +66,14 @@ def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
             defence, directives = (float(of[layer]) if len(of) else None for of in shares.values())
             difference = None if defence is None or directives is None else defence - directives
             place = {"policy": policy, "level": level, "arm": arm, "layer": layer}
-            rows.append({**place, "defence_kept": defence, "directives_kept": directives, "difference": difference})
+            rows.append(
+                {
+                    **place,
+                    "defence_kept": defence,
+                    "directives_kept": directives,
+                    "difference": difference,
+                }
+            )
     return rows
 
 
@@ -71,7 +83,9 @@ def _by_layer(values: Series) -> FloatArray:
     return np.mean(np.stack(shares), axis=0) if shares else np.empty(0)
 
 
-def bias_sections(prompts: PromptRecords, kept: Sequence[Row], by_layer: Sequence[Row]) -> tuple[StudySection, ...]:
+def bias_sections(
+    prompts: PromptRecords, kept: Sequence[Row], by_layer: Sequence[Row]
+) -> tuple[StudySection, ...]:
     """Draws the shares of plain policies, what protection makes of their difference, and the shares by layer."""
     compared = [row for row in kept if row["difference"] is not None]
     bases = forms_of(prompts.policies)
@@ -92,7 +106,9 @@ def bias_sections(prompts: PromptRecords, kept: Sequence[Row], by_layer: Sequenc
     )
 
 
-def _points(rows: Iterable[Row], policy: str, arm: str, column: str) -> list[tuple[float, Estimate]]:
+def _points(
+    rows: Iterable[Row], policy: str, arm: str, column: str
+) -> list[tuple[float, Estimate]]:
     """Returns the places of a policy in one order, from the full cache's on, by their realised ratio."""
     of_policy = [row for row in rows if row["arm"] == arm and row["policy"] in (policy, FULL)]
     places = [(row["realised_ratio"], row[column]) for row in of_policy]
@@ -100,7 +116,9 @@ def _points(rows: Iterable[Row], policy: str, arm: str, column: str) -> list[tup
 
 
 def _has_levels(rows: Iterable[Row], policy: str, arm: str) -> bool:
-    return any(row["policy"] == policy and row["arm"] == arm and row["level"] != UNTREATED for row in rows)
+    return any(
+        row["policy"] == policy and row["arm"] == arm and row["level"] != UNTREATED for row in rows
+    )
 
 
 def _arms(rows: Iterable[Row]) -> list[str]:
@@ -117,15 +135,29 @@ def _pictures_of_spans(
     for base in bases:
         for arm in _arms(rows):
             if _has_levels(rows, base, arm):
-                lines = [banded_line(style, _points(rows, base, arm, f"{span}_kept")) for span, style in styles.items()]
-                yield curve(_titled(base, arm), "share of the tokens kept", lines, REALISED, f"bias/{arm}/{base}", KEPT)
+                lines = [
+                    banded_line(style, _points(rows, base, arm, f"{span}_kept"))
+                    for span, style in styles.items()
+                ]
+                yield curve(
+                    _titled(base, arm),
+                    "share of the tokens kept",
+                    lines,
+                    REALISED,
+                    f"bias/{arm}/{base}",
+                    KEPT,
+                )
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[Listing]:
     words = {"defence_kept": "Defence kept, percent", "directives_kept": "Directives kept, percent"}
     for arm in _arms(rows):
         for column, title in words.items():
-            cells = {(row["policy"], row["level"]): in_percent(row[column]) for row in rows if row["arm"] == arm}
+            cells = {
+                (row["policy"], row["level"]): in_percent(row[column])
+                for row in rows
+                if row["arm"] == arm
+            }
             yield level_table(_titled(title, arm), cells)
 
 
@@ -139,14 +171,29 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
             drawn = [form for form in forms if _has_levels(rows, form, arm)]
             if any(plain_and_way(form)[1] != PLAIN for form in drawn):
                 lines = [
-                    banded_line(styles[plain_and_way(form)[1]], _points(rows, form, arm, "difference"))
+                    banded_line(
+                        styles[plain_and_way(form)[1]], _points(rows, form, arm, "difference")
+                    )
                     for form in drawn
                 ]
                 note = "defence less directives, shares kept"
-                pictures.append(curve(_titled(base, arm), note, lines, REALISED, f"protected/{arm}/{base}", DIFFERENCE))
+                pictures.append(
+                    curve(
+                        _titled(base, arm),
+                        note,
+                        lines,
+                        REALISED,
+                        f"protected/{arm}/{base}",
+                        DIFFERENCE,
+                    )
+                )
     tables = []
     for arm in _arms(rows):
-        cells = {(row["policy"], row["level"]): _points_of(row["difference"]) for row in rows if row["arm"] == arm}
+        cells = {
+            (row["policy"], row["level"]): _points_of(row["difference"])
+            for row in rows
+            if row["arm"] == arm
+        }
         tables.append(level_table(_titled("Defence less directives, points", arm), cells))
     return StudySection(
         "bias-protected",
@@ -179,7 +226,11 @@ def _layers_section(
             continue
         middle = levels[(len(levels) - 1) // 2]
         for arm in _arms(compared):
-            shown = [row for row in compared if (row["policy"], row["level"], row["arm"]) == (base, middle, arm)]
+            shown = [
+                row
+                for row in compared
+                if (row["policy"], row["level"], row["arm"]) == (base, middle, arm)
+            ]
             lines = [
                 banded_line(style, [(row["layer"], exactly(row[f"{span}_kept"])) for row in shown])
                 for span, style in styles.items()
@@ -187,7 +238,11 @@ def _layers_section(
             if shown:
                 title = f"{_titled(base, arm)}, {middle.where}"
                 salt = f"layers/{arm}/{base}"
-                pictures.append(curve(title, "share of the tokens kept", lines, Axis.of_layers(layers), salt, KEPT))
+                pictures.append(
+                    curve(
+                        title, "share of the tokens kept", lines, Axis.of_layers(layers), salt, KEPT
+                    )
+                )
     return StudySection(
         "bias-layers",
         "Which instructions are evicted, by layer",

@@ -27,7 +27,9 @@ class KeptOfNumber:
     relative: Estimate | None  # over that of the full cache, which has none where that is 0
 
 
-def relative_obedience(prompts: PromptRecords, treated: DataFrame, whole: DataFrame) -> FloatArray | None:
+def relative_obedience(
+    prompts: PromptRecords, treated: DataFrame, whole: DataFrame
+) -> FloatArray | None:
     """Divides the share of directives obeyed in some rows by that of the full cache's rows, as measured and in each
     resample; None where there are no rows, or the full cache obeys nothing."""
     if treated.empty or whole.empty or not whole["strict"].any():
@@ -43,10 +45,18 @@ def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
     for place, number in enumerate(GROUPS):
         table = prompts.directives[groups == place]
         whole = table[table["policy"] == FULL]
-        for (policy, level), of_level in table.groupby(["policy", "level"], sort=False, observed=True):
+        for (policy, level), of_level in table.groupby(
+            ["policy", "level"], sort=False, observed=True
+        ):
             kept = relative_obedience(prompts, of_level, whole)
-            relative = None if kept is None else prompts.resampler.estimate_mean(kept, len(of_level))
-            results.append(KeptOfNumber(str(policy), level, number, prompts.estimate(of_level, "strict"), relative))
+            relative = (
+                None if kept is None else prompts.resampler.estimate_mean(kept, len(of_level))
+            )
+            results.append(
+                KeptOfNumber(
+                    str(policy), level, number, prompts.estimate(of_level, "strict"), relative
+                )
+            )
     return results
 
 
@@ -54,7 +64,9 @@ def numbers_section(prompts: PromptRecords, results: Sequence[KeptOfNumber]) -> 
     """Draws a line for each number of directives under each plain policy."""
     with_value = [one for one in results if one.relative is not None]
     numbers = [number for number in GROUPS if any(one.directives == number for one in with_value)]
-    titles = {number: f"{number} {'directive' if number == '1' else 'directives'}" for number in numbers}
+    titles = {
+        number: f"{number} {'directive' if number == '1' else 'directives'}" for number in numbers
+    }
     styles = named_styles(list(titles.values()))
     pictures: list[Picture] = []
     for base in forms_of(prompts.policies):

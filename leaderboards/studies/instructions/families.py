@@ -9,7 +9,13 @@ from pandas import DataFrame
 from leaderboards.rendering.style import named_styles, policy_styles
 from leaderboards.statistics.bootstrap import DIGITS, Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
-from leaderboards.studies.instructions.prompts import PromptRecords, accuracy, cells_of, forms_of, percent_table
+from leaderboards.studies.instructions.prompts import (
+    PromptRecords,
+    accuracy,
+    cells_of,
+    forms_of,
+    percent_table,
+)
 from leaderboards.studies.parts import NONE, in_numbers, level_table, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL, PLAIN, plain_and_way
@@ -44,18 +50,26 @@ def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
         families = sorted(set(table["family"]))
         whole = family_means(prompts, table[table["policy"] == FULL], families)
         treated = table[table["policy"] != FULL]
-        for (policy, level), of_level in treated.groupby(["policy", "level"], sort=False, observed=True):
+        for (policy, level), of_level in treated.groupby(
+            ["policy", "level"], sort=False, observed=True
+        ):
             shares = family_means(prompts, of_level, families)
             count = int((~np.isnan(shares[:, 0]) & ~np.isnan(whole[:, 0])).sum())
             values = rank_correlation(shares, whole)
             reason = TOO_FEW if count < FEWEST_FAMILIES else ALIKE if np.isnan(values[0]) else ""
             estimate = None if reason else prompts.resampler.estimate_mean(values, count)
-            correlations.append(RankCorrelation(str(policy), level, number, count, estimate, reason))
+            correlations.append(
+                RankCorrelation(str(policy), level, number, count, estimate, reason)
+            )
     return correlations
 
 
 def _by_number(directives: DataFrame) -> dict[str, DataFrame]:
-    tables = (directives, directives[directives["number"] == 1], directives[directives["number"] > 1])
+    tables = (
+        directives,
+        directives[directives["number"] == 1],
+        directives[directives["number"] > 1],
+    )
     return {number: table for number, table in zip(PROMPTS_OF, tables, strict=True) if len(table)}
 
 
@@ -63,7 +77,11 @@ def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str
     """Averages what is obeyed of each family, as measured and in each resample of contexts: shape (families,
     1 + resamples), NaN where none of its directives is drawn."""
     sums = np.zeros((2, len(families), prompts.resampler.count))
-    places = rows["family"].map({name: place for place, name in enumerate(families)}).to_numpy(dtype=np.intp)
+    places = (
+        rows["family"]
+        .map({name: place for place, name in enumerate(families)})
+        .to_numpy(dtype=np.intp)
+    )
     draws = rows["draw"].to_numpy(dtype=np.intp)
     np.add.at(sums[0], (places, draws), rows["strict"].to_numpy(dtype=np.float64))
     np.add.at(sums[1], (places, draws), 1.0)
@@ -77,7 +95,9 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> FloatArray:
     """Computes Spearman's correlation of two tables of shape (families, samples) by sample, with midranks for ties.
     What is NaN in either leaves the sample; NaN where all that is left is alike in one of them."""
     known = ~(np.isnan(first) | np.isnan(second))
-    ranks, other_ranks = (_centred_ranks(np.where(known, values, np.nan)) for values in (first, second))
+    ranks, other_ranks = (
+        _centred_ranks(np.where(known, values, np.nan)) for values in (first, second)
+    )
     with np.errstate(invalid="ignore"):
         spread = np.sqrt((ranks**2).sum(axis=0) * (other_ranks**2).sum(axis=0))
         correlation: FloatArray = (ranks * other_ranks).sum(axis=0) / spread
@@ -95,7 +115,10 @@ def families_section(prompts: PromptRecords) -> StudySection:
     """Draws what is obeyed of each family of directives under each plain policy."""
     table = accuracy(prompts, by=("family",))
     styles = named_styles(prompts.families)
-    of_families = {str(family): cells_of(rows, "strict") for family, rows in table.groupby("family", sort=False)}
+    of_families = {
+        str(family): cells_of(rows, "strict")
+        for family, rows in table.groupby("family", sort=False)
+    }
     pictures: list[Picture] = []
     for base in forms_of(prompts.policies):
         cells = {
@@ -105,7 +128,10 @@ def families_section(prompts: PromptRecords) -> StudySection:
             if policy == base or (policy == FULL and (base, UNTREATED) not in by_cell)
         }
         pictures += over_levels(cells, styles, base, "share of a family obeyed", f"family/{base}")
-    tables = [percent_table(f"Family {name}: obeyed, strict, percent", cells) for name, cells in of_families.items()]
+    tables = [
+        percent_table(f"Family {name}: obeyed, strict, percent", cells)
+        for name, cells in of_families.items()
+    ]
     return StudySection(
         "families",
         "Which directives go first",
@@ -124,12 +150,21 @@ def ranks_section(correlations: Sequence[RankCorrelation]) -> StudySection:
     tables = []
     for number, title in PROMPTS_OF.items():
         of_group = [one for one in correlations if one.directives == number]
-        cells = {(one.policy, one.level): one.correlation for one in of_group if one.correlation is not None}
+        cells = {
+            (one.policy, one.level): one.correlation
+            for one in of_group
+            if one.correlation is not None
+        }
         if cells:
             families = max(one.families for one in of_group)
             whole = {(FULL, UNTREATED): Estimate(1.0, 1.0, 1.0, families)}  # with itself
-            pictures += over_levels({**whole, **cells}, styles, title, "Spearman’s correlation", f"ranks/{number}")
-        texts = {(one.policy, one.level): NONE if one.reason else in_numbers(one.correlation) for one in of_group}
+            pictures += over_levels(
+                {**whole, **cells}, styles, title, "Spearman’s correlation", f"ranks/{number}"
+            )
+        texts = {
+            (one.policy, one.level): NONE if one.reason else in_numbers(one.correlation)
+            for one in of_group
+        }
         tables.append(level_table(f"{title}: Spearman’s correlation", texts))
     return StudySection(
         "ranks",

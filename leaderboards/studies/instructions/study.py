@@ -19,7 +19,11 @@ from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.bias import bias_sections, spans_kept, spans_kept_by_layer
 from leaderboards.studies.instructions.by_number import kept_by_number, numbers_section
-from leaderboards.studies.instructions.families import families_section, rank_correlations, ranks_section
+from leaderboards.studies.instructions.families import (
+    families_section,
+    rank_correlations,
+    ranks_section,
+)
 from leaderboards.studies.instructions.prompts import (
     DEFENDED,
     LEAKED,
@@ -59,7 +63,11 @@ ESTIMATES: Mapping[str, Sequence[str]] = {
 
 def build_content(study_input: StudyInput) -> StudyContent:
     prompts = prompt_records(study_input.records)
-    pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
+    pairs = [
+        (plain_and_way(policy)[0], policy)
+        for policy in prompts.policies
+        if plain_and_way(policy)[1] != PLAIN
+    ]
     gains = [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
     highest_leaks = while_obeying(prompts)
     leaked = leaks(prompts)
@@ -78,13 +86,17 @@ def build_content(study_input: StudyInput) -> StudyContent:
     )
     sheets: dict[tuple[str, str], Rows] = {
         ("directives", "Directives obeyed"): accuracy(prompts).to_dict("records"),
-        ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)).to_dict("records"),
+        ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)).to_dict(
+            "records"
+        ),
         ("ranks", "Rank correlation of the families with the full cache"): _fields_of(ranks),
         ("numbers", "Directives obeyed, by how many a prompt has"): _fields_of(numbers),
         ("leakage", "What attacks get"): leaked.to_dict("records"),
         ("bias", "What is kept of defence and directives"): kept,
         ("bias-layers", "What is kept of defence and directives, by layer"): by_layer,
-        ("amnesia", "Where most leaks while directives are obeyed"): _fields_of(highest_leaks, leave_out=("values",)),
+        ("amnesia", "Where most leaks while directives are obeyed"): _fields_of(
+            highest_leaks, leave_out=("values",)
+        ),
         ("gain", "Protection gain"): [
             {"policy": gain.protected, "plain": gain.plain, "gain": gain.estimate}
             | {"levels": ", ".join(map(str, gain.levels)), "failed": gain.failed}
@@ -101,7 +113,12 @@ def build_content(study_input: StudyInput) -> StudyContent:
             ("Attacks answered", f"{len(prompts.attacks):,}"),
         ],
         sheets=[
-            Sheet.of(f"instructions-{name}", title, rows, kinds=dict.fromkeys(ESTIMATES.get(name, ()), Estimate))
+            Sheet.of(
+                f"instructions-{name}",
+                title,
+                rows,
+                kinds=dict.fromkeys(ESTIMATES.get(name, ()), Estimate),
+            )
             for (name, title), rows in sheets.items()
             if rows
         ],
@@ -110,13 +127,17 @@ def build_content(study_input: StudyInput) -> StudyContent:
 
 def _fields_of(rows: Sequence[Any], leave_out: Sequence[str] = ()) -> Rows:
     """Returns dataclasses as rows by column."""
-    return [{name: value for name, value in vars(row).items() if name not in leave_out} for row in rows]
+    return [
+        {name: value for name, value in vars(row).items() if name not in leave_out} for row in rows
+    ]
 
 
 def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
     """Draws what is obeyed over what leaks, by order; one without a name where each prompt has drawn its own."""
     bases = forms_of(prompts.policies)
-    ways = named_styles(list(dict.fromkeys(plain_and_way(name)[1] for forms in bases.values() for name in forms)))
+    ways = named_styles(
+        list(dict.fromkeys(plain_and_way(name)[1] for forms in bases.values() for name in forms))
+    )
     frame = Frame(Axis.around("leakage", SHARE), Axis.around("", SHARE))
     pictures, details = [], []
     for arm in dict.fromkeys(prompts.attacks["arm"]):
@@ -134,11 +155,17 @@ def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
             marks: list[Mark] = [region]
             for policy in forms:
                 keys = [(FULL, UNTREATED), *((policy, level) for level in prompts.levels)]
-                places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
+                places = tuple(
+                    (leaked[key].mean, obeyed[key].mean)
+                    for key in keys
+                    if key in leaked and key in obeyed
+                )
                 marks.append(PolicyLine(ways[plain_and_way(policy)[1]], places))
             words = f"Directives obeyed over leakage under {base}{order}, level by level from the full cache on"
             drawing = Drawing(frame, tuple(marks), words, f"plane/{arm}/{base}")
-            pictures.append(Picture(f"{base}{order}", "share of directives obeyed, over leakage", drawing))
+            pictures.append(
+                Picture(f"{base}{order}", "share of directives obeyed, over leakage", drawing)
+            )
     return StudySection(
         "plane",
         "Obeyed, and leaked",
@@ -162,8 +189,12 @@ def _defence(prompts: PromptRecords, leaked: DataFrame) -> StudySection:
         held = cells_of(of_arm, "defence_success")
         if held:
             title = str(arm) or "All prompts"
-            pictures += over_levels(held, styles, title, "share of attacks that get less than half", f"defence/{arm}")
-            tables.append(percent_table(f"Attacks that get less than half of the text, percent{order}", held))
+            pictures += over_levels(
+                held, styles, title, "share of attacks that get less than half", f"defence/{arm}"
+            )
+            tables.append(
+                percent_table(f"Attacks that get less than half of the text, percent{order}", held)
+            )
     others = " and ".join(f"{threshold:.0%}" for threshold in list(SUCCESS.values())[1:])
     return StudySection(
         "defence",

@@ -23,9 +23,16 @@ from policies.declaration.names import FULL
 MODES = AGNOSTIC, AWARE = ("agnostic", "aware")
 TITLE = "Agnostic beside aware"
 MEASURES = {"f1": "F1", "right": "right"}  # by column of the records
-KINDS = dict.fromkeys(MEASURES, Estimate) | {f"{name}_difference": MeanDifference for name in MEASURES}
+KINDS = dict.fromkeys(MEASURES, Estimate) | {
+    f"{name}_difference": MeanDifference for name in MEASURES
+}
 PARTS = (*MODES, "difference")
-HEADINGS = ("task", "policy", "level", *(f"{title}, {part}" for title in MEASURES.values() for part in PARTS))
+HEADINGS = (
+    "task",
+    "policy",
+    "level",
+    *(f"{title}, {part}" for title in MEASURES.values() for part in PARTS),
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,9 @@ class TaskInBoth:
         found = dict[tuple[str, Level], None]()
         for side in self.sides:
             for policy in side.evidence.records["policy"].unique():
-                found |= dict.fromkeys((str(policy), level) for level in side.evidence.levels(str(policy)))
+                found |= dict.fromkeys(
+                    (str(policy), level) for level in side.evidence.levels(str(policy))
+                )
         return sorted(found, key=lambda cell: cell != (FULL, UNTREATED))
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -50,7 +59,10 @@ class TaskInBoth:
                 if level in side.evidence.levels(policy):
                     cell = {"task": side.name, "policy": policy, "level": level, "mode": mode}
                     measured = {name: self.score(mode, policy, level, name) for name in MEASURES}
-                    differs = {f"{name}_difference": self.difference(policy, level, name) for name in MEASURES}
+                    differs = {
+                        f"{name}_difference": self.difference(policy, level, name)
+                        for name in MEASURES
+                    }
                     shown = differs if mode == AWARE else dict.fromkeys(differs)
                     yield {**cell, **measured, **shown, "not_mastered": side.withheld or None}
 
@@ -89,23 +101,33 @@ def tasks_in_both(study_input: StudyInput) -> list[TaskInBoth]:
     sides = []
     for one in (study_input, others[0]):
         measured, _ = measured_tasks(only(one.records, shared))
-        sides.append({task.name: task for task in measured if task.evidence.records["f1"].notna().any()})
-    return [TaskInBoth((task, sides[1][name])) for name, task in sides[0].items() if name in sides[1]]
+        sides.append(
+            {task.name: task for task in measured if task.evidence.records["f1"].notna().any()}
+        )
+    return [
+        TaskInBoth((task, sides[1][name])) for name, task in sides[0].items() if name in sides[1]
+    ]
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
     found = tasks_in_both(study_input)
     rows = [row for task in found for row in task.rows()]
-    withheld = "; ".join(f"{task.sides[0].name}: {task.sides[0].withheld}" for task in found if task.sides[0].withheld)
+    withheld = "; ".join(
+        f"{task.sides[0].name}: {task.sides[0].withheld}"
+        for task in found
+        if task.sides[0].withheld
+    )
     marks = f" {withheld}: numbers are shown, verdicts are withheld." if withheld else ""
     text = (
         "Agnostic: a press cuts the context before it sees a question, which serves any number of them. Aware: it sees "
         "the question, and cuts anew for each. A difference is aware less agnostic on the same questions, in points, "
         f"with its 95 % interval over contexts; a policy that needs the question has none.{marks}"
     )
-    identifier = "modes" if study_input.number == 1 else f"modes-{given.number}"
+    identifier = "modes" if study_input.number == 1 else f"modes-{study_input.number}"
     about = "F1 and right answers, percent"
-    listings = tuple(Listing(f"{about}: {_label(task)}", HEADINGS[1:], _lines(task)) for task in found)
+    listings = tuple(
+        Listing(f"{about}: {_label(task)}", HEADINGS[1:], _lines(task)) for task in found
+    )
     section = StudySection(identifier, TITLE, text, listings=listings)
     return StudyContent([section], sheets=[Sheet.of("modes", TITLE, rows, kinds=KINDS)])
 

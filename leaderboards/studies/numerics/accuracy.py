@@ -45,7 +45,9 @@ def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
     its answer."""
     rows = finite_of(free_pairs(pairs))
     judged = rows[rows["right"].notna() & rows["other_right"].notna()]
-    first = judged.sort_values("draw", kind="stable").drop_duplicates(["task", "dtype", "sampling", "draw_id"])
+    first = judged.sort_values("draw", kind="stable").drop_duplicates(
+        ["task", "dtype", "sampling", "draw_id"]
+    )
     compared = []
     for (task, dtype, way), group in sorted_groups(first, "task", "dtype", "sampling"):
         on, off = (group[name].to_numpy(dtype=bool) for name in ("right", "other_right"))
@@ -75,7 +77,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         "independent. McNemar’s exact test looks at the answers that one path alone has right. All rows are one family."
     )
     sheet = Sheet.of("numerics-accuracy", TITLE, [*map(vars, rows)])
-    return StudyContent([StudySection("accuracy", TITLE, text, listings=(listing,))], sheets=[sheet])
+    return StudyContent(
+        [StudySection("accuracy", TITLE, text, listings=(listing,))], sheets=[sheet]
+    )
 
 
 def _p(value: float | None) -> str:

@@ -20,7 +20,13 @@ from leaderboards.rendering.frames import Axis, Dots, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups
+from leaderboards.studies.numerics.walked import (
+    TABLE,
+    finite_of,
+    flip_of,
+    free_pairs,
+    sorted_groups,
+)
 from leaderboards.studies.parts import listing_of_fields
 
 FEWEST = 6  # contexts of a correlation: of fewer it is near 1 or -1 by chance
@@ -64,7 +70,11 @@ class Flips:
 
     @property
     def varies(self) -> bool:
-        return len(self.steps) >= FEWEST and len(np.unique(self.steps)) > 1 and len(np.unique(self.kl)) > 1
+        return (
+            len(self.steps) >= FEWEST
+            and len(np.unique(self.steps)) > 1
+            and len(np.unique(self.kl)) > 1
+        )
 
     def behind(self, step: int) -> "Flips":
         is_behind = self.steps > step
@@ -124,7 +134,9 @@ def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: 
     thirds = split_thirds(flips)
     reasons = []
     if not flips.varies:
-        reasons.append(f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ")
+        reasons.append(
+            f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ"
+        )
     if thirds is None:
         reasons.append("no early and late third")
     pearson, pearson_p = pearson_test(flips)
@@ -172,7 +184,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     found = measure_boundaries(table)
     if not found:
         return StudyContent(())
-    forms = dict.fromkeys(("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f")
+    forms = dict.fromkeys(
+        ("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f"
+    )
     parted = [one for one in found if one.contexts]
     if parted:
         listing = listing_of_fields(TITLE, parted, forms | {"welch_t": ".1f"})
@@ -180,7 +194,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
     else:
         section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
-    return StudyContent([section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])])
+    return StudyContent(
+        [section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])]
+    )
 
 
 SAMPLINGS = ("greedy", "top_k", "top_p")
@@ -208,12 +224,16 @@ def _pictures(table: DataFrame) -> Iterator[Picture]:
 
 
 def _scatter(dtype: str, places: Mapping[LineStyle, list[tuple[float, float]]]) -> Picture:
-    every: Sequence[tuple[float, float]] = [place for of_style in places.values() for place in of_style]
+    every: Sequence[tuple[float, float]] = [
+        place for of_style in places.values() for place in of_style
+    ]
     horizontal = Axis.from_values("first token that differs", [step for step, _ in every])
     frame = Frame(horizontal, Axis.from_values("", [kl for _, kl in every]))
     dots = tuple(Dots(style, tuple(of_style)) for style, of_style in places.items())
     note = "mean KL up to the flip, in nats"
-    return Picture(dtype, note, Drawing(frame, dots, f"{dtype}: {note} over the flip", f"boundary {dtype}"))
+    return Picture(
+        dtype, note, Drawing(frame, dots, f"{dtype}: {note} over the flip", f"boundary {dtype}")
+    )
 
 
 DEFINITIONS = (

@@ -61,7 +61,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         "1, in percent of the head that is farthest apart. Maps are of 16 bits; the sheet has every type of numbers."
     )
     section = StudySection("heads", TITLE, text, maps=tuple(maps))
-    return StudyContent([section] if maps else (), sheets=[Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])])
+    return StudyContent(
+        [section] if maps else (), sheets=[Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])]
+    )
 
 
 def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
@@ -76,7 +78,9 @@ def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
             tiles.append(None if share is None else Tile(f"{100 * share:.0f}", "", share))
         rows.append((str(layer), tuple(tiles)))
     title = f"{name}: KL in percent of {largest:.1g} nats"
-    return HeatMap(title, "layer", tuple(map(str, columns)), tuple(rows), "head", "share of the largest")
+    return HeatMap(
+        title, "layer", tuple(map(str, columns)), tuple(rows), "head", "share of the largest"
+    )
 
 
 DEFINITIONS = (

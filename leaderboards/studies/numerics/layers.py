@@ -34,7 +34,9 @@ class Layer:
     cosine: Estimate
     turned: Estimate  # 1 - cosine
     times: float | None  # the mean distance over that of the layer before; None of the first
-    p: float | None = None  # of the test of Mann and Whitney: as far apart as behind the layer before
+    p: float | None = (
+        None  # of the test of Mann and Whitney: as far apart as behind the layer before
+    )
     p_bonferroni: float | None = None
     p_bh: float | None = None
 
@@ -53,7 +55,9 @@ def measure_layers(drift: DataFrame) -> list[Layer]:
             before = layers[-1].l2.mean if layer else 0.0
             times = l2.mean / before if before else None
             layers.append(Layer(task, dtype, layer, len(set(contexts)), l2, cosine, turned, times))
-            p_values.append(mann_whitney(distances[:, layer], distances[:, layer - 1]) if layer else None)
+            p_values.append(
+                mann_whitney(distances[:, layer], distances[:, layer - 1]) if layer else None
+            )
     family = as_family(p_values)
     return [replace(one, **vars(test)) for one, test in zip(layers, family, strict=True)]
 
@@ -61,8 +65,13 @@ def measure_layers(drift: DataFrame) -> list[Layer]:
 def _with_step(drift: DataFrame) -> DataFrame:
     """Returns the rows of answers that have the step, in all their layers, with distance and cosine there."""
     rows = drift.assign(
-        l2=[one[STEP] if len(one) > STEP else np.nan for one in numbers_by_step(drift, "hidden_l2")],
-        cosine=[one[STEP] if len(one) > STEP else np.nan for one in numbers_by_step(drift, "hidden_cosine")],
+        l2=[
+            one[STEP] if len(one) > STEP else np.nan for one in numbers_by_step(drift, "hidden_l2")
+        ],
+        cosine=[
+            one[STEP] if len(one) > STEP else np.nan
+            for one in numbers_by_step(drift, "hidden_cosine")
+        ],
     )
     is_known = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
     whole = is_known.groupby([rows["task"], rows["dtype"], rows["question_id"]]).transform("all")
@@ -84,19 +93,29 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     pictures: list[Picture] = []
     for task in dict.fromkeys(one.task for one in rows):
         pictures += list(_pictures(task, [one for one in rows if one.task == task], styles))
-    forms: dict[str, str | Callable[[float | None], str]] = {"l2": ".2g", "turned": ".2g", "cosine": ".4f"}
-    forms |= dict.fromkeys(("p", "p_bonferroni", "p_bh"), lambda p: NONE if p is None else p_text(p))
+    forms: dict[str, str | Callable[[float | None], str]] = {
+        "l2": ".2g",
+        "turned": ".2g",
+        "cosine": ".4f",
+    }
+    forms |= dict.fromkeys(
+        ("p", "p_bonferroni", "p_bh"), lambda p: NONE if p is None else p_text(p)
+    )
     listing = listing_of_fields("Distance and cosine by layer", rows, forms)
     text = (
         "The residual streams of the last token at step 1, the first at which cache on reads a token by itself, as "
         "powers of ten: their distance, and 1 less their cosine. A layer amplifies where its distance is above that of "
         "the layer before; all tests are one family."
     )
-    section = StudySection("layers", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,))
+    section = StudySection(
+        "layers", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,)
+    )
     return StudyContent([section], sheets=[Sheet.of("numerics-layers", TITLE, [*map(vars, rows)])])
 
 
-def _pictures(task: str, rows: Sequence[Layer], styles: Mapping[str, LineStyle]) -> Iterator[Picture]:
+def _pictures(
+    task: str, rows: Sequence[Layer], styles: Mapping[str, LineStyle]
+) -> Iterator[Picture]:
     axis = Axis.of_layers(1 + max(one.layer for one in rows))
     measures: Mapping[str, Callable[[Layer], Estimate]] = {
         "L2 distance": lambda one: one.l2,

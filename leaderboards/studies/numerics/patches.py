@@ -21,7 +21,12 @@ INTO_ON, INTO_OFF = "off into on", "on into off"
 ONE, UP_TO, EVERY = "one", "up to", "all"
 HIGHEST = 30  # examples, those of the largest mean KL, that the text's direction is measured on
 DTYPES = ("bfloat16", "float16")
-KINDS = {"recovered": Estimate, "median": Estimate, "recovered_after": Estimate, "median_after": Estimate}
+KINDS = {
+    "recovered": Estimate,
+    "median": Estimate,
+    "recovered_after": Estimate,
+    "median_after": Estimate,
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,11 @@ def highest(table: DataFrame) -> DataFrame:
     """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
     example = ["dtype", "task", "question_id"]
     is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
-    examples = table[is_text].drop_duplicates(example).sort_values("kl_answer", ascending=False, kind="stable")
+    examples = (
+        table[is_text]
+        .drop_duplicates(example)
+        .sort_values("kl_answer", ascending=False, kind="stable")
+    )
     chosen = examples.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
     return table[~is_text | table.set_index(example).index.isin(chosen)]
 
@@ -101,7 +110,11 @@ def measure_recoveries(table: DataFrame) -> list[Recovery]:
 
 def estimate_median(values: FloatArray, contexts: object) -> Estimate:
     """Returns the median of the contexts' means, and resamples contexts."""
-    means = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)}).groupby("context")["value"].mean()
+    means = (
+        DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
+        .groupby("context")["value"]
+        .mean()
+    )
     of_contexts = means.to_numpy()
     median = float(np.median(of_contexts))
     if len(of_contexts) < 2:
@@ -121,8 +134,12 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     pictures = [picture for dtype in DTYPES for picture in _pictures(found, dtype, layers)]
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
     listing = listing_of_fields(TITLE, found, forms)
-    section = StudySection("patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,))
-    return StudyContent([section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)])
+    section = StudySection(
+        "patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,)
+    )
+    return StudyContent(
+        [section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)]
+    )
 
 
 # Curves by name: which layers are patched, and the field that is drawn.
@@ -156,7 +173,8 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
         rows = [
             one
             for one in found
-            if (one.dtype, one.direction, one.patched) == (dtype, direction, part) and one.place != "largest"
+            if (one.dtype, one.direction, one.patched) == (dtype, direction, part)
+            and one.place != "largest"
         ]
         lines = []
         for name, (extent, measure) in CURVES.items():
@@ -165,11 +183,15 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
                 lines.append(banded_line(styles[name], points))
         if lines:
             salt = f"patches {dtype} {title}"
-            pictures.append(curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt))
+            pictures.append(
+                curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt)
+            )
     return pictures
 
 
-def _points(rows: Sequence[Recovery], extent: str, measure: str, layers: int) -> list[tuple[float, Estimate]]:
+def _points(
+    rows: Sequence[Recovery], extent: str, measure: str, layers: int
+) -> list[tuple[float, Estimate]]:
     """Returns the medians by layer. What is patched up to a layer begins with the first alone, and ends with all."""
     points: dict[int, Estimate] = {}
     for row in rows:

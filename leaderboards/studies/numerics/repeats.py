@@ -11,7 +11,13 @@ from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import StudyContent, StudySection
-from leaderboards.studies.numerics.walked import TABLE, finite_of, flip_of, free_pairs, sorted_groups
+from leaderboards.studies.numerics.walked import (
+    TABLE,
+    finite_of,
+    flip_of,
+    free_pairs,
+    sorted_groups,
+)
 from leaderboards.studies.parts import listing_of_fields
 
 TITLE = "Is it the example or the draw that parts?"

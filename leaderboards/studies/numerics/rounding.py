@@ -46,7 +46,9 @@ def product_errors(table: DataFrame) -> list[ProductError]:
         for column, product in PRODUCTS.items():
             for length, error in zip(row["lengths"], row[column], strict=True):
                 if np.isfinite(error):
-                    values.setdefault((row["dtype"], product, int(length)), []).append((error, row["draw_id"]))
+                    values.setdefault((row["dtype"], product, int(length)), []).append(
+                        (error, row["draw_id"])
+                    )
     found = []
     for (dtype, product, length), pairs in values.items():
         errors, contexts = zip(*pairs, strict=True)
@@ -59,7 +61,9 @@ def layer_errors(table: DataFrame) -> list[LayerError]:
     rows = table[np.isfinite(table["alone"]) & np.isfinite(table["propagated"])]
     found = []
     for (dtype, layer), group in rows.groupby(["dtype", "layer"]):
-        estimates = (estimate_mean(group[name], group["draw_id"]) for name in ("alone", "propagated"))
+        estimates = (
+            estimate_mean(group[name], group["draw_id"]) for name in ("alone", "propagated")
+        )
         found.append(LayerError(dtype, int(layer), *estimates))
     return sorted(found, key=lambda one: (ORDER.index(one.dtype), one.layer))
 
@@ -71,12 +75,21 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     parts, sheets = [], []
     if products:
         listing = listing_of_fields(PRODUCT_TITLE, products, {"error": ".2g"})
-        parts.append(StudySection("products", PRODUCT_TITLE, PRODUCT_TEXT, details=(listing,), listings=()))
+        parts.append(
+            StudySection("products", PRODUCT_TITLE, PRODUCT_TEXT, details=(listing,), listings=())
+        )
         sheets.append(Sheet.of("numerics-products", PRODUCT_TITLE, [*map(vars, products)]))
     if layers:
-        styles, listing = named_styles(MEASURES), listing_of_fields(LAYER_TITLE, layers, dict.fromkeys(MEASURES, ".2g"))
+        styles, listing = (
+            named_styles(MEASURES),
+            listing_of_fields(LAYER_TITLE, layers, dict.fromkeys(MEASURES, ".2g")),
+        )
         pictures, looks = tuple(_pictures(layers)), tuple(styles.values())
-        parts.append(StudySection("propagation", LAYER_TITLE, LAYER_TEXT, looks, pictures, details=(listing,)))
+        parts.append(
+            StudySection(
+                "propagation", LAYER_TITLE, LAYER_TEXT, looks, pictures, details=(listing,)
+            )
+        )
         sheets.append(Sheet.of("numerics-propagation", LAYER_TITLE, [*map(vars, layers)]))
     return StudyContent(parts, sheets=sheets)
 
@@ -100,9 +113,12 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
     for dtype in dict.fromkeys(one.dtype for one in layers):
         rows = [one for one in layers if one.dtype == dtype]
         lines = [
-            banded_line(style, [(row.layer, getattr(row, name)) for row in rows]) for name, style in styles.items()
+            banded_line(style, [(row.layer, getattr(row, name)) for row in rows])
+            for name, style in styles.items()
         ]
-        yield curve(dtype, "relative error", lines, Axis.of_layers(len(rows)), f"propagation {dtype}")
+        yield curve(
+            dtype, "relative error", lines, Axis.of_layers(len(rows)), f"propagation {dtype}"
+        )
 
 
 DEFINITIONS = (

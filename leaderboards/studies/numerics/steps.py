@@ -13,7 +13,15 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import CACHE, FORCED, FREE, TABLE, numbers_by_step, padded, sorted_groups
+from leaderboards.studies.numerics.walked import (
+    CACHE,
+    FORCED,
+    FREE,
+    TABLE,
+    numbers_by_step,
+    padded,
+    sorted_groups,
+)
 from leaderboards.studies.parts import banded_line, curve, in_powers, listing_of_fields
 
 TITLE = "Divergence over the steps"
@@ -38,7 +46,9 @@ def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
     """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
     rows = pairs[pairs["pair"] == CACHE]
     steps: list[StepDivergence] = []
-    for (task, dtype, way, regime), group in sorted_groups(rows, "task", "dtype", "sampling", "regime"):
+    for (task, dtype, way, regime), group in sorted_groups(
+        rows, "task", "dtype", "sampling", "regime"
+    ):
         contexts = group["draw_id"].to_numpy(dtype=str)
         values = padded(numbers_by_step(group, "kl"))
         divergences = series_of(values, contexts)
@@ -68,7 +78,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         "free-running, whatever is behind the first token that differs compares two texts. At step 0 both read the "
         "prompt at once, and are equal."
     )
-    section = StudySection("steps", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,))
+    section = StudySection(
+        "steps", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,)
+    )
     sheet = Sheet.of("numerics-steps", TITLE, [*map(vars, steps)], kinds={"js": Estimate})
     return StudyContent([section], sheets=[sheet])
 
@@ -92,7 +104,9 @@ def _pictures(
     for measure, name in MEASURES.items():
         lines = []
         for line, style in styles.items():
-            points = in_powers((one.step, read[measure](one)) for one in steps if _line_name(one) == line)
+            points = in_powers(
+                (one.step, read[measure](one)) for one in steps if _line_name(one) == line
+            )
             if points:
                 lines.append(banded_line(style, points))
         if lines:

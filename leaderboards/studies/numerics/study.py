@@ -15,7 +15,16 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.numerics import accuracy, boundary, heads, layers, patches, repeats, rounding, steps
+from leaderboards.studies.numerics import (
+    accuracy,
+    boundary,
+    heads,
+    layers,
+    patches,
+    repeats,
+    rounding,
+    steps,
+)
 from leaderboards.studies.numerics.walked import (
     CACHE,
     DRIFT,
@@ -44,12 +53,18 @@ class Forced:
     paths: str
     steps: int  # of all answers, where all logits are finite
     kl: Estimate | None  # mean; None where no logit is finite
-    js: Estimate | None  # mean divergence of Jensen and Shannon; None of runs before it was measured too
+    js: (
+        Estimate | None
+    )  # mean divergence of Jensen and Shannon; None of runs before it was measured too
     kl_largest: float
     largest: float  # difference of log-probabilities
-    same_top: float | None  # share of the steps where all logits are finite; None where there is none
+    same_top: (
+        float | None
+    )  # share of the steps where all logits are finite; None where there is none
     overflow: int  # steps where a logit is not finite, which cannot be compared
-    above_null: bool | None  # the mean KL is above the null row's over the same questions; None of the null row
+    above_null: (
+        bool | None
+    )  # the mean KL is above the null row's over the same questions; None of the null row
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,9 @@ def measure_forced(table: DataFrame) -> list[Forced]:
                 js=_mean_over_steps(of_pair, "js"),
                 kl_largest=float(kl[finite].max(initial=0.0)),
                 largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
-                same_top=float(joined(of_pair["same_top"])[finite].mean()) if finite.any() else None,
+                same_top=float(joined(of_pair["same_top"])[finite].mean())
+                if finite.any()
+                else None,
                 overflow=int((~finite).sum()),
                 above_null=_above_null(group) if pair == CACHE else None,
             )
@@ -114,7 +131,10 @@ def measure_free(table: DataFrame) -> list[Free]:
     rows = finite_of(free_pairs(table))
     found = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
-        flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
+        flips = [
+            flip_of(one, other)
+            for one, other in zip(group["tokens"], group["other_tokens"], strict=True)
+        ]
         steps = [step for step in flips if step is not None]
         kl, js = (_around_flips(group, flips, column) for column in ("kl", "js"))
         right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
@@ -136,7 +156,9 @@ def measure_free(table: DataFrame) -> list[Free]:
     return found
 
 
-def _around_flips(rows: DataFrame, flips: Sequence[int | None], column: str) -> tuple[float | None, float | None]:
+def _around_flips(
+    rows: DataFrame, flips: Sequence[int | None], column: str
+) -> tuple[float | None, float | None]:
     """Averages over the steps up to the flip of each answer, and over those behind it; None where there is none."""
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     for values, flip in zip(numbers_by_step(rows, column), flips, strict=True):
@@ -167,19 +189,32 @@ def measure_drift(table: DataFrame) -> list[Drift]:
     first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
     # Where no answer has a second step, the column is empty and of numbers all the same.
-    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))).astype(float))
+    rows = rows.assign(
+        alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))).astype(float)
+    )
     rows = rows[np.isfinite(rows["alone"])]  # of an answer that overflows, nothing is known
     found = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
-            keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
+            keys, values = (
+                _means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values")
+            )
             found.append(
-                Drift(task, dtype, int(layer), *keys, *values, estimate_mean(of_layer["alone"], of_layer["draw_id"]))
+                Drift(
+                    task,
+                    dtype,
+                    int(layer),
+                    *keys,
+                    *values,
+                    estimate_mean(of_layer["alone"], of_layer["draw_id"]),
+                )
             )
     return found
 
 
-def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) -> tuple[float, float]:
+def _means(
+    rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]
+) -> tuple[float, float]:
     """Averages the rows of prompts, and those that were written token by token."""
     parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
     prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
@@ -187,7 +222,11 @@ def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) ->
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
-    tables = {name: with_draws(table, study_input.records) for name, table in study_input.tables.items() if len(table)}
+    tables = {
+        name: with_draws(table, study_input.records)
+        for name, table in study_input.tables.items()
+        if len(table)
+    }
     free = measure_free(tables[TABLE])
     contents = [
         _listed("free", free),
@@ -215,7 +254,9 @@ def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
     listings = (listing_of_fields(title, rows, forms),)
     shown, folded = ((), listings) if name == "drift" else (listings, ())
     section = StudySection(name, title, text, listings=shown, details=folded)
-    sheet = Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate, "js": Estimate})
+    sheet = Sheet.of(
+        f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate, "js": Estimate}
+    )
     return StudyContent([section], sheets=[sheet])
 
 
@@ -247,9 +288,15 @@ def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
     for dtype, rows in free_pairs(table).groupby("dtype"):
         if overflow := len(rows) - len(finite_of(rows)):
             yield f"Answers in {dtype} that overflow", f"{overflow} of {len(rows)}, left out"
-    pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
+    pairs, differ = (
+        sum(one.pairs for one in free),
+        sum(round(one.differ.mean * one.pairs) for one in free),
+    )
     if pairs:
-        yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
+        yield (
+            "Answers that the cache changes",
+            f"{differ} of {pairs}" if differ else f"none of {pairs}",
+        )
 
 
 def _takes(study_input: StudyInput) -> bool:

@@ -24,7 +24,9 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
 
 def numbers_by_step(rows: DataFrame, column: str) -> list[FloatArray]:
     """Returns the numbers by step of each row; none where an earlier version did not measure them."""
-    return [np.empty(0) if one is None else np.asarray(one, dtype=np.float64) for one in rows[column]]
+    return [
+        np.empty(0) if one is None else np.asarray(one, dtype=np.float64) for one in rows[column]
+    ]
 
 
 def padded(lists: Sequence[FloatArray]) -> FloatArray:

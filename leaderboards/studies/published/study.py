@@ -34,15 +34,25 @@ NEEDLES = tuple(task.name for task in niah.TASKS)
 RATIOS = (0.25, 0.5, 0.75)
 LLAMA, QWEN = MODELS = ("Llama-3.1-8B-Instruct", "Qwen3-8B")
 # Our policies by the board's names, for each order of compression and question.
-RENAMED = {"expected_attention": "adakv_expected_attention", "observed_attention": "h2o", "chunkkv": "chunkkv_snapkv"}
+RENAMED = {
+    "expected_attention": "adakv_expected_attention",
+    "observed_attention": "h2o",
+    "chunkkv": "chunkkv_snapkv",
+}
 ON_BOARD = {
     "agnostic": "kvzip fastkvzip expected_attention adakv_compactor keydiff lagkv cur tova snapkv pyramidkv "
     "streaming_llm observed_attention knorm random qfilter duo_attention",
     "aware": "chunkkv adakv_snapkv finch snapkv",
 }
-OURS = {mode: {name: RENAMED.get(name, name) for name in names.split()} for mode, names in ON_BOARD.items()}
+OURS = {
+    mode: {name: RENAMED.get(name, name) for name in names.split()}
+    for mode, names in ON_BOARD.items()
+}
 APART = 5.0  # points on both models, in the same direction, from which on a pair is in the key
-FLOOR, CEILING = 5.0, 95.0  # a task tells nothing of two policies that are both below the one or above the other
+FLOOR, CEILING = (
+    5.0,
+    95.0,
+)  # a task tells nothing of two policies that are both below the one or above the other
 CLEAN = 0.6  # of the golds, which the full cache must find
 
 
@@ -84,7 +94,9 @@ def scores(mode: str) -> dict[tuple[str, float, str], float]:
         score=board[list(NEEDLES)].mean(axis=1),
     )
     board = board[board["model"].isin(MODELS) & board["policy"].notna()]
-    cells = zip(*(board[name] for name in ("model", "configured_ratio", "policy", "score")), strict=True)
+    cells = zip(
+        *(board[name] for name in ("model", "configured_ratio", "policy", "score")), strict=True
+    )
     return {(model, ratio, policy): score for model, ratio, policy, score in cells}
 
 
@@ -92,13 +104,23 @@ def scores(mode: str) -> dict[tuple[str, float, str], float]:
 def separated(mode: str, ratio: float) -> tuple[Pair, ...]:
     """Lists the pairs that either model puts at least :data:`APART` points apart."""
     known = scores(mode)
-    names = [name for name in OURS[mode].values() if all((model, ratio, name) in known for model in MODELS)]
+    names = [
+        name
+        for name in OURS[mode].values()
+        if all((model, ratio, name) in known for model in MODELS)
+    ]
     pairs = []
     for first, second in combinations(names, 2):
-        apart = {model: known[model, ratio, first] - known[model, ratio, second] for model in MODELS}
+        apart = {
+            model: known[model, ratio, first] - known[model, ratio, second] for model in MODELS
+        }
         if max(map(abs, apart.values())) >= APART:
             if max(apart.values()) < -min(apart.values()):
-                first, second, apart = second, first, {model: -points for model, points in apart.items()}
+                first, second, apart = (
+                    second,
+                    first,
+                    {model: -points for model, points in apart.items()},
+                )
             pairs.append(Pair(first, second, ratio, apart))
     return tuple(pairs)
 
@@ -114,7 +136,11 @@ def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None
     names = [name for name in first if name in second]
     if len(names) < 3:
         return None
-    return float(stats.kendalltau([first[name] for name in names], [second[name] for name in names]).statistic)
+    return float(
+        stats.kendalltau(
+            [first[name] for name in names], [second[name] for name in names]
+        ).statistic
+    )
 
 
 class Order:
@@ -123,7 +149,9 @@ class Order:
     def __init__(self, evidence: Evidence, mode: str) -> None:
         self.mode = mode
         self.tasks: dict[str, TaskEvidence] = {}
-        self.unknown: dict[str, float] = {}  # the tasks that the full cache cannot do, with what it finds in percent
+        self.unknown: dict[
+            str, float
+        ] = {}  # the tasks that the full cache cannot do, with what it finds in percent
         # The golds found in percent, shape (1 + resamples,), by task, policy and ratio, of those that ran.
         self.found: dict[tuple[str, str, float], FloatArray] = {}
         for task in map(evidence.of, (name for name in evidence.tasks if name in NEEDLES)):
@@ -134,7 +162,9 @@ class Order:
             self.tasks[task.task] = task
             for policy, ratio in product(OURS[mode].values(), RATIOS):
                 with suppress(NoEvidenceError):
-                    self.found[task.task, policy, ratio] = 100 * task.mean(policy, ratio, "golds_found")
+                    self.found[task.task, policy, ratio] = 100 * task.mean(
+                        policy, ratio, "golds_found"
+                    )
 
     def means(self, ratio: float) -> dict[str, float]:
         """Averages each policy that ran on all tasks over them, in percent."""
@@ -149,7 +179,9 @@ class Order:
         """Sets two policies against one another on the tasks that can tell them apart."""
         differences = {}
         for task in self.tasks:
-            better, worse = (self.found.get((task, name, pair.ratio)) for name in (pair.better, pair.worse))
+            better, worse = (
+                self.found.get((task, name, pair.ratio)) for name in (pair.better, pair.worse)
+            )
             if better is None or worse is None:
                 continue
             if max(better[0], worse[0]) > FLOOR and min(better[0], worse[0]) < CEILING:
@@ -196,7 +228,11 @@ def build_content(study_input: StudyInput) -> StudyContent:
     mode = _mode_of(study_input)
     order = Order(Evidence(study_input.records), mode)
     judged = list(order.judged())
-    beside = [(one.model, Order(Evidence(one.records), mode)) for one in study_input.beside if _mode_of(one) == mode]
+    beside = [
+        (one.model, Order(Evidence(one.records), mode))
+        for one in study_input.beside
+        if _mode_of(one) == mode
+    ]
     counts = tuple(_counts([(study_input.model, order), *beside], mode))
     contexts = sorted({str(one.contexts) for one in order.tasks.values()})
     reversed_here = _reversed(judged, study_input.number)
@@ -218,10 +254,16 @@ def build_content(study_input: StudyInput) -> StudyContent:
         ],
         facts=[
             *(
-                (f"Full cache, {task}", f"{100 * float(of_task.mean(FULL, None, 'golds_found')[0]):.0f} % found")
+                (
+                    f"Full cache, {task}",
+                    f"{100 * float(of_task.mean(FULL, None, 'golds_found')[0]):.0f} % found",
+                )
                 for task, of_task in order.tasks.items()
             ),
-            *((f"Left out, {task}", f"the full cache finds {found:.0f} %") for task, found in order.unknown.items()),
+            *(
+                (f"Left out, {task}", f"the full cache finds {found:.0f} %")
+                for task, found in order.unknown.items()
+            ),
             ("Contexts", ", ".join(contexts) or "none"),
         ],
         sheets=[_sheet(judged)],
@@ -242,13 +284,23 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
         ceiling = tau(of_board[LLAMA, ratio], of_board[QWEN, ratio])
         same, apart = len(key(mode, ratio)), len(separated(mode, ratio))
         text = NONE if ceiling is None else f"{ceiling:.2f}"
-        yield (f"{LLAMA} against {QWEN}", f"{ratio:g}", str(apart), str(same), *(NONE,) * 3, text, text)
+        yield (
+            f"{LLAMA} against {QWEN}",
+            f"{ratio:g}",
+            str(apart),
+            str(same),
+            *(NONE,) * 3,
+            text,
+            text,
+        )
 
 
 def _reversed(judged: Sequence[Judged], number: int) -> Listing:
     def examples(one: Judged) -> Markup:
         policy, level = one.pair.better, Level("ratio", one.pair.ratio)
-        pages = ((examples_at(examples_page(task, number), policy, level), task) for task in one.tasks)
+        pages = (
+            (examples_at(examples_page(task, number), policy, level), task) for task in one.tasks
+        )
         return Markup(", ").join(LINK.format(*page) for page in pages)
 
     return list_rows(

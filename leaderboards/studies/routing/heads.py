@@ -17,7 +17,14 @@ from leaderboards.routing.agreement import agreement, chance_of_consensus, conse
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import banded_line, curve, estimate_mean, exactly, in_numbers, list_rows
+from leaderboards.studies.parts import (
+    banded_line,
+    curve,
+    estimate_mean,
+    exactly,
+    in_numbers,
+    list_rows,
+)
 from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
@@ -82,7 +89,10 @@ class HeadReads:
     def rows(self) -> list[dict[str, Any]]:
         places = np.ndindex(*self.shares.shape)
         cell = {"policy": self.policy, "level": self.level}
-        return [{**cell, "layer": layer, "head": head, "reads": self.shares[layer, head]} for layer, head in places]
+        return [
+            {**cell, "layer": layer, "head": head, "reads": self.shares[layer, head]}
+            for layer, head in places
+        ]
 
 
 def heads_that_read(attention: DataFrame) -> list[HeadReads]:
@@ -90,7 +100,10 @@ def heads_that_read(attention: DataFrame) -> list[HeadReads]:
     rows = attention[(attention["step"] == ANSWER_STEP) & (attention["answer_tokens"] > 0)]
     found = []
     for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
-        by_layer = [np.stack(of_layer.to_list()).mean(axis=0) for _, of_layer in group.groupby("layer")["retrieves"]]
+        by_layer = [
+            np.stack(of_layer.to_list()).mean(axis=0)
+            for _, of_layer in group.groupby("layer")["retrieves"]
+        ]
         found.append(HeadReads(str(policy), level, np.stack(by_layer)))
     return found
 
@@ -98,7 +111,11 @@ def heads_that_read(attention: DataFrame) -> list[HeadReads]:
 def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     """Returns the slope of consensus over depth of each answer, and its context. ``group``: of :func:`at_answers`."""
     layers = group["layer"].nunique()
-    by_answer = group.sort_values("layer").groupby([*CELL, CONTEXT], observed=True)["consensus"].apply(np.array)
+    by_answer = (
+        group.sort_values("layer")
+        .groupby([*CELL, CONTEXT], observed=True)["consensus"]
+        .apply(np.array)
+    )
     values = np.array([slope(one) if len(one) == layers else np.nan for one in by_answer])
     return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
 
@@ -115,7 +132,9 @@ def build_content(study_input: StudyInput) -> StudyContent:
     if whole is None:
         return StudyContent(())
     styles = named_styles(("consensus", "agreement"))
-    lines = [banded_line(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()]
+    lines = [
+        banded_line(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()
+    ]
     picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
     listing = list_rows(
         "Over all layers",
@@ -137,11 +156,17 @@ def build_content(study_input: StudyInput) -> StudyContent:
         "low where they agree; agreement is the largest share of heads on one token."
     )
     title = "Do heads agree, early or late?"
-    section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps)
+    section = StudySection(
+        "agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps
+    )
     sections = [section, *_under_compression(found, whole), *_beside(study_input, found)]
     sheets = [
         Sheet.of("routing-agreement", "Agreement of heads by layer", rows),
-        Sheet.of("routing-heads", "How often each head reads the answer", [row for one in reads for row in one.rows]),
+        Sheet.of(
+            "routing-heads",
+            "How often each head reads the answer",
+            [row for one in reads for row in one.rows],
+        ),
     ]
     return StudyContent(sections, sheets=sheets)
 
@@ -160,7 +185,9 @@ def _under_compression(found: Sequence[Agreement], whole: DataFrame) -> list[Stu
         for one in of_policy:
             style = styles[names[one.level]]
             lines.append(banded_line(style, enumerate(map(exactly, one.by_layer["consensus"]))))
-        pictures.append(curve(policy, "consensus", lines, Axis.of_layers(len(whole)), f"consensus/{policy}"))
+        pictures.append(
+            curve(policy, "consensus", lines, Axis.of_layers(len(whole)), f"consensus/{policy}")
+        )
     text = (
         "Consensus by layer at the first token of the answer, for the full cache and at each level. Of fewer rows "
         "fewer can be looked at: the download has what chance would have."
@@ -186,27 +213,39 @@ def _beside(study_input: StudyInput, found: Sequence[Agreement]) -> list[StudySe
                 layers = [side[cell].tolist() for side in sides]
                 name = FULL if cell[0] == FULL else f"{cell[0]} at {cell[1]}"
                 pictures.append(_over_depth(name, layers, list(styles.values()), f"depth-{number}"))
-        models = f"{given.model} and {other.model}"
+        models = f"{study_input.model} and {other.model}"
         text = f"Consensus of {models} over depth: 0 is the first layer, 1 the last. It is low where heads agree."
         title = f"Consensus by depth beside {other.model}"
         if pictures:
-            section = StudySection(f"consensus-beside-{number}", title, text, tuple(styles.values()), tuple(pictures))
+            section = StudySection(
+                f"consensus-beside-{number}", title, text, tuple(styles.values()), tuple(pictures)
+            )
             sections.append(section)
     return sections
 
 
-def _over_depth(name: str, layers: Sequence[Sequence[float]], styles: Sequence[LineStyle], salt: str) -> Picture:
+def _over_depth(
+    name: str, layers: Sequence[Sequence[float]], styles: Sequence[LineStyle], salt: str
+) -> Picture:
     lines = []
     for of_model, style in zip(layers, styles, strict=True):
         last = max(1, len(of_model) - 1)
-        lines.append(banded_line(style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]))
-    return curve(name, "consensus", lines, Axis.from_values("depth, of the layers", [1.0]), f"{salt}/{name}")
+        lines.append(
+            banded_line(
+                style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]
+            )
+        )
+    return curve(
+        name, "consensus", lines, Axis.from_values("depth, of the layers", [1.0]), f"{salt}/{name}"
+    )
 
 
 def _map_of_heads(reads: HeadReads) -> HeatMap:
     rows = []
     for layer, shares in enumerate(reads.shares):
-        rows.append((str(layer), tuple(Tile(f"{100 * share:.0f}", "", share) for share in shares.tolist())))
+        rows.append(
+            (str(layer), tuple(Tile(f"{100 * share:.0f}", "", share) for share in shares.tolist()))
+        )
     columns = tuple(map(str, range(reads.shares.shape[1])))
     title = "Answers that a head reads, full cache, percent"
     return HeatMap(title, "layer", columns, tuple(rows), "head", "share of answers")

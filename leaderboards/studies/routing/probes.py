@@ -52,7 +52,9 @@ TYPE, LETTER = "type of the answer", "first letter of the answer"
 LABELS = (TYPE, LETTER)
 FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn them
 STRENGTH = 0.1  # the inverse of the penalty: features are many and answers few
-TOLERANCE = 1e-3  # of the solver: a tenth of the usual one costs twice the time, for the same predictions
+TOLERANCE = (
+    1e-3  # of the solver: a tenth of the usual one costs twice the time, for the same predictions
+)
 FOLDS = 5
 TELLING = 0.1  # of macro-F1 above that of shuffled labels: a probe with less has nothing to lose
 # Behind which share of the layers a state is probed at every level; together they tell where compression harms first.
@@ -73,19 +75,28 @@ class Probed:
 
 
 def probe(
-    features: npt.NDArray[np.floating], labels: Sequence[str], contexts: Sequence[str], seed: int = 0
+    features: npt.NDArray[np.floating],
+    labels: Sequence[str],
+    contexts: Sequence[str],
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Trains and tests a regularised logistic regression by cross-validation, grouped by context: returns its macro-F1
     in [0, 1], and that on shuffled labels. ``features``: shape (answers, size). ``labels``: of two classes in two
     contexts at least."""
     true = np.asarray(labels)
     shuffled = np.random.default_rng(seed).permutation(true)
-    found, control = (macro_f1(one, predictions(features, one, np.asarray(contexts))) for one in (true, shuffled))
+    found, control = (
+        macro_f1(one, predictions(features, one, np.asarray(contexts))) for one in (true, shuffled)
+    )
     return found, control
 
 
 def macro_f1(labels: npt.NDArray[np.str_], predicted: npt.NDArray[np.str_]) -> float:
-    return float(metrics.f1_score(labels, predicted, average="macro", labels=np.unique(labels), zero_division=0.0))
+    return float(
+        metrics.f1_score(
+            labels, predicted, average="macro", labels=np.unique(labels), zero_division=0.0
+        )
+    )
 
 
 def predictions(
@@ -108,7 +119,9 @@ def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     """Joins states with the labels of their questions; only questions with an answer in the context count, and running
     text has none."""
     asked = records[(records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)]
-    asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right", "f1"]].rename(columns={"answer_type": TYPE})
+    asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right", "f1"]].rename(
+        columns={"answer_type": TYPE}
+    )
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
     asked[CONTEXT] = context_names(asked)
     return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
@@ -162,7 +175,9 @@ def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
         return
     found = probe(features_of(group), group[label].astype(str).tolist(), group[CONTEXT].tolist())
     first = group.iloc[0]
-    yield Probed(label, str(first["policy"]), first["level"], int(first["layer"]), *found, len(group))
+    yield Probed(
+        label, str(first["policy"]), first["level"], int(first["layer"]), *found, len(group)
+    )
 
 
 PROBE, CONTROL = "probe", "shuffled labels"
@@ -181,22 +196,34 @@ def build_content(study_input: StudyInput) -> StudyContent:
     parts = [_section(layers, [one for one in cells if one.layer == last])] if layers else []
     full = [one for one in layers if one.label == LETTER and one.macro_f1 - one.control >= TELLING]
     telling = {one.layer for one in full}
-    parts += [_depth_section(beside, [name for name, layer in depths(last).items() if layer in telling])] * bool(beside)
+    parts += [
+        _depth_section(beside, [name for name, layer in depths(last).items() if layer in telling])
+    ] * bool(beside)
     sheets = [
         Sheet.of("routing-probes", "What probes find", rows),
-        Sheet.of("routing-depths", "Probes of three depths beside right answers", beside, kinds={"right": Estimate}),
+        Sheet.of(
+            "routing-depths",
+            "Probes of three depths beside right answers",
+            beside,
+            kinds={"right": Estimate},
+        ),
     ]
     return StudyContent(parts, sheets=sheets)
 
 
-def beside_answers(states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def beside_answers(
+    states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
     """Yields for each label, policy and level what probes find at each depth beside what is right and F1 of the same
     answers, as shares."""
     found = {(one.label, one.policy, one.level, one.layer): one.macro_f1 for one in cells}
     last = states[states["layer"] == states["layer"].max()]
     for label in LABELS:
         for (policy, level), group in last.groupby(["policy", "level"], observed=True):
-            at_depths = {name: found.get((label, str(policy), level, layer)) for name, layer in layers.items()}
+            at_depths = {
+                name: found.get((label, str(policy), level, layer))
+                for name, layer in layers.items()
+            }
             if None in at_depths.values():
                 continue
             answers = {
@@ -210,7 +237,11 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
     """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's.
     ``telling``: the depths at which a probe finds something with the full cache, which alone can lose it."""
     names = [name for name in rows[0] if name in DEPTHS]
-    styles = {name: style for name, style in named_styles((*names, "right")).items() if name in (*telling, "right")}
+    styles = {
+        name: style
+        for name, style in named_styles((*names, "right")).items()
+        if name in (*telling, "right")
+    }
     pictures = list[Picture]()
     of_letter = [row for row in rows if row["label"] == LETTER] or list(rows)
     whole = next((row for row in of_letter if row["policy"] == FULL), None)
@@ -231,22 +262,32 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
         "little with the full cache is not drawn."
     )
     title = "Do representations degrade before answers do?"
-    return StudySection("depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,))
+    return StudySection(
+        "depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,)
+    )
 
 
 def _of_policy(
-    policy: str, whole: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], styles: Mapping[str, LineStyle]
+    policy: str,
+    whole: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    styles: Mapping[str, LineStyle],
 ) -> Iterator[Picture]:
     """Draws one policy over its levels of each kind, from the full cache on."""
     for ending, axis in axes_by_kind(row["level"] for row in rows).items():
         lines = []
         for name, style in styles.items():
             start = _number(whole[name])
-            shown = sorted((row["level"].value, _number(row[name])) for row in rows if row["level"] in axis)
+            shown = sorted(
+                (row["level"].value, _number(row[name])) for row in rows if row["level"] in axis
+            )
             origin = [] if axis.origin is None else [(axis.origin, exactly(1.0))]
             if start > 0:
                 lines.append(
-                    banded_line(style, [*origin, *((place, exactly(value / start)) for place, value in shown)])
+                    banded_line(
+                        style,
+                        [*origin, *((place, exactly(value / start)) for place, value in shown)],
+                    )
                 )
         if lines:
             title = f"{policy}{ending}"
@@ -268,12 +309,16 @@ def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
     pictures = []
     for label in LABELS:
         of_layers = [one for one in layers if one.label == label]
-        of_levels = {(one.policy, one.level): exactly(one.macro_f1) for one in cells if one.label == label}
+        of_levels = {
+            (one.policy, one.level): exactly(one.macro_f1) for one in cells if one.label == label
+        }
         name = f"{label[0].upper()}{label[1:]}"
         if of_layers:
             pictures.append(_over_layers(of_layers, f"{name}, full cache"))
         if of_levels:
-            pictures += over_levels(of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}")
+            pictures += over_levels(
+                of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}"
+            )
     listing = listing_of_fields("Probes of the last layer", cells, {}, leave_out=("layer",))
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = "What a probe finds in what the question’s last token holds"
@@ -287,7 +332,9 @@ def _over_layers(found: Sequence[Probed], title: str) -> Picture:
         banded_line(styles[CONTROL], [(one.layer, exactly(one.control)) for one in found]),
     ]
     axis = replace(Axis.of_layers(found[-1].layer + 1), title="layer, 0 before the first")
-    return curve(title, "macro-F1; below, of shuffled labels", lines, axis, f"layers/{found[0].label}")
+    return curve(
+        title, "macro-F1; below, of shuffled labels", lines, axis, f"layers/{found[0].label}"
+    )
 
 
 DEFINITIONS = (

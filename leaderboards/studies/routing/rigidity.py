@@ -35,7 +35,9 @@ class TwoModes:
     level: Level
     erased: Estimate
     rigid: Estimate
-    heads_agree_if_right: Estimate | None  # as often without any failure; None where nothing is right
+    heads_agree_if_right: (
+        Estimate | None
+    )  # as often without any failure; None where nothing is right
 
 
 def consensus_of_answers(attention: DataFrame, by: Sequence[str]) -> Series:
@@ -63,7 +65,9 @@ def with_rigidity(joined: DataFrame, attention: DataFrame, by: Sequence[str]) ->
 
 def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
     """Yields both shares by task, policy and level. ``answers``: of :func:`with_rigidity`, levels and ``erased``."""
-    for (task, policy, level), group in answers.groupby(["task", "policy", "level"], observed=True, sort=False):
+    for (task, policy, level), group in answers.groupby(
+        ["task", "policy", "level"], observed=True, sort=False
+    ):
         right = group[group["right"]]
         if_right = share_of(right["heads_agree"], right["context"]) if len(right) else None
         shares = [share_of(group[name], group["context"]) for name in ("erased", "rigid")]
@@ -83,7 +87,9 @@ def build_section(task: str, found: Sequence[TwoModes]) -> StudySection:
         "ten right answers of the full cache. Beside it, how often heads agree so where the answer is right: rigidity "
         "that is not more frequent explains nothing."
     )
-    listing = listing_of_fields("Percent of answers, and of right ones", of_task, {}, leave_out=("task",))
+    listing = listing_of_fields(
+        "Percent of answers, and of right ones", of_task, {}, leave_out=("task",)
+    )
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = f"Why answers are wrong: erased or rigid, {task}"
     return StudySection(f"rigidity-{task}", title, text, shown, tuple(pictures), details=(listing,))

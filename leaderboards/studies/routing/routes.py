@@ -20,7 +20,13 @@ from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import axes_by_kind, full_last, in_percent, listing_of_fields, over_levels
+from leaderboards.studies.parts import (
+    axes_by_kind,
+    full_last,
+    in_percent,
+    listing_of_fields,
+    over_levels,
+)
 from leaderboards.studies.routing import rigidity
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -29,7 +35,9 @@ TABLE = "routes"  # of a store (kvbench.store.observed)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
-SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
+SELDOM = (
+    0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
+)
 OPACITY = 0.85
 
 
@@ -60,7 +68,16 @@ def context_names(rows: DataFrame) -> Series:
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
     whether the full cache answers the question rightly. Answers that failed are wrong."""
-    columns = [*CELL, "draw_id", "right", "answered", "hallucination_kind", "answer_tokens", "ratio", "ger"]
+    columns = [
+        *CELL,
+        "draw_id",
+        "right",
+        "answered",
+        "hallucination_kind",
+        "answer_tokens",
+        "ratio",
+        "ger",
+    ]
     joined = routes.merge(records[columns], on=CELL, validate="one_to_one")
     joined = joined[joined["answer_tokens"] > 0]
     for column in ("right", "answered"):
@@ -106,7 +123,10 @@ def telling_epsilon(joined: DataFrame) -> float:
 
 def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
     """Returns the share of each class; all together are 1."""
-    return {outcome: share_of([one is outcome for one in outcomes], contexts) for outcome in FailureClass}
+    return {
+        outcome: share_of([one is outcome for one in outcomes], contexts)
+        for outcome in FailureClass
+    }
 
 
 @dataclass(frozen=True)
@@ -128,14 +148,24 @@ class Reached:
 def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
     """Yields how often answers are reached, by task, policy and level. ``joined``: as of :func:`with_routes`."""
     mastered = with_levels(joined[joined["unobserved"].isna() & joined["right_with_full"]])
-    for (task, policy, level), group in mastered.groupby(["task", "policy", "level"], observed=True):
-        by_chance = 1 - (1 - np.stack(group["chance"].to_list())) ** group["answer_tokens"].to_numpy()[:, None]
+    for (task, policy, level), group in mastered.groupby(
+        ["task", "policy", "level"], observed=True
+    ):
+        by_chance = (
+            1
+            - (1 - np.stack(group["chance"].to_list()))
+            ** group["answer_tokens"].to_numpy()[:, None]
+        )
         alive = group["answer_alive"].eq(True).to_numpy()
         width = float(group["answer_width"].astype(float).mean())
         reached = reaches(group["answer_width"], epsilon)
         chance = float(by_chance[:, EPSILONS.index(epsilon)].mean())
-        rates = [share_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])]
-        yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
+        rates = [
+            share_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])
+        ]
+        yield Reached(
+            str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width
+        )
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
@@ -148,12 +178,16 @@ def build_content(study_input: StudyInput) -> StudyContent:
     modes = _measure_modes(study_input, joined, [one is FailureClass.ERASED for one in outcomes])
     by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
     rows = []
-    for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False):
+    for (task, policy, level), group in groups.groupby(
+        ["task", "policy", "level"], observed=True, sort=False
+    ):
         of_class = shares(group["outcome"].tolist(), group[CONTEXT].tolist())
         by_task.setdefault(str(task), {})[str(policy), level] = of_class
         cell = {"task": str(task), "policy": str(policy), "level": level, "epsilon": epsilon}
         cell["kind"] = "class"
-        rows += [{**cell, "outcome": str(outcome), "share": share} for outcome, share in of_class.items()]
+        rows += [
+            {**cell, "outcome": str(outcome), "share": share} for outcome, share in of_class.items()
+        ]
     rows += _rows_of_modes(modes, epsilon)
     curves = list(reach_curves(joined, epsilon))
     return StudyContent(
@@ -162,7 +196,9 @@ def build_content(study_input: StudyInput) -> StudyContent:
             *(rigidity.build_section(task, modes) for task in by_task if modes),
             *(_reach(task, curves, epsilon) for task in dict.fromkeys(one.task for one in curves)),
         ],
-        list(_facts(study_input.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
+        list(
+            _facts(study_input.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))
+        ),
         [
             Sheet.of("routing-classes", "Classes of failures", rows),
             Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
@@ -170,7 +206,9 @@ def build_content(study_input: StudyInput) -> StudyContent:
     )
 
 
-def _measure_modes(study_input: StudyInput, joined: DataFrame, erased: Sequence[bool]) -> list[rigidity.TwoModes]:
+def _measure_modes(
+    study_input: StudyInput, joined: DataFrame, erased: Sequence[bool]
+) -> list[rigidity.TwoModes]:
     """Returns how often answers are erased and rigid; nothing of a run that observed no attention."""
     attention = study_input.tables.get(rigidity.TABLE)
     if attention is None or attention.empty:
@@ -179,10 +217,18 @@ def _measure_modes(study_input: StudyInput, joined: DataFrame, erased: Sequence[
     return list(rigidity.two_modes(with_levels(answers)))
 
 
-def _rows_of_modes(modes: Sequence[rigidity.TwoModes], epsilon: float) -> Iterator[dict[str, object]]:
+def _rows_of_modes(
+    modes: Sequence[rigidity.TwoModes], epsilon: float
+) -> Iterator[dict[str, object]]:
     """Yields the rows of the download that are no classes: they overlap these, and enter no sum."""
     for one in modes:
-        cell = {"task": one.task, "policy": one.policy, "level": one.level, "epsilon": epsilon, "kind": "mode"}
+        cell = {
+            "task": one.task,
+            "policy": one.policy,
+            "level": one.level,
+            "epsilon": epsilon,
+            "kind": "mode",
+        }
         yield {**cell, "outcome": rigidity.RIGID, "share": one.rigid}
         yield {**cell, "outcome": rigidity.AGREE_IF_RIGHT, "share": one.heads_agree_if_right}
 
@@ -191,15 +237,22 @@ def find_unreachable(study_input: StudyInput) -> Series:
     """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
     joined = with_routes(study_input.tables[TABLE], study_input.records)
     outcomes = classify(joined, telling_epsilon(joined))
-    flags = Series([one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index)
+    flags = Series(
+        [one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index
+    )
     return flags[joined["unobserved"].isna().to_numpy()]
 
 
-def _facts(records: DataFrame, joined: DataFrame, epsilon: float, missing: int) -> Iterator[tuple[str, str]]:
+def _facts(
+    records: DataFrame, joined: DataFrame, epsilon: float, missing: int
+) -> Iterator[tuple[str, str]]:
     contexts, observed = (
-        table[["task", "draw_id"]].drop_duplicates()["task"].value_counts() for table in (records, joined)
+        table[["task", "draw_id"]].drop_duplicates()["task"].value_counts()
+        for table in (records, joined)
     )
-    counts = (f"{observed[task]} of {contexts[task]} of {task}" for task in dict.fromkeys(joined["task"]))
+    counts = (
+        f"{observed[task]} of {contexts[task]} of {task}" for task in dict.fromkeys(joined["task"])
+    )
     yield "Contexts observed", ", ".join(counts)
     yield "Not observed", f"{missing} of {len(joined)} answers" if missing else "nothing"
     yield "Least attention in each step", f"{epsilon:g}"
@@ -210,7 +263,9 @@ def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: floa
     policies = [policy for policy in dict.fromkeys(policy for policy, _ in found) if policy != FULL]
     rows = tuple(
         (policy, str(level), *(in_percent(of_class[outcome]) for outcome in FailureClass))
-        for (policy, level), of_class in sorted(found.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
+        for (policy, level), of_class in sorted(
+            found.items(), key=lambda item: (item[0][0] != FULL, *item[0])
+        )
     )
     return StudySection(
         f"classes-{task}",
@@ -219,7 +274,11 @@ def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: floa
         f"from the full cache on. Every step of a route takes at least {epsilon:g} of some head’s attention.",
         tuple(styles.values()),
         tuple(chain.from_iterable(_stacks(task, policy, found, styles) for policy in policies)),
-        details=(Listing("Answers of each class, percent", ("policy", "level", *map(str, FailureClass)), rows),),
+        details=(
+            Listing(
+                "Answers of each class, percent", ("policy", "level", *map(str, FailureClass)), rows
+            ),
+        ),
     )
 
 
@@ -252,7 +311,10 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
 
 
 def _stacks(
-    task: str, policy: str, found: Mapping[tuple[str, Level], Shares], styles: Mapping[str, LineStyle]
+    task: str,
+    policy: str,
+    found: Mapping[tuple[str, Level], Shares],
+    styles: Mapping[str, LineStyle],
 ) -> Iterator[Picture]:
     """Draws the classes of one policy over its levels of each kind."""
     for ending, axis in axes_by_kind(level for name, level in found if name == policy).items():
@@ -269,7 +331,11 @@ def _stack(
 ) -> Picture:
     """Draws the classes of one policy over the levels of an axis, from the full cache on. ``ending``: of its title,
     which tells pictures of the policy apart."""
-    own = {level.value: of_class for (name, level), of_class in found.items() if name == policy and level in axis}
+    own = {
+        level.value: of_class
+        for (name, level), of_class in found.items()
+        if name == policy and level in axis
+    }
     if not own:  # it has one level, which is the same at each of the others
         own = dict.fromkeys(axis.ends, found[policy, UNTREATED])
     elif axis.origin is not None and (FULL, UNTREATED) in found:
@@ -283,7 +349,9 @@ def _stack(
         if height.any()
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
-    drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}{ending}")
+    drawing = Drawing(
+        Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}{ending}"
+    )
     return Picture(f"{policy}{ending}", "share of answers", drawing)
 
 

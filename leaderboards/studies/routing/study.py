@@ -65,7 +65,11 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     the full cache (``_full``). ``context``: what is resampled. Those without a likelihood have no value there."""
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random"]
-    drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
+    drawn = (
+        table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]]
+        .mean()
+        .reset_index()
+    )
     before = records[[*CELL, "f1", "gold_nll", "draw_id"]]
     full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
     full = full.rename(columns={"f1": "f1_full", "gold_nll": "gold_nll_full"})
@@ -78,12 +82,18 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
     """Returns by policy the level behind its cliff: behind the step of the realised ratio over which the share of
     lost answers rises fastest, among questions with evidence that the full cache has right. Policies that lose none
     are left out, and so are levels that remove no tokens."""
-    full = records[(records["policy"] == FULL) & (records["right"] == 1) & (records["evidence_tokens"] > 0)]
+    full = records[
+        (records["policy"] == FULL) & (records["right"] == 1) & (records["evidence_tokens"] > 0)
+    ]
     asked = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
     asked = asked[asked["ratio"].notna() & (asked["realised_ratio"] > FLAT)]
     cliffs = {}
-    for policy, of_policy in asked.assign(lost=1.0 - asked["right"].astype(float)).groupby("policy", observed=True):
-        levels = of_policy.groupby(["level_kind", "level"], observed=True)[["realised_ratio", "lost"]].mean()
+    for policy, of_policy in asked.assign(lost=1.0 - asked["right"].astype(float)).groupby(
+        "policy", observed=True
+    ):
+        levels = of_policy.groupby(["level_kind", "level"], observed=True)[
+            ["realised_ratio", "lost"]
+        ].mean()
         levels = levels.sort_values("realised_ratio")
         levels = levels[np.diff(levels["realised_ratio"], prepend=0.0) > FLAT]
         ratios, lost = (np.array([0.0, *levels[name]]) for name in ("realised_ratio", "lost"))
@@ -100,7 +110,9 @@ def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
     found = []
     for policy, level in levels.items():
         cell = {"policy": policy, "level_kind": level.kind, "level": level.value}
-        of_policy = restored[np.logical_and.reduce([restored[name] == value for name, value in cell.items()])]
+        of_policy = restored[
+            np.logical_and.reduce([restored[name] == value for name, value in cell.items()])
+        ]
         for target in TARGETS:
             own, pairs = _paired(of_policy, target)
             if not own.empty:
@@ -133,14 +145,19 @@ def _paired(rows: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
 
 def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataFrame) -> Repair:
     known = own[own[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)]
-    nats = known["gold_nll_before"] - known["gold_nll"], known["gold_nll_before"] - known["gold_nll_full"]
+    nats = (
+        known["gold_nll_before"] - known["gold_nll"],
+        known["gold_nll_before"] - known["gold_nll_full"],
+    )
     lost = pairs["f1_full"] - pairs["f1_before"]
     return Repair(
         policy,
         level,
         target,
         answers=len(own),
-        f1=estimate_mean(own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]),
+        f1=estimate_mean(
+            own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]
+        ),
         nats=_share(known, *nats),
         random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost),
         alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost),
@@ -155,7 +172,10 @@ def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
 def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Removal:
     of_random: list[Estimate | None] = [None, None]
     if len(pairs):
-        lost = pairs["gold_nll_random"] - pairs["gold_nll_before"], pairs["f1_before"] - pairs["f1_random"]
+        lost = (
+            pairs["gold_nll_random"] - pairs["gold_nll_before"],
+            pairs["f1_before"] - pairs["f1_random"],
+        )
         of_random = [estimate_mean(one, pairs[CONTEXT]) for one in lost]
     return Removal(
         task,
@@ -175,19 +195,32 @@ def build_causes(study_input: StudyInput) -> StudyContent:
     outcomes = with_outcomes(study_input.tables[TABLE], study_input.records)
     repaired, removed = repairs(outcomes, cliff_levels(study_input.records)), removals(outcomes)
     explained = sorted(
-        (one for one in repaired if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
+        (one for one in repaired if one.target == "evidence"),
+        key=lambda one: -(one.alone.mean if one.alone else -1.0),
     )
-    parts = [_explained(explained, repaired)] * bool(explained) + [_removals(removed)] * bool(removed)
+    parts = [_explained(explained, repaired)] * bool(explained) + [_removals(removed)] * bool(
+        removed
+    )
     sheets = [
-        Sheet.of("routing-repairs", "What rows repair at the cliff", [*map(vars, repaired)], kinds=ESTIMATES),
-        Sheet.of("routing-removals", "What is lost without rows", [*map(vars, removed)], kinds=ESTIMATES),
+        Sheet.of(
+            "routing-repairs",
+            "What rows repair at the cliff",
+            [*map(vars, repaired)],
+            kinds=ESTIMATES,
+        ),
+        Sheet.of(
+            "routing-removals", "What is lost without rows", [*map(vars, removed)], kinds=ESTIMATES
+        ),
     ]
     return StudyContent(parts, sheets=sheets)
 
 
 def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudySection:
     of_targets = {(one.policy, one.target): one.f1 for one in found}
-    rows = [vars(one) | {target: of_targets.get((one.policy, target)) for target in TARGETS} for one in of_evidence]
+    rows = [
+        vars(one) | {target: of_targets.get((one.policy, target)) for target in TARGETS}
+        for one in of_evidence
+    ]
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "policy": itemgetter("policy"),
         "at its cliff": lambda row: row["level"].where,
@@ -209,7 +242,13 @@ def _removals(found: Sequence[Removal]) -> StudySection:
         "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
         "random rows."
     )
-    forms = {"rows": ".0f", "nats": "z.2f", "f1": "z.1f", "random_nats": "z.3f", "random_f1": "z.1f"}
+    forms = {
+        "rows": ".0f",
+        "nats": "z.2f",
+        "f1": "z.1f",
+        "random_nats": "z.3f",
+        "random_f1": "z.1f",
+    }
     listings = (listing_of_fields("Removal", found, forms),)
     return StudySection("removal", "What is lost without the rows", text, listings=listings)
 
@@ -265,7 +304,9 @@ def what_was_lost(study_input: StudyInput) -> list[LostAnswers]:
     repaired = None
     if has(study_input, TABLE):
         table = study_input.tables[TABLE]
-        tried = table[(table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)]
+        tried = table[
+            (table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)
+        ]
         repaired = tried.set_index(CELL)["right"].eq(True)
     found = lost_answers(study_input.records, unreachable, repaired)
     return sorted(found, key=lambda one: one.policy in CONTROLS)
@@ -286,7 +327,14 @@ STUDY = Study(
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",
-        (LOST, *routes.DEFINITIONS, *rigidity.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
+        (
+            LOST,
+            *routes.DEFINITIONS,
+            *rigidity.DEFINITIONS,
+            *heads.DEFINITIONS,
+            *probes.DEFINITIONS,
+            *DEFINITIONS,
+        ),
     ),
     tables=tuple(FINDERS),
 )

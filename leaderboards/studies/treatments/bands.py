@@ -62,8 +62,15 @@ def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list
         for task in tasks:
             rates = {level for one in bands for level in task.evidence.levels(one.policy)}
             for one in (*bands, *whole):
-                levels = [level for level in task.evidence.levels(one.policy) if level in rates and level.amount]
-                cells += [BandCell(task, fault, one.band or ALL_LAYERS, one.policy, level) for level in levels]
+                levels = [
+                    level
+                    for level in task.evidence.levels(one.policy)
+                    if level in rates and level.amount
+                ]
+                cells += [
+                    BandCell(task, fault, one.band or ALL_LAYERS, one.policy, level)
+                    for level in levels
+                ]
     return cells
 
 
@@ -101,9 +108,15 @@ def _heat_map(title: str, cells: Sequence[BandCell]) -> HeatMap:
 def _tile(kept: Estimate | None) -> Tile | None:
     if kept is None:
         return None
-    ends = "" if kept.interval is None else " to ".join(f"{100 * end:z.0f}" for end in kept.interval)
+    ends = (
+        "" if kept.interval is None else " to ".join(f"{100 * end:z.0f}" for end in kept.interval)
+    )
     return Tile(f"{100 * kept.mean:z.0f}", ends or NONE, min(1.0, max(0.0, kept.mean)))
 
 
 def bands_sheet(cells: Sequence[BandCell]) -> Sheet:
-    return Sheet.of("treatments-bands", "What is kept with a fault in a band of layers", [cell.row for cell in cells])
+    return Sheet.of(
+        "treatments-bands",
+        "What is kept with a fault in a band of layers",
+        [cell.row for cell in cells],
+    )

@@ -80,7 +80,9 @@ def pair_models(study_input: StudyInput, other: StudyInput) -> list[ModelPair]:
     return pairs
 
 
-def beside_section(pairs: Sequence[ModelPair], members: Sequence[Damage], number: int) -> StudySection | None:
+def beside_section(
+    pairs: Sequence[ModelPair], members: Sequence[Damage], number: int
+) -> StudySection | None:
     """Shows two models in the same pictures and tables; None where they share no treatment at a rate."""
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     styles = named_styles(pairs[0].models) if pairs else {}
@@ -90,7 +92,11 @@ def beside_section(pairs: Sequence[ModelPair], members: Sequence[Damage], number
             if not cells:
                 continue
             where = f"{group.title}, {pair.label}"
-            listings.append(level_table(f"Difference of the shares kept, points: {where}", cells, first="treatment"))
+            listings.append(
+                level_table(
+                    f"Difference of the shares kept, points: {where}", cells, first="treatment"
+                )
+            )
             details.append(_every_cell(pair, group, where))
             for fault in compared_faults(pair.tasks[0], group.members):
                 pictures += _over_rate(pair, fault.policy, styles)
@@ -103,7 +109,9 @@ def beside_section(pairs: Sequence[ModelPair], members: Sequence[Damage], number
     )
     title = f"Beside {other}"
     shown = (tuple(styles.values()), tuple(pictures))
-    return StudySection(f"beside-{number}", title, text, *shown, listings=tuple(listings), details=tuple(details))
+    return StudySection(
+        f"beside-{number}", title, text, *shown, listings=tuple(listings), details=tuple(details)
+    )
 
 
 def _differences(pair: ModelPair, group: DamageGroup) -> Mapping[tuple[str, Level], str]:
@@ -123,7 +131,12 @@ def _every_cell(pair: ModelPair, group: DamageGroup, where: str) -> Listing:
             kept = [in_percent(side) for side in pair.kept(member.policy, level)]
             scores = [in_percent(task.score(member.policy, level)) for task in pair.tasks]
             rows.append((member.policy, f"{level.value:g}", *scores, *kept))
-    of_models = (f"{one}, {pair.tasks[0].title}", f"{other}, {pair.tasks[0].title}", f"{one}, kept", f"{other}, kept")
+    of_models = (
+        f"{one}, {pair.tasks[0].title}",
+        f"{other}, {pair.tasks[0].title}",
+        f"{one}, kept",
+        f"{other}, kept",
+    )
     return Listing(f"Both models, percent: {where}", (*COLUMNS, *of_models), tuple(rows))
 
 
@@ -139,7 +152,15 @@ def _over_rate(pair: ModelPair, policy: str, styles: Mapping[str, LineStyle]) ->
         points = [(rate, one) for rate, one in estimates if one is not None]
         lines.append(banded_line(styles[pair.models[place]], [(0.0, start), *points]))
     axis = Axis.from_values("rate", [level.value for level in levels])
-    return [curve(policy, f"{pair.label}, share kept", lines, axis, f"beside/{pair.models[1]}/{pair.label}/{policy}")]
+    return [
+        curve(
+            policy,
+            f"{pair.label}, share kept",
+            lines,
+            axis,
+            f"beside/{pair.models[1]}/{pair.label}/{policy}",
+        )
+    ]
 
 
 def beside_sheet(pairs: Sequence[ModelPair], members: Sequence[Damage]) -> Sheet:
@@ -147,4 +168,6 @@ def beside_sheet(pairs: Sequence[ModelPair], members: Sequence[Damage]) -> Sheet
     for pair in pairs:
         for one in members:
             rows += [pair.row(one.policy, level) for level in pair.levels(one.policy)]
-    return Sheet.of("treatments-beside", "What two models keep with each treatment, on the same questions", rows)
+    return Sheet.of(
+        "treatments-beside", "What two models keep with each treatment, on the same questions", rows
+    )

@@ -31,7 +31,9 @@ class FrontierPoint:
     family: str
     level: Level
     held: float  # bytes, in percent of the full cache's
-    score: FloatArray  # what leads the task, as a share of its highest value, shape (1 + resamples,)
+    score: (
+        FloatArray  # what leads the task, as a share of its highest value, shape (1 + resamples,)
+    )
 
     @property
     def place(self) -> tuple[float, float]:
@@ -48,7 +50,9 @@ def family_name(policy: str) -> str:
     if is_one_of(way, FORMATS) and family_name(plain) == EVICTION:
         return BOTH
     known = built_in(policy)
-    return EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
+    return (
+        EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
+    )
 
 
 def has_families(policies: Sequence[str]) -> bool:
@@ -94,7 +98,9 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         if task.shows_rise:
             pictures.append(_rise_over_bytes(task, points, styles))
         pictures.append(_score_over_bytes(task, points, styles))
-        listings.append(_every_point(task, points) if task.withheld else _front_of_all(task, points))
+        listings.append(
+            _every_point(task, points) if task.withheld else _front_of_all(task, points)
+        )
     return [
         StudySection(
             "front",
@@ -108,7 +114,9 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
     ]
 
 
-def _score_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]) -> Picture:
+def _score_over_bytes(
+    task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]
+) -> Picture:
     marks: list[Dots | PolicyLine] = []
     for family, style in styles.items():
         members = [point for point in points if point.family == family]
@@ -116,17 +124,27 @@ def _score_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], style
         if not task.withheld:  # a front puts policies in order
             marks.append(PolicyLine(style, tuple(point.place for point in front(members))))
     frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
-    drawing = Drawing(frame, tuple(marks), f"{task.title} over {AXIS}: {task.name}", f"bytes/{task.name}")
+    drawing = Drawing(
+        frame, tuple(marks), f"{task.title} over {AXIS}: {task.name}", f"bytes/{task.name}"
+    )
     return Picture(task.label, f"{task.title}, percent", drawing)
 
 
-def _rise_over_bytes(task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]) -> Picture:
-    rises = {id(point): rise.mean for point in points if (rise := task.rise(point.policy, point.level)) is not None}
+def _rise_over_bytes(
+    task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]
+) -> Picture:
+    rises = {
+        id(point): rise.mean
+        for point in points
+        if (rise := task.rise(point.policy, point.level)) is not None
+    }
     marks = []
     for family, style in styles.items():
         members = [point for point in points if point.family == family and id(point) in rises]
         marks.append(Dots(style, tuple((point.held, rises[id(point)]) for point in members)))
-    frame = Frame(Axis.up_to(AXIS, 100), Axis.from_values("", list(rises.values())), corner="↙ better")
+    frame = Frame(
+        Axis.up_to(AXIS, 100), Axis.from_values("", list(rises.values())), corner="↙ better"
+    )
     title = f"{DELTA_NLL.title} over {AXIS}: {task.name}"
     drawing = Drawing(frame, tuple(marks), title, f"rise/{task.name}")
     return Picture(task.label, f"{DELTA_NLL.title}, {DELTA_NLL.unit}", drawing)

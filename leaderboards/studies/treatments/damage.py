@@ -22,7 +22,9 @@ class Damage:
 
     def changed(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
-        return self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
+        return (
+            self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
+        )
 
     @property
     def phase(self) -> str:
@@ -68,7 +70,11 @@ ONCE_TEXT = "Entries are damaged before the question is read, and stay so for th
 def damages(policies: Iterable[str]) -> list[Damage]:
     """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
     kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
-    return [Damage(one, options_in(one, kinds[kind_in(one)])) for one in policies if is_one_of(one, kinds)]
+    return [
+        Damage(one, options_in(one, kinds[kind_in(one)]))
+        for one in policies
+        if is_one_of(one, kinds)
+    ]
 
 
 def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
@@ -101,4 +107,6 @@ def compared_faults(task: MeasuredTask, members: Sequence[Damage]) -> list[Damag
     if task.withheld:
         return compared
     kept = {one.policy: task.kept(one.policy, usual[-1]) for one in compared}
-    return sorted(compared, key=lambda one: -(estimate.mean if (estimate := kept[one.policy]) else 0.0))
+    return sorted(
+        compared, key=lambda one: -(estimate.mean if (estimate := kept[one.policy]) else 0.0)
+    )

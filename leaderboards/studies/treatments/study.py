@@ -50,9 +50,19 @@ class Quantity:
 
 KEPT = Quantity("share kept", "Share kept by rate", "percent", 1.0, MeasuredTask.kept, in_percent)
 RISEN = Quantity(
-    f"rise in {DELTA_NLL.unit}", f"{DELTA_NLL.title} by rate", DELTA_NLL.unit, 0.0, MeasuredTask.rise, in_numbers
+    f"rise in {DELTA_NLL.unit}",
+    f"{DELTA_NLL.title} by rate",
+    DELTA_NLL.unit,
+    0.0,
+    MeasuredTask.rise,
+    in_numbers,
 )
-LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for name in OUTCOMES.values()))
+LONG = (
+    "treatment",
+    "level",
+    "share kept, percent",
+    *(f"{name}, percent" for name in OUTCOMES.values()),
+)
 BANDS = "on the same questions; bands and brackets are 95 % intervals over contexts."
 
 
@@ -68,11 +78,20 @@ def _kept(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> Stud
         if faults:
             listings.append(_by_rate(KEPT, task, faults, dtype))
         (details if faults else listings).append(_every_cell(task, found))
-    pictures = [_over_changed(KEPT, task, compared[task.name], styles, dtype) for task in tasks if compared[task.name]]
+    pictures = [
+        _over_changed(KEPT, task, compared[task.name], styles, dtype)
+        for task in tasks
+        if compared[task.name]
+    ]
     text = f"{group.text}What is kept of what the full cache has, {BANDS}"
     drawn = (tuple(styles.values()), tuple(pictures))
     return StudySection(
-        f"kept{group.identifier}", group.title, text, *drawn, listings=tuple(listings), details=tuple(details)
+        f"kept{group.identifier}",
+        group.title,
+        text,
+        *drawn,
+        listings=tuple(listings),
+        details=tuple(details),
     )
 
 
@@ -83,11 +102,17 @@ def _risen(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> Stu
     compared = {task.name: compared_faults(task, found) for task in shown}
     drawn = {one.policy for of_task in compared.values() for one in of_task}
     styles = policy_styles([one.policy for one in found if one.policy in drawn])
-    pictures = [_over_changed(RISEN, task, compared[task.name], styles, dtype) for task in shown if compared[task.name]]
+    pictures = [
+        _over_changed(RISEN, task, compared[task.name], styles, dtype)
+        for task in shown
+        if compared[task.name]
+    ]
     listings = [_by_rate(RISEN, task, compared[task.name] or found, dtype) for task in shown]
     return StudySection(
         f"rise{group.identifier}",
-        DELTA_NLL.title if group.title == KEPT_TITLE else f"{DELTA_NLL.title}: {group.title.lower()}",
+        DELTA_NLL.title
+        if group.title == KEPT_TITLE
+        else f"{DELTA_NLL.title}: {group.title.lower()}",
         f"{group.text}How much less likely the right answer becomes than with the full cache, in nats a token, {BANDS} "
         "It moves before answers do, and comes first where the model cannot do the task: nothing is judged there.",
         tuple(styles.values()),
@@ -97,39 +122,59 @@ def _risen(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> Stu
 
 
 def _over_changed(
-    quantity: Quantity, task: MeasuredTask, faults: Sequence[Damage], styles: Mapping[str, LineStyle], dtype: str
+    quantity: Quantity,
+    task: MeasuredTask,
+    faults: Sequence[Damage],
+    styles: Mapping[str, LineStyle],
+    dtype: str,
 ) -> Picture:
     """Draws a line for each fault over the share of numbers changed, from the full cache on."""
-    start = Estimate(quantity.untreated, quantity.untreated, quantity.untreated, task.evidence.contexts)
+    start = Estimate(
+        quantity.untreated, quantity.untreated, quantity.untreated, task.evidence.contexts
+    )
     lines = []
     for fault in reversed(faults):
         levels = [level for level in task.evidence.levels(fault.policy) if level.amount]
         places = [fault.changed(level.value, dtype) for level in levels]
         estimates = [quantity.of(task, fault.policy, level) for level in levels]
-        points = [(place, one) for place, one in zip(places, estimates, strict=True) if one is not None]
+        points = [
+            (place, one) for place, one in zip(places, estimates, strict=True) if one is not None
+        ]
         if points:
             lines.append(banded_line(styles[fault.policy], [(0.0, start), *points]))
-    axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
+    axis = Axis.from_values(
+        "share of numbers changed", [x for line in lines for x, _ in line.places]
+    )
     return curve(task.label, quantity.note, lines, axis, f"{quantity.note}/{task.name}")
 
 
-def _by_rate(quantity: Quantity, task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> Listing:
+def _by_rate(
+    quantity: Quantity, task: MeasuredTask, compared: Sequence[Damage], dtype: str
+) -> Listing:
     """Lists what comes of each fault at each rate, and how many numbers that is where it is another share."""
     cells = {}
     for one in compared:
         for level in task.evidence.levels(one.policy):
             changed = one.changed(level.value, dtype)
             numbers = "" if changed == level.value else f", {100 * changed:.3g} % of numbers"
-            cells[one.policy, level] = f"{quantity.text(quantity.of(task, one.policy, level))}{numbers}"
-    return level_table(f"{quantity.heading}, {task.label}, {quantity.unit}", cells, first="treatment")
+            cells[one.policy, level] = (
+                f"{quantity.text(quantity.of(task, one.policy, level))}{numbers}"
+            )
+    return level_table(
+        f"{quantity.heading}, {task.label}, {quantity.unit}", cells, first="treatment"
+    )
 
 
 def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
     rows = []
-    for row in (task.row(one.policy, level) for one in found for level in task.evidence.levels(one.policy)):
+    for row in (
+        task.row(one.policy, level) for one in found for level in task.evidence.levels(one.policy)
+    ):
         ends = (NONE if row[name] is None else f"{100 * row[name]:.0f}" for name in OUTCOMES)
         rise = (in_numbers(row[RISE]),) if task.shows_rise else ()
-        rows.append((row["policy"], f"{row['level']:g}", *rise, in_percent(row["share_kept"]), *ends))
+        rows.append(
+            (row["policy"], f"{row['level']:g}", *rise, in_percent(row["share_kept"]), *ends)
+        )
     columns = (*LONG[:2], "NLL rise, nats", *LONG[2:]) if task.shows_rise else LONG
     return Listing(f"Every treatment, {task.label}", columns, tuple(rows))
 
@@ -145,18 +190,29 @@ def build_content(study_input: StudyInput) -> StudyContent:
     tasks, unknown = measured_tasks(study_input.records)
     policies = policies_in(study_input.records)
     found = damages(policies)
-    dtype = next((run["identity"]["dtype"] for run in study_input.runs if "identity" in run), "float32")
+    dtype = next(
+        (run["identity"]["dtype"] for run in study_input.runs if "identity" in run), "float32"
+    )
     cells_of_bands = band_cells(tasks, found)
     groups = group_damages(found)
     parts = [_risen(tasks, group, dtype) for group in groups]
     parts += [_kept(tasks, group, dtype) for group in groups]
     parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
     # Two models stand beside one another once, on the page of the first.
-    pairs = [pair_models(study_input, other) for other in study_input.beside if other.number > study_input.number]
-    sections = [beside_section(of_model, found, number) for number, of_model in enumerate(pairs, start=1)]
+    pairs = [
+        pair_models(study_input, other)
+        for other in study_input.beside
+        if other.number > study_input.number
+    ]
+    sections = [
+        beside_section(of_model, found, number) for number, of_model in enumerate(pairs, start=1)
+    ]
     parts += [one for one in sections if one is not None]
     cells = [
-        task.row(one.policy, level) for task in tasks for one in found for level in task.evidence.levels(one.policy)
+        task.row(one.policy, level)
+        for task in tasks
+        for one in found
+        for level in task.evidence.levels(one.policy)
     ]
     sheets = (
         Sheet.of("treatments-kept", "What is kept with each treatment", cells),
@@ -166,18 +222,29 @@ def build_content(study_input: StudyInput) -> StudyContent:
     )
     facts = [
         *((f"Full cache, {task.name}", _full_cache_fact(task)) for task in tasks),
-        ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
+        (
+            "Contexts",
+            ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none",
+        ),
         ("Draws of each", str(1 + int(study_input.records["repeat"].max()))),
         *(("Tells nothing", reason) for reason in unknown),
     ]
-    shown = [part for part in parts if part.pictures or part.maps or any(one.rows for one in part.listings)]
+    shown = [
+        part
+        for part in parts
+        if part.pictures or part.maps or any(one.rows for one in part.listings)
+    ]
     return StudyContent(shown, facts, [sheet for sheet in sheets if sheet.rows])
 
 
 def _takes(study_input: StudyInput) -> bool:
     """Takes runs of the full cache and a fault at two rates, errors beside fewer bits, or both ways to fewer bytes."""
     policies = policies_in(study_input.records)
-    levels = study_input.records[study_input.records["level"] > 0].groupby("policy", observed=True)["level"].nunique()
+    levels = (
+        study_input.records[study_input.records["level"] > 0]
+        .groupby("policy", observed=True)["level"]
+        .nunique()
+    )
     found = damages(policies)
     faults = [one.policy for one in found if isinstance(one.options, FaultOptions)]
     at_rates = any(levels.get(policy, 0) > 1 for policy in faults)

@@ -92,11 +92,18 @@ class MeasuredTask:
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
         """Returns a row of a download: what is kept, how answers end, and the rise of the likelihood."""
-        cell = {"task": self.name, "policy": policy, "level": level.value, "share_kept": self.kept(policy, level)}
+        cell = {
+            "task": self.name,
+            "policy": policy,
+            "level": level.value,
+            "share_kept": self.kept(policy, level),
+        }
         rest = {RISE: self.rise(policy, level), "not_mastered": self.withheld or None}
         if self.evidence.records["masked"].isna().all():  # running text has no outcomes
             return {**cell, **dict.fromkeys(OUTCOMES), **rest}
-        shares = {name: float(self.evidence.mean(policy, level.value, name)[0]) for name in OUTCOMES}
+        shares = {
+            name: float(self.evidence.mean(policy, level.value, name)[0]) for name in OUTCOMES
+        }
         return {**cell, **shares, **rest}
 
 
