@@ -14,7 +14,9 @@ MODELS = "Bands are 95 % intervals over contexts."
 
 def shared_questions(study_input: StudyInput, other: StudyInput, by: list[str] = SAME) -> DataFrame:
     """Returns what names the questions that both were asked, one row for each."""
-    return study_input.records[by].drop_duplicates().merge(other.records[by].drop_duplicates())
+    here = study_input.records[by].drop_duplicates()
+    there = other.records[by].drop_duplicates()
+    return here.merge(there)
 
 
 def only_shared(study_input: StudyInput, shared: DataFrame) -> StudyInput:

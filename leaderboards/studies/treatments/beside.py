@@ -13,7 +13,12 @@ from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.beside import only, shared_questions
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, banded_line, curve, in_percent, level_table
-from leaderboards.studies.treatments.damage import Damage, DamageGroup, compared_faults, groups_of
+from leaderboards.studies.treatments.damage import (
+    Damage,
+    DamageGroup,
+    compared_faults,
+    group_damages,
+)
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
 
@@ -87,7 +92,7 @@ def beside_section(
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     styles = named_styles(pairs[0].models) if pairs else {}
     for pair in pairs:
-        for group in groups_of(members):
+        for group in group_damages(members):
             cells = _differences(pair, group)
             if not cells:
                 continue
