@@ -1,7 +1,8 @@
 """Shows what of the difference of both paths goes if a part of one is the other's: one layer, all up to one, or all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from pandas import DataFrame
@@ -69,12 +70,9 @@ def highest(table: DataFrame) -> DataFrame:
     """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
     example = ["dtype", "task", "question_id"]
     is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
-    examples = (
-        table[is_text]
-        .drop_duplicates(example)
-        .sort_values("kl_answer", ascending=False, kind="stable")
-    )
-    chosen = examples.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
+    examples = table[is_text].drop_duplicates(example)
+    in_order = examples.sort_values("kl_answer", ascending=False, kind="stable")
+    chosen = in_order.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
     return table[~is_text | table.set_index(example).index.isin(chosen)]
 
 
@@ -86,11 +84,17 @@ def measure_recoveries(table: DataFrame) -> list[Recovery]:
         at_step=1 - rows["kl_patched"] / rows["kl"],
         after=1 - rows["kl_after_patched"].astype(float) / rows["kl_after"].astype(float),
     )
-    found = []
+    recoveries = []
     columns = ["dtype", "direction", "place", "rows", "layers", "layer"]
     for (dtype, direction, place, patched, layers, layer), group in rows.groupby(columns):
-        contexts, after = group["draw_id"], group["after"].to_numpy(dtype=np.float64)
-        at_step, known = group["at_step"].to_numpy(dtype=np.float64), np.isfinite(after)
+        contexts = group["draw_id"]
+        at_step = group["at_step"].to_numpy(dtype=np.float64)
+        after = group["after"].to_numpy(dtype=np.float64)
+        finite = np.isfinite(after)
+        recovered_after, median_after = None, None
+        if finite.any():
+            recovered_after = estimate_mean(after[finite], contexts[finite])
+            median_after = estimate_median(after[finite], contexts[finite])
         recovery = Recovery(
             dtype,
             direction,
@@ -98,48 +102,48 @@ def measure_recoveries(table: DataFrame) -> list[Recovery]:
             patched,
             layers,
             int(layer),
-            len(group),
-            estimate_mean(at_step, contexts),
-            estimate_median(at_step, contexts),
-            estimate_mean(after[known], contexts[known]) if known.any() else None,
-            estimate_median(after[known], contexts[known]) if known.any() else None,
+            cases=len(group),
+            recovered=estimate_mean(at_step, contexts),
+            median=estimate_median(at_step, contexts),
+            recovered_after=recovered_after,
+            median_after=median_after,
         )
-        found.append(recovery)
-    return sorted(found, key=lambda one: (DTYPES.index(one.dtype), one.direction))
+        recoveries.append(recovery)
+    return sorted(recoveries, key=lambda row: (DTYPES.index(row.dtype), row.direction))
 
 
 def estimate_median(values: FloatArray, contexts: object) -> Estimate:
-    """Returns the median of the contexts' means, and resamples contexts."""
-    means = (
-        DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
-        .groupby("context")["value"]
-        .mean()
-    )
-    of_contexts = means.to_numpy()
-    median = float(np.median(of_contexts))
-    if len(of_contexts) < 2:
+    """Returns the median of the contexts' means, and resamples contexts. ``values``: shape (rows,)."""
+    rows = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
+    means = rows.groupby("context")["value"].mean().to_numpy()
+    median = float(np.median(means))
+    count = len(means)
+    if count < 2:
         return Estimate(median, None, None, len(values))
-    count = len(of_contexts)
     drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, draws_of(count)))
-    return Estimate.of(median, np.median(of_contexts[drawn], axis=1), len(values))
+    medians = np.median(means[drawn], axis=1)
+    return Estimate.of(median, medians, len(values))
 
 
 def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws what each patch recovers over the layers."""
     table = patches_of(tables)
-    found = measure_recoveries(table) if table is not None else []
-    if not found:
+    if table is None:
         return StudyContent(())
-    layers = 1 + max(one.layer for one in found)
+    recoveries = measure_recoveries(table)
+    if not recoveries:
+        return StudyContent(())
+    layers = 1 + max(row.layer for row in recoveries)
     styles = named_styles(tuple(CURVES))
-    pictures = [picture for dtype in DTYPES for picture in _pictures(found, dtype, layers)]
+    pictures: list[Picture] = []
+    for dtype in DTYPES:
+        pictures += _pictures(recoveries, dtype, layers)
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
-    listing = listing_of_fields(TITLE, found, forms)
-    section = StudySection(
-        "patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,)
-    )
-    return StudyContent(
-        [section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)]
-    )
+    listing = listing_of_fields(TITLE, recoveries, forms)
+    shown = tuple(styles.values())
+    section = StudySection("patches", TITLE, TEXT, shown, tuple(pictures), details=(listing,))
+    sheet = Sheet.of("numerics-patches", TITLE, [*map(vars, recoveries)], kinds=KINDS)
+    return StudyContent([section], sheets=[sheet])
 
 
 # Curves by name: which layers are patched, and the field that is drawn.
@@ -166,16 +170,13 @@ TEXT = (
 )
 
 
-def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Picture]:
+def _pictures(recoveries: Sequence[Recovery], dtype: str, layers: int) -> Iterator[Picture]:
     """Draws the median over layers, a picture for each direction and part."""
-    styles, pictures = named_styles(tuple(CURVES)), []
+    styles = named_styles(tuple(CURVES))
+    axis = Axis.of_layers(layers)
+    of_dtype = [row for row in recoveries if row.dtype == dtype and row.place != "largest"]
     for direction, part, title in PICTURES:
-        rows = [
-            one
-            for one in found
-            if (one.dtype, one.direction, one.patched) == (dtype, direction, part)
-            and one.place != "largest"
-        ]
+        rows = [row for row in of_dtype if (row.direction, row.patched) == (direction, part)]
         lines = []
         for name, (extent, measure) in CURVES.items():
             points = _points(rows, extent, measure, layers)
@@ -183,10 +184,7 @@ def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Pictur
                 lines.append(banded_line(styles[name], points))
         if lines:
             salt = f"patches {dtype} {title}"
-            pictures.append(
-                curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt)
-            )
-    return pictures
+            yield curve(f"{title}, {dtype}", "median recovery", lines, axis, salt)
 
 
 def _points(
@@ -196,10 +194,12 @@ def _points(
     points: dict[int, Estimate] = {}
     for row in rows:
         value: Estimate | None = getattr(row, measure)
-        is_end = extent == UP_TO and (row.layers == EVERY or (row.layers == ONE and row.layer == 0))
+        is_first = row.layers == ONE and row.layer == 0
+        is_end = extent == UP_TO and (row.layers == EVERY or is_first)
         if value is not None and (row.layers == extent or is_end):
-            points[layers - 1 if row.layer == ALL else row.layer] = value
-    return sorted(points.items(), key=lambda one: one[0])
+            place = layers - 1 if row.layer == ALL else row.layer
+            points[place] = value
+    return sorted(points.items(), key=itemgetter(0))
 
 
 DEFINITIONS = (

@@ -41,7 +41,7 @@ def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
     """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples of which a draw
     overflows are left out."""
     rows = finite_of(free_pairs(pairs))
-    flips = [flip_of(*tokens) for tokens in zip(rows["tokens"], rows["other_tokens"], strict=True)]
+    flips = map(flip_of, rows["tokens"], rows["other_tokens"])
     rows = rows.assign(parts=[flip is not None for flip in flips])
     repeats = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
