@@ -5,9 +5,8 @@ A mean over all steps holds those behind the flip, where two texts are compared.
 there are, so that it is larger by construction. The mean up to the flip stands beside it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from pandas import DataFrame
@@ -16,7 +15,7 @@ from scipy import stats
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import Axis, Dots, Frame
+from leaderboards.rendering.frames import Axis, Dots, Frame, Place
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
@@ -70,11 +69,9 @@ class Flips:
 
     @property
     def varies(self) -> bool:
-        return (
-            len(self.steps) >= FEWEST
-            and len(np.unique(self.steps)) > 1
-            and len(np.unique(self.kl)) > 1
-        )
+        if len(self.steps) < FEWEST:
+            return False
+        return len(np.unique(self.steps)) > 1 and len(np.unique(self.kl)) > 1
 
     def behind(self, step: int) -> "Flips":
         is_behind = self.steps > step
@@ -88,10 +85,13 @@ def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
         flip = flip_of(row["tokens"], row["other_tokens"])
         if flip is None:
             continue
-        kl = row["kl"] if kl_over == ALL_STEPS else row["kl"][: flip + 1]
+        kl = row["kl"]
+        if kl_over == UP_TO_FLIP:
+            kl = kl[: flip + 1]
         rows.append((row["draw_id"], float(flip), float(np.mean(kl))))
-    means = DataFrame(rows, columns=["context", "flip", "kl"]).groupby("context").mean()
-    return Flips(means["flip"].to_numpy(dtype=np.float64), means["kl"].to_numpy(dtype=np.float64))
+    table = DataFrame(rows, columns=["context", "flip", "kl"])
+    means = table.groupby("context").mean().astype(np.float64)
+    return Flips(means["flip"].to_numpy(), means["kl"].to_numpy())
 
 
 def pearson_test(flips: Flips) -> tuple[float | None, float | None]:
@@ -111,11 +111,11 @@ def spearman_test(flips: Flips) -> tuple[float | None, float | None]:
 
 def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of those that part
-    last, from the 67th; None where a third is too small, or a context would be in both."""
+    last, from the 67th, each of shape (contexts,); None where a third is too small, or a context would be in both."""
     if not len(flips.steps):
         return None
-    ends = np.quantile(flips.steps, (1 / THIRDS, 1 - 1 / THIRDS))
-    is_early, is_late = flips.steps <= ends[0], flips.steps >= ends[1]
+    first, last = np.quantile(flips.steps, (1 / THIRDS, 1 - 1 / THIRDS))
+    is_early, is_late = flips.steps <= first, flips.steps >= last
     if (is_early & is_late).any() or min(is_early.sum(), is_late.sum()) < FEWEST_OF_A_THIRD:
         return None
     return flips.kl[is_early], flips.kl[is_late]
@@ -130,18 +130,22 @@ def welch_test(early: FloatArray, late: FloatArray) -> tuple[float | None, float
 
 
 def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
+    """Relates the flips of contexts to their mean KL, as far as there are enough."""
     behind_0, behind_boundary = flips.behind(0), flips.behind(BOUNDARY)
-    thirds = split_thirds(flips)
     reasons = []
     if not flips.varies:
-        reasons.append(
-            f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ"
-        )
+        contexts = len(flips.steps)
+        reasons.append(f"{contexts} contexts with a flip, a correlation needs {FEWEST} that differ")
+    early_kl, late_kl, welch_t, welch_p = None, None, None, None
+    thirds = split_thirds(flips)
     if thirds is None:
         reasons.append("no early and late third")
+    else:
+        early, late = thirds
+        early_kl, late_kl = float(early.mean()), float(late.mean())
+        welch_t, welch_p = welch_test(early, late)
     pearson, pearson_p = pearson_test(flips)
     spearman, spearman_p = spearman_test(flips)
-    welch_t, welch_p = welch_test(*thirds) if thirds else (None, None)
     return Boundary(
         task,
         dtype,
@@ -156,8 +160,8 @@ def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: 
         pearson_without_0=pearson_test(behind_0)[0],
         without_boundary=len(behind_boundary.steps),
         pearson_without_boundary=pearson_test(behind_boundary)[0],
-        early_kl=float(thirds[0].mean()) if thirds else None,
-        late_kl=float(thirds[1].mean()) if thirds else None,
+        early_kl=early_kl,
+        late_kl=late_kl,
         welch_t=welch_t,
         welch_p=welch_p,
         reason="; ".join(reasons),
@@ -172,31 +176,31 @@ def grouped_pairs(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame
 
 def measure_boundaries(table: DataFrame) -> list[Boundary]:
     """Returns what flips tell. ``table``: with the context of each row."""
-    found = []
-    for (names, group), kl_over in product(grouped_pairs(table), (ALL_STEPS, UP_TO_FLIP)):
-        task, dtype, sampling = names
-        found.append(measure_boundary(task, dtype, sampling, kl_over, find_flips(group, kl_over)))
-    return found
+    boundaries = []
+    for (task, dtype, sampling), group in grouped_pairs(table):
+        for kl_over in (ALL_STEPS, UP_TO_FLIP):
+            flips = find_flips(group, kl_over)
+            boundaries.append(measure_boundary(task, dtype, sampling, kl_over, flips))
+    return boundaries
 
 
 def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws the flips of contexts against their mean KL, and lists how the two go together."""
     table = tables[TABLE]
-    found = measure_boundaries(table)
-    if not found:
+    boundaries = measure_boundaries(table)
+    if not boundaries:
         return StudyContent(())
-    forms = dict.fromkeys(
-        ("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f"
-    )
-    parted = [one for one in found if one.contexts]
+    parted = [row for row in boundaries if row.contexts]
+    section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
     if parted:
-        listing = listing_of_fields(TITLE, parted, forms | {"welch_t": ".1f"})
-        styles, pictures = tuple(named_styles(SAMPLINGS).values()), tuple(_pictures(table))
+        correlations = ("pearson", "spearman", "pearson_without_0", "pearson_without_boundary")
+        forms = dict.fromkeys(correlations, "+.2f") | {"welch_t": ".1f"}
+        listing = listing_of_fields(TITLE, parted, forms)
+        styles = tuple(named_styles(SAMPLINGS).values())
+        pictures = tuple(_pictures(table))
         section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
-    else:
-        section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
-    return StudyContent(
-        [section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])]
-    )
+    sheet = Sheet.of("numerics-boundary", TITLE, [*map(vars, boundaries)])
+    return StudyContent([section], sheets=[sheet])
 
 
 SAMPLINGS = ("greedy", "top_k", "top_p")
@@ -212,28 +216,30 @@ TEXT = (
 def _pictures(table: DataFrame) -> Iterator[Picture]:
     """Draws contexts of all tasks, a picture for each dtype."""
     styles = named_styles(SAMPLINGS)
-    marks: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    by_dtype: dict[str, dict[LineStyle, list[Place]]] = {}
     for (_, dtype, sampling), group in grouped_pairs(table):
         flips = find_flips(group, UP_TO_FLIP)
-        if not len(flips.steps):
-            continue
-        places = marks.setdefault(dtype, {}).setdefault(sampling, [])
-        places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
-    for dtype, by_sampling in marks.items():
-        yield _scatter(dtype, {styles[name]: places for name, places in by_sampling.items()})
+        if len(flips.steps):
+            of_dtype = by_dtype.setdefault(dtype, {})
+            places = of_dtype.setdefault(styles[sampling], [])
+            places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
+    for dtype, places_by_style in by_dtype.items():
+        yield _scatter(dtype, places_by_style)
 
 
-def _scatter(dtype: str, places: Mapping[LineStyle, list[tuple[float, float]]]) -> Picture:
-    every: Sequence[tuple[float, float]] = [
-        place for of_style in places.values() for place in of_style
-    ]
-    horizontal = Axis.from_values("first token that differs", [step for step, _ in every])
-    frame = Frame(horizontal, Axis.from_values("", [kl for _, kl in every]))
-    dots = tuple(Dots(style, tuple(of_style)) for style, of_style in places.items())
+def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
+    steps: list[float] = []
+    heights: list[float] = []
+    dots = []
+    for style, of_style in places.items():
+        steps += [step for step, _ in of_style]
+        heights += [kl for _, kl in of_style]
+        dots.append(Dots(style, tuple(of_style)))
+    across = Axis.from_values("first token that differs", steps)
+    frame = Frame(across, Axis.from_values("", heights))
     note = "mean KL up to the flip, in nats"
-    return Picture(
-        dtype, note, Drawing(frame, dots, f"{dtype}: {note} over the flip", f"boundary {dtype}")
-    )
+    words = f"{dtype}: {note} over the flip"
+    return Picture(dtype, note, Drawing(frame, tuple(dots), words, f"boundary {dtype}"))
 
 
 DEFINITIONS = (

@@ -79,7 +79,8 @@ def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
     columns = range(1 + max(head.head for head in heads))
     rows = []
     for layer in sorted(tiles):
-        rows.append((str(layer), tuple(map(tiles[layer].get, columns))))
+        of_layer = tiles[layer]
+        rows.append((str(layer), tuple(map(of_layer.get, columns))))
     title = f"{name}: KL in percent of {largest:.1g} nats"
     names = tuple(map(str, columns))
     return HeatMap(title, "layer", names, tuple(rows), "head", "share of the largest")

@@ -211,9 +211,9 @@ class Order:
         for name, task in self.tasks.items():
             share = float(task.mean(FULL, None, "golds_found")[0])
             facts.append((f"Full cache, {name}", f"{100 * share:.0f} % found"))
-        for name, percent in self.unknown.items():
-            text = f"the full cache finds {percent:.0f} %"
-            facts.append((f"Left out, {name}", text))
+        for name in self.unknown:
+            text = f"the full cache finds {self.unknown[name]:.0f} %"
+            facts += [(f"Left out, {name}", text)]
         contexts = sorted({str(task.contexts) for task in self.tasks.values()})
         facts.append(("Contexts", ", ".join(contexts) or "none"))
         return facts
