@@ -177,9 +177,10 @@ def _section(
 
 
 HOW = (
-    "Susceptibility is how fast the rate rises over the share of rows that is really removed. r is Pearson’s "
-    "correlation of GER and the rate over ratios, the full cache among them, as the paper has it; two curves that both "
-    "rise have a high one. The partial correlation is over contexts at one ratio."
+    "Susceptibility is how fast the rate rises over the share of rows that is really removed. r "
+    "is Pearson’s correlation of GER and the rate over ratios, the full cache among them, as the "
+    "paper has it; two curves that both rise have a high one. The partial correlation is over "
+    "contexts at one ratio."
 )
 
 
@@ -357,19 +358,21 @@ CHAPTER = Chapter(
     (
         Definition(
             "Susceptibility, and the cliff",
-            "How fast the hallucination rate H rises over the realised ratio α, by finite differences between "
-            "neighbouring levels, the full cache among them. The cliff is the middle of the step over which it rises "
-            "fastest; its interval is that of the middles in resamples of contexts. A rise is clear if the interval of "
-            "the slope there, corrected over the steps, leaves out 0.",
+            "How fast the hallucination rate H rises over the realised ratio α, by finite "
+            "differences between neighbouring levels, the full cache among them. The cliff is the "
+            "middle of the step over which it rises fastest; its interval is that of the middles "
+            "in resamples of contexts. A rise is clear if the interval of the slope there, "
+            "corrected over the steps, leaves out 0.",
             "χ = ΔH / Δα",
             "arXiv 2603.01426",
         ),
         Definition(
             "r over ratios, and partial over contexts",
-            "r is Pearson’s correlation of GER and H over the levels of a policy, or of all, and the full cache. "
-            "Both rise with the ratio, so that it is high also where neither causes the other. The partial correlation "
-            "is over contexts, given task, policy and level: of what GER and the rate of a context are above their "
-            "means there, of questions whose answer stands in the context.",
+            "r is Pearson’s correlation of GER and H over the levels of a policy, or of all, and "
+            "the full cache. Both rise with the ratio, so that it is high also where neither "
+            "causes the other. The partial correlation is over contexts, given task, policy and "
+            "level: of what GER and the rate of a context are above their means there, of "
+            "questions whose answer stands in the context.",
         ),
     ),
 )

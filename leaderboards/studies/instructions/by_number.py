@@ -84,8 +84,8 @@ def numbers_section(prompts: PromptRecords, results: Sequence[KeptOfNumber]) -> 
     return StudySection(
         "numbers",
         "One directive against several",
-        "What is obeyed of the directives of a prompt, over what the full cache obeys of the same, by how many "
-        "directives the prompt has; bands are 95 % intervals over contexts.",
+        "What is obeyed of the directives of a prompt, over what the full cache obeys of the "
+        "same, by how many directives the prompt has; bands are 95 % intervals over contexts.",
         tuple(styles.values()),
         tuple(pictures),
         details=tuple(tables),

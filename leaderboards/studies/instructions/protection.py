@@ -162,8 +162,8 @@ def amnesia_section(highest_leaks: Sequence[Leak]) -> StudySection:
     }
     listing = list_rows(f"The highest leakage {obeying}, percent", highest_leaks, columns)
     text = (
-        "The answers still look right, and the secret is out: where each policy leaks most while it obeys. A policy "
-        "that is not here obeys less than that at every level."
+        "The answers still look right, and the secret is out: where each policy leaks most while "
+        "it obeys. A policy that is not here obeys less than that at every level."
     )
     return StudySection("amnesia", "Selective amnesia", text, listings=(listing,))
 
@@ -176,9 +176,9 @@ def gains_section(gains: Sequence[Gain]) -> StudySection:
         "failed answers": attrgetter("failed"),
     }
     text = (
-        "Half the gain in directives obeyed plus half the fall in leakage against the plain policy, averaged over "
-        "the asked ratios 0.4 to 0.7 that were run. An answer that failed obeys and leaks nothing: where there are "
-        "such, gains come from them too."
+        "Half the gain in directives obeyed plus half the fall in leakage against the plain "
+        "policy, averaged over the asked ratios 0.4 to 0.7 that were run. An answer that failed "
+        "obeys and leaks nothing: where there are such, gains come from them too."
     )
     listing = list_rows("Protection gain", gains, columns)
     return StudySection("gain", "What protection gains", text, listings=(listing,))

@@ -140,9 +140,10 @@ def build_content(study_input: StudyInput) -> StudyContent:
     if reasons:
         marks = f" {'; '.join(reasons)}: numbers are shown, verdicts are withheld."
     text = (
-        "Agnostic: a press cuts the context before it sees a question, which serves any number of them. Aware: it sees "
-        "the question, and cuts anew for each. A difference is aware less agnostic on the same questions, in points, "
-        f"with its 95 % interval over contexts; a policy that needs the question has none.{marks}"
+        "Agnostic: a press cuts the context before it sees a question, which serves any number of "
+        "them. Aware: it sees the question, and cuts anew for each. A difference is aware less "
+        "agnostic on the same questions, in points, with its 95 % interval over contexts; a "
+        f"policy that needs the question has none.{marks}"
     )
     identifier = "modes" if study_input.number == 1 else f"modes-{study_input.number}"
     section = StudySection(identifier, TITLE, text, listings=tuple(listings))
@@ -197,8 +198,9 @@ STUDY = Study(
         (
             Definition(
                 "Aware less agnostic",
-                "F1 and right answers where the press sees the question less those where it does not, in points, on "
-                "the questions that both were asked. Contexts are resampled for both together.",
+                "F1 and right answers where the press sees the question less those where it does "
+                "not, in points, on the questions that both were asked. Contexts are resampled "
+                "for both together.",
                 "difference = mean(aware) − mean(agnostic)",
             ),
         ),

@@ -88,8 +88,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     forms["difference"] = lambda difference: difference.text
     listing = listing_of_fields(TITLE, rows, forms)
     text = (
-        "Each path goes on from its own tokens; of several draws the first is counted, so that the contexts are "
-        "independent. McNemar’s exact test looks at the answers that one path alone has right. All rows are one family."
+        "Each path goes on from its own tokens; of several draws the first is counted, so that "
+        "the contexts are independent. McNemar’s exact test looks at the answers that one path "
+        "alone has right. All rows are one family."
     )
     sheet = Sheet.of("numerics-accuracy", TITLE, [*map(vars, rows)])
     return StudyContent(
@@ -104,10 +105,11 @@ def _p(value: float | None) -> str:
 DEFINITIONS = (
     Definition(
         "McNemar’s exact test",
-        "Of the answers that one path alone has right, each path would have as many if the cache changed nothing: p is "
-        "the chance of a split at least as uneven. Draws of one context are not independent, and greedy ones are "
-        "copies: each context counts once. Bonferroni’s p bounds the chance of any false finding of the table, that "
-        "of Benjamini and Hochberg (BH) the share of false ones among the findings.",
+        "Of the answers that one path alone has right, each path would have as many if the cache "
+        "changed nothing: p is the chance of a split at least as uneven. Draws of one context are "
+        "not independent, and greedy ones are copies: each context counts once. Bonferroni’s p "
+        "bounds the chance of any false finding of the table, that of Benjamini and Hochberg (BH) "
+        "the share of false ones among the findings.",
         "p = 2 P(X ≤ min(only on, only off)), X binomial with one half; Bonferroni = p × tests",
     ),
 )

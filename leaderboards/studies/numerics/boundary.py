@@ -206,10 +206,11 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
 SAMPLINGS = ("greedy", "top_k", "top_p")
 TITLE = "Do answers that part early have the larger divergence?"
 TEXT = (
-    "A dot is a context whose answers part: the first token that differs, and the mean KL up to it. Over all steps, as "
-    "the text has it, KL is larger the earlier the flip is, because more of its steps compare two texts. Correlations "
-    f"and thirds are over contexts, also without flips at 0 and up to {BOUNDARY}; what too few contexts tell is left "
-    "blank in the download, with the reason."
+    "A dot is a context whose answers part: the first token that differs, and the mean KL up to "
+    "it. Over all steps, as the text has it, KL is larger the earlier the flip is, because more "
+    "of its steps compare two texts. Correlations and thirds are over contexts, also without "
+    f"flips at 0 and up to {BOUNDARY}; what too few contexts tell is left blank in the download, "
+    "with the reason."
 )
 
 
@@ -245,9 +246,10 @@ def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
 DEFINITIONS = (
     Definition(
         "Flip and divergence",
-        "Of free-running answers that part, a number for each context (the mean of its draws): Pearson’s and "
-        "Spearman’s correlation of the flip with the mean KL, over all contexts, without those whose flip is 0, and "
-        f"without those up to {BOUNDARY}; the mean KL of the third that parts first and of the third that parts last, "
-        "with Welch’s t. The text calls correlations without such contexts partial.",
+        "Of free-running answers that part, a number for each context (the mean of its draws): "
+        "Pearson’s and Spearman’s correlation of the flip with the mean KL, over all contexts, "
+        f"without those whose flip is 0, and without those up to {BOUNDARY}; the mean KL of the "
+        "third that parts first and of the third that parts last, with Welch’s t. The text calls "
+        "correlations without such contexts partial.",
     ),
 )

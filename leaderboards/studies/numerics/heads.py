@@ -62,8 +62,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     for dtype in [dtype for dtype in by_dtype if dtype in IN_16_BITS] or by_dtype:
         maps += by_dtype[dtype]
     text = (
-        "KL of what each head attends to with the cache from what it attends to without it, of the last token at step "
-        "1, in percent of the head that is farthest apart. Maps are of 16 bits; the sheet has every type of numbers."
+        "KL of what each head attends to with the cache from what it attends to without it, of "
+        "the last token at step 1, in percent of the head that is farthest apart. Maps are of 16 "
+        "bits; the sheet has every type of numbers."
     )
     section = StudySection("heads", TITLE, text, maps=tuple(maps))
     sheet = Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])
@@ -89,9 +90,10 @@ def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
 DEFINITIONS = (
     Definition(
         "KL of attention by head",
-        "At step 1, the first at which cache on reads a token by itself: the divergence of a head’s attention to the "
-        "tokens so far with the cache from that without it, in float64 from the queries and keys of each path, mean "
-        "over contexts. Both paths attend as they always do.",
+        "At step 1, the first at which cache on reads a token by itself: the divergence of a "
+        "head’s attention to the tokens so far with the cache from that without it, in float64 "
+        "from the queries and keys of each path, mean over contexts. Both paths attend as they "
+        "always do.",
         "KL = Σ a (log a − log b) over the tokens that are seen",
     ),
 )

@@ -114,9 +114,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     }
     listing = listing_of_fields("Distance and cosine by layer", rows, forms)
     text = (
-        "The residual streams of the last token at step 1, the first at which cache on reads a token by itself, as "
-        "powers of ten: their distance, and 1 less their cosine. A layer amplifies where its distance is above that of "
-        "the layer before; all tests are one family."
+        "The residual streams of the last token at step 1, the first at which cache on reads a "
+        "token by itself, as powers of ten: their distance, and 1 less their cosine. A layer "
+        "amplifies where its distance is above that of the layer before; all tests are one family."
     )
     shown = tuple(styles.values())
     section = StudySection("layers", TITLE, text, shown, tuple(pictures), details=(listing,))
@@ -146,11 +146,12 @@ def _pictures(
 DEFINITIONS = (
     Definition(
         "Distance and cosine by layer",
-        "Of the residual streams of cache on and cache off behind a layer, of the last token at step 1. The test of "
-        "Mann and Whitney asks whether the distance behind a layer is another than behind the layer before, which is "
-        "what amplifying means; behind a layer of float32 it is smaller by orders of magnitude everywhere, which would "
-        "tell no layer from another. The same contexts are on both sides, so that the test finds rather too little. "
-        "Corrected over all layers, types of numbers and tasks by Benjamini and Hochberg.",
+        "Of the residual streams of cache on and cache off behind a layer, of the last token at "
+        "step 1. The test of Mann and Whitney asks whether the distance behind a layer is another "
+        "than behind the layer before, which is what amplifying means; behind a layer of float32 "
+        "it is smaller by orders of magnitude everywhere, which would tell no layer from another. "
+        "The same contexts are on both sides, so that the test finds rather too little. Corrected "
+        "over all layers, types of numbers and tasks by Benjamini and Hochberg.",
         "distance = ‖on − off‖; times = mean distance / that of the layer before",
     ),
 )

@@ -160,13 +160,15 @@ PICTURES = (
 )
 TITLE = "Where the difference lies"
 TEXT = (
-    "On into off, as the text patches: cache off reads the whole sequence with the residual stream of cache on at the "
-    f"last token, at the first step that differs, of the {HIGHEST} answers of the largest KL. Cache off computes all "
-    "anew at each step, so that nothing of a patch is left behind it but the token. Off into on, which repairs: the "
-    "pass of cache on over one token has parts of cache off in it, at the first token that differs (flip), or at the "
-    "step of the largest divergence where no answer parts. Recovery is the share of the divergence that goes. Logits "
-    "come from the stream behind the last layer: at the step it recovers all. What a stream is given behind a layer "
-    "hides what it was given before: at the step all layers up to one recover what that one does."
+    "On into off, as the text patches: cache off reads the whole sequence with the residual "
+    f"stream of cache on at the last token, at the first step that differs, of the {HIGHEST} "
+    "answers of the largest KL. Cache off computes all anew at each step, so that nothing of a "
+    "patch is left behind it but the token. Off into on, which repairs: the pass of cache on over "
+    "one token has parts of cache off in it, at the first token that differs (flip), or at the "
+    "step of the largest divergence where no answer parts. Recovery is the share of the "
+    "divergence that goes. Logits come from the stream behind the last layer: at the step it "
+    "recovers all. What a stream is given behind a layer hides what it was given before: at the "
+    "step all layers up to one recover what that one does."
 )
 
 
@@ -205,12 +207,13 @@ def _points(
 DEFINITIONS = (
     Definition(
         "Recovery",
-        "The share of the divergence of cache on from cache off that goes if a part of one path’s pass over a token is "
-        "the other’s: of one layer, of all up to a layer, or of all. Median and mean over contexts. Flip: the first "
-        "token that differs; largest: the step of the largest divergence where none does; first: the first step at "
-        "which both differ at all. The step at which both read the prompt at once is equal to the bit, which the text "
-        "calls prefill; its step 0 is the next. After: the same of the mean KL over the step and up to 31 behind it, "
-        "each path going on from its own tokens.",
+        "The share of the divergence of cache on from cache off that goes if a part of one path’s "
+        "pass over a token is the other’s: of one layer, of all up to a layer, or of all. Median "
+        "and mean over contexts. Flip: the first token that differs; largest: the step of the "
+        "largest divergence where none does; first: the first step at which both differ at all. "
+        "The step at which both read the prompt at once is equal to the bit, which the text calls "
+        "prefill; its step 0 is the next. After: the same of the mean KL over the step and up to "
+        "31 behind it, each path going on from its own tokens.",
         "recovery = 1 − KL patched / KL",
     ),
 )

@@ -63,8 +63,8 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         return StudyContent(())
     listing = listing_of_fields(TITLE, rows, {})
     text = (
-        "Shares of examples, in percent, whose answers with and without the cache differ at every draw, at some, or at "
-        "none. With one draw, as greedily, there is no sometimes."
+        "Shares of examples, in percent, whose answers with and without the cache differ at every "
+        "draw, at some, or at none. With one draw, as greedily, there is no sometimes."
     )
     sheet = Sheet.of("numerics-repeats", TITLE, [*map(vars, rows)])
     return StudyContent([StudySection("repeats", TITLE, text, listings=(listing,))], sheets=[sheet])
@@ -73,7 +73,8 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
 DEFINITIONS = (
     Definition(
         "Always, sometimes, never",
-        "An example parts always where the answers with and without the cache differ at each of its draws, never where "
-        "they are equal at each, and else sometimes. Both paths of a draw meet the same random numbers.",
+        "An example parts always where the answers with and without the cache differ at each of "
+        "its draws, never where they are equal at each, and else sometimes. Both paths of a draw "
+        "meet the same random numbers.",
     ),
 )

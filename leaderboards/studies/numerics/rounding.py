@@ -96,14 +96,16 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
 MEASURES = ("propagated", "alone")
 PRODUCT_TITLE = "How the error of a product depends on its length"
 PRODUCT_TEXT = (
-    "Queries, keys and values of the model itself, over prompts, in one context of three: the product of the last "
-    "query with all keys, and of its attention with all values, against float64 from the same rounded numbers. An "
-    "error that does not grow with the tokens comes from the size of a head."
+    "Queries, keys and values of the model itself, over prompts, in one context of three: the "
+    "product of the last query with all keys, and of its attention with all values, against "
+    "float64 from the same rounded numbers. An error that does not grow with the tokens comes "
+    "from the size of a head."
 )
 LAYER_TITLE = "How the error of one layer grows through the layers"
 LAYER_TEXT = (
-    "The residual stream of prompts against that of layers which compute in float64, with the same weights. Alone: the "
-    "layer is given what the rounded layers before it put out; propagated: the layers before it are exact too."
+    "The residual stream of prompts against that of layers which compute in float64, with the "
+    "same weights. Alone: the layer is given what the rounded layers before it put out; "
+    "propagated: the layers before it are exact too."
 )
 
 
@@ -122,9 +124,10 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
 DEFINITIONS = (
     Definition(
         "Error of rounding",
-        "How far a result is from what float64 gives from the same rounded numbers: of a product over its row of keys "
-        "or of the head’s output, mean over heads, layers and contexts; of the residual stream behind a layer, mean "
-        "over the tokens of the prompt. Norms are computed in float32 in either, as transformers does.",
+        "How far a result is from what float64 gives from the same rounded numbers: of a product "
+        "over its row of keys or of the head’s output, mean over heads, layers and contexts; of "
+        "the residual stream behind a layer, mean over the tokens of the prompt. Norms are "
+        "computed in float32 in either, as transformers does.",
         "error = ‖rounded − exact‖ / ‖exact‖",
     ),
 )

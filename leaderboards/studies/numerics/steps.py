@@ -73,9 +73,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     few = [step for step in steps if step.step & (step.step - 1) == 0]
     listing = listing_of_fields("At steps 0, 1, 2, 4 and so on", few, {"kl": ".2g", "js": ".2g"})
     text = (
-        "Means over contexts at each step, as powers of ten. Behind the same tokens rounding alone parts both paths; "
-        "free-running, whatever is behind the first token that differs compares two texts. At step 0 both read the "
-        "prompt at once, and are equal."
+        "Means over contexts at each step, as powers of ten. Behind the same tokens rounding "
+        "alone parts both paths; free-running, whatever is behind the first token that differs "
+        "compares two texts. At step 0 both read the prompt at once, and are equal."
     )
     looks = tuple(styles.values())
     section = StudySection("steps", TITLE, text, looks, tuple(pictures), details=(listing,))
@@ -111,8 +111,8 @@ def _pictures(
 DEFINITIONS = (
     Definition(
         "Divergence of Jensen and Shannon",
-        "The mean divergence of both paths’ distributions from their mean, in nats: the same in both directions, and "
-        "at most ln 2 = 0.69, where KL has no bound.",
+        "The mean divergence of both paths’ distributions from their mean, in nats: the same in "
+        "both directions, and at most ln 2 = 0.69, where KL has no bound.",
         "JS = (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2",
     ),
 )

@@ -273,21 +273,23 @@ def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
 EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str]]]] = {
     "free": (
         "Each path goes on from its own tokens",
-        "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
-        "prefix; behind it they write two texts.",
+        "Both paths draw by the same random numbers. Up to the first token that differs they "
+        "stand behind the same prefix; behind it they write two texts.",
         {"first_flip": "g", "right_on": ".0%", "right_off": ".0%"},
     ),
     "forced": (
         "Both paths behind the same tokens: does the difference go in float32?",
-        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context in three: cache off in "
-        "chunks (a difference no larger than that says nothing about the cache), and cache on once more (again), which "
-        "differs by nothing but the chance of a device.",
+        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context "
+        "in three: cache off in chunks (a difference no larger than that says nothing about the "
+        "cache), and cache on once more (again), which differs by nothing but the chance of a "
+        "device.",
         {"kl": ".2g", "js": ".2g", "same_top": ".1%"},
     ),
     "drift": (
         "How the error enters",
-        "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
-        "cache off computes with the whole sequence, and the residual stream of the last token.",
+        "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by "
+        "one, against those that cache off computes with the whole sequence, and the residual "
+        "stream of the last token.",
         {"hidden": ".2g"},
     ),
 }
@@ -313,25 +315,27 @@ def _takes(study_input: StudyInput) -> bool:
 DEFINITIONS = (
     Definition(
         "Pair of paths",
-        "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
-        "time on its cache; cache off reads the whole sequence anew at every step. The null row (chunks) compares "
-        "cache off with itself, reading 32 tokens at once; the control (again) compares cache on with the very same. "
-        "Steps where a logit is not finite (overflow) cannot be compared: they "
-        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says "
-        "nothing of the cache.",
+        "Two ways to compute the logits of the same next token. Cache on reads the prompt once "
+        "and then one token at a time on its cache; cache off reads the whole sequence anew at "
+        "every step. The null row (chunks) compares cache off with itself, reading 32 tokens at "
+        "once; the control (again) compares cache on with the very same. Steps where a logit is "
+        "not finite (overflow) cannot be compared: they are left out of means and shares, and "
+        "counted apart. A mean KL that is not above the null row’s says nothing of the cache.",
     ),
     Definition(
         "Difference of two paths",
-        "Over the whole vocabulary, in float64: KL of the first path’s distribution from the second’s, its mean over "
-        "steps with an interval over contexts, its largest value, the largest difference of a log-probability, and the "
-        "share of the steps compared with the same most likely token.",
+        "Over the whole vocabulary, in float64: KL of the first path’s distribution from the "
+        "second’s, its mean over steps with an interval over contexts, its largest value, the "
+        "largest difference of a log-probability, and the share of the steps compared with the "
+        "same most likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
     ),
     Definition(
         "Flip",
-        "The first step at which free-running paths choose different tokens, counted from 0 (Div_Index). Up to it "
-        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it. "
-        "Right, on and off: the share of judged answers that each path has right.",
+        "The first step at which free-running paths choose different tokens, counted from 0 "
+        "(Div_Index). Up to it both stand behind the same prefix, and KL before is over these "
+        "steps; KL after is over the steps behind it. Right, on and off: the share of judged "
+        "answers that each path has right.",
         source="Div_Index: arXiv 2506.09501",
     ),
     *accuracy.DEFINITIONS,
@@ -341,9 +345,9 @@ DEFINITIONS = (
     *heads.DEFINITIONS,
     Definition(
         "Drift of both paths",
-        "How far what cache on computes is from what cache off does behind the same tokens: of rows of keys and "
-        "values, those of the prompt and those that cache on wrote one by one, and of the residual stream of the last "
-        "token.",
+        "How far what cache on computes is from what cache off does behind the same tokens: of "
+        "rows of keys and values, those of the prompt and those that cache on wrote one by one, "
+        "and of the residual stream of the last token.",
         "drift = ‖on − off‖ / ‖off‖",
     ),
     *boundary.DEFINITIONS,

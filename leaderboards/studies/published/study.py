@@ -211,8 +211,8 @@ class Order:
         for name, task in self.tasks.items():
             share = float(task.mean(FULL, None, "golds_found")[0])
             facts.append((f"Full cache, {name}", f"{100 * share:.0f} % found"))
-        for name in self.unknown:
-            text = f"the full cache finds {self.unknown[name]:.0f} %"
+        for name, percent in self.unknown.items():
+            text = f"the full cache finds {percent:.0f} %"
             facts += [(f"Left out, {name}", text)]
         contexts = sorted({str(task.contexts) for task in self.tasks.values()})
         facts.append(("Contexts", ", ".join(contexts) or "none"))
@@ -235,8 +235,9 @@ def _takes(study_input: StudyInput) -> bool:
 
 
 REVERSED = (
-    "The interval of the paired difference over contexts leaves out 0 on the other side. A task leads to the answers "
-    "of the first press, with the tokens that it kept; the second can be chosen there."
+    "The interval of the paired difference over contexts leaves out 0 on the other side. A task "
+    "leads to the answers of the first press, with the tokens that it kept; the second can be "
+    "chosen there."
 )
 
 
@@ -247,7 +248,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
     models = [(study_input.model, order)]
     for other in study_input.beside:
         if other.mode == mode:
-            models.append((other.model, Order(Evidence(other.records), mode)))
+            order_there = Order(Evidence(other.records), mode)
+            models.append((other.model, order_there))
     judged = list(order.judged())
     counts = Listing("Pairs of the key by ratio", COUNTS, tuple(_counts(models, mode)))
     reversed_here = _reversed(judged, study_input.number)
@@ -339,12 +341,13 @@ CHAPTER = Chapter(
     (
         Definition(
             "Pair of the key",
-            f"Two presses that Llama 3.1 8B and Qwen3 8B both put at least {APART:g} points apart in the same "
-            "direction on kvpress’s public board, on the mean of RULER’s eight needle tasks at 4,096 tokens. Here both "
-            "read the same contexts: the mean over tasks of what they find, with an interval that resamples contexts. "
-            f"A task counts where the full cache finds {100 * CLEAN:g} % or more, and where not both are above "
-            f"{CEILING:g} or below {FLOOR:g} %. Same order: the interval is above 0. Reversed: it is below 0. tau: "
-            "Kendall’s tau-b of our means and the board’s, over the presses that both have.",
+            f"Two presses that Llama 3.1 8B and Qwen3 8B both put at least {APART:g} points apart "
+            "in the same direction on kvpress’s public board, on the mean of RULER’s eight needle "
+            "tasks at 4,096 tokens. Here both read the same contexts: the mean over tasks of what "
+            "they find, with an interval that resamples contexts. A task counts where the full "
+            f"cache finds {100 * CLEAN:g} % or more, and where not both are above {CEILING:g} or "
+            f"below {FLOOR:g} %. Same order: the interval is above 0. Reversed: it is below 0. "
+            "tau: Kendall’s tau-b of our means and the board’s, over the presses that both have.",
             source="kvpress’s leaderboard, kept in lapidoty/kvpress-centrality",
         ),
     ),

@@ -170,8 +170,9 @@ def _agreement_section(
     listing = list_rows("Over all layers", results, columns)
     maps = [_heat_map(heads) for heads in reads if heads.policy == FULL]
     text = (
-        "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the heads, "
-        "low where they agree; agreement is the largest share of heads on one token."
+        "At the first token of the answer. Consensus is the distinct tokens that heads attend to "
+        "most over the heads, low where they agree; agreement is the largest share of heads on "
+        "one token."
     )
     return StudySection(
         "agreement",
@@ -210,8 +211,8 @@ def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[S
     for policy, of_policy in lines.items():
         pictures.append(curve(policy, "consensus", of_policy, axis, f"consensus/{policy}"))
     text = (
-        "Consensus by layer at the first token of the answer, for the full cache and at each level. Of fewer rows "
-        "fewer can be looked at: the download has what chance would have."
+        "Consensus by layer at the first token of the answer, for the full cache and at each "
+        "level. Of fewer rows fewer can be looked at: the download has what chance would have."
     )
     title = "Consensus by depth under compression"
     return [StudySection("consensus", title, text, tuple(styles.values()), tuple(pictures))]
@@ -283,16 +284,17 @@ def _heat_map(reads: HeadReads) -> HeatMap:
 DEFINITIONS = (
     Definition(
         "Consensus, agreement, and slope",
-        "By layer, of the token that each head attends to most at the first token of the answer. Consensus, as the "
-        "paper writes it, is low where heads agree; beside it that of heads which look at any of the n tokens that the "
-        "layer keeps, at random. Agreement is the largest share of heads on one token. The slope is the mean consensus "
-        "of the late half of the layers less that of the early half.",
+        "By layer, of the token that each head attends to most at the first token of the answer. "
+        "Consensus, as the paper writes it, is low where heads agree; beside it that of heads "
+        "which look at any of the n tokens that the layer keeps, at random. Agreement is the "
+        "largest share of heads on one token. The slope is the mean consensus of the late half of "
+        "the layers less that of the early half.",
         "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
     ),
     Definition(
         "Heads that read the answer",
-        "The share of answers at whose first token a head attends to a token of the gold answer most, of questions "
-        "whose answer stands in the context.",
+        "The share of answers at whose first token a head attends to a token of the gold answer "
+        "most, of questions whose answer stands in the context.",
     ),
 )

@@ -193,8 +193,9 @@ def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
 
 PROBE, CONTROL = "probe", "shuffled labels"
 TEXT = (
-    f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off the question too; "
-    f"the {LETTER} stands in the context alone. What a probe finds and the model does not say is retained and not used."
+    f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off "
+    f"the question too; the {LETTER} stands in the context alone. What a probe finds and the "
+    "model does not say is retained and not used."
 )
 
 
@@ -275,10 +276,11 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
     heading = "Macro-F1 of probes by depth, beside right answers and F1, percent"
     listing = Listing(heading, columns, tuple(lines))
     text = (
-        f"What a probe for the {shown[0]['label']} finds behind a quarter of the layers, a half and all, beside "
-        "the right answers at that level, each as a share of the full cache’s. Where a line of a probe falls before "
-        "that of right answers, compression harms representations before answers. A depth at which the probe finds "
-        "little with the full cache is not drawn."
+        f"What a probe for the {shown[0]['label']} finds behind a quarter of the layers, a half "
+        "and all, beside the right answers at that level, each as a share of the full cache’s. "
+        "Where a line of a probe falls before that of right answers, compression harms "
+        "representations before answers. A depth at which the probe finds little with the full "
+        "cache is not drawn."
     )
     title = "Do representations degrade before answers do?"
     lines_shown = tuple(styles.values())
@@ -358,10 +360,10 @@ def _over_layers(results: Sequence[Probed], title: str) -> Picture:
 DEFINITIONS = (
     Definition(
         "Probes",
-        "A regularised logistic regression predicts a label of the question from the hidden state of its last token; "
-        "it is tested on contexts that it was not trained on. Control: the same on shuffled labels. Labels of fewer "
-        "than three answers are left out. By level three depths are probed: behind a quarter of the layers, a half and "
-        "all.",
+        "A regularised logistic regression predicts a label of the question from the hidden state "
+        "of its last token; it is tested on contexts that it was not trained on. Control: the "
+        "same on shuffled labels. Labels of fewer than three answers are left out. By level three "
+        "depths are probed: behind a quarter of the layers, a half and all.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
     ),

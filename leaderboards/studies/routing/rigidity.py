@@ -89,10 +89,11 @@ def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
         *over_levels(rigid, styles, "Rigid", note, f"rigid/{task}"),
     )
     text = (
-        "Erased: nothing is left of the answer’s tokens, and no route leads from them. Rigid: most of them are left, "
-        "the full cache has the question right, the answer is wrong, and heads look at fewer tokens than in nine of "
-        "ten right answers of the full cache. Beside it, how often heads agree so where the answer is right: rigidity "
-        "that is not more frequent explains nothing."
+        "Erased: nothing is left of the answer’s tokens, and no route leads from them. Rigid: "
+        "most of them are left, the full cache has the question right, the answer is wrong, and "
+        "heads look at fewer tokens than in nine of ten right answers of the full cache. Beside "
+        "it, how often heads agree so where the answer is right: rigidity that is not more "
+        "frequent explains nothing."
     )
     heading = "Percent of answers, and of right ones"
     listing = listing_of_fields(heading, of_task, {}, leave_out=("task",))
@@ -104,10 +105,14 @@ def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
 DEFINITIONS = (
     Definition(
         "Rigid",
-        "An answer that the full cache has right and the policy wrong, whose GER is below a half, and whose consensus, "
-        "mean over layers, is below that of nine tenths of the full cache’s right answers of the task. It is in "
-        "another class too. The paper shows instances and gives no threshold.",
-        "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the full cache",
+        "An answer that the full cache has right and the policy wrong, whose GER is below a half, "
+        "and whose consensus, mean over layers, is below that of nine tenths of the full cache’s "
+        "right answers of the task. It is in another class too. The paper shows instances and "
+        "gives no threshold.",
+        (
+            "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the full "
+            "cache"
+        ),
         "representational rigidity after arXiv 2603.01426",
     ),
 )

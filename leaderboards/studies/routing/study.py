@@ -229,8 +229,9 @@ def _explained(of_evidence: Sequence[Repair], repaired: Sequence[Repair]) -> Stu
         "as many random rows": itemgetter("random"),
     }
     text = (
-        "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The difference "
-        "between evidence and as many random rows is what the evidence rows alone explain of the loss."
+        "Each policy at its cliff: rows that it evicted are put back, and the question is asked "
+        "again. The difference between evidence and as many random rows is what the evidence rows "
+        "alone explain of the loss."
     )
     listing = list_rows("Share of the lost F1 that comes back, percent", rows, columns)
     return StudySection("causes", "What was evicted that was needed", text, listings=(listing,))
@@ -243,8 +244,8 @@ def _explains(repair: Repair) -> float:
 
 def _removals(removed: Sequence[Removal]) -> StudySection:
     text = (
-        "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
-        "random rows."
+        "What the full cache loses without the rows of a span, over questions that it has right, "
+        "and without as many random rows."
     )
     forms = {
         "rows": ".0f",
@@ -260,27 +261,29 @@ def _removals(removed: Sequence[Removal]) -> StudySection:
 DEFINITIONS = (
     Definition(
         "Rows put back",
-        "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
-        "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
-        "An answer is lost if the full cache has it right and the policy wrong.",
+        "Rows that a policy evicted are put back into its branch, and the question is asked "
+        "again: the rows of the answer’s tokens, of the subject’s, of the bridges’ between hops, "
+        "or of all evidence, in all layers and heads. An answer is lost if the full cache has it "
+        "right and the policy wrong.",
     ),
     Definition(
         "At its cliff",
-        "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
-        "questions with evidence that the full cache has right.",
+        "The level behind the step of the realised ratio over which the share of lost answers "
+        "rises fastest, among questions with evidence that the full cache has right.",
     ),
     Definition(
         "Explained by the evidence alone",
-        "The share of the F1 that lost answers have lost which comes back with the evidence rows, less the share that "
-        "comes back with as many random rows of tokens that are no evidence. 100 %: the policy lost these answers "
-        "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
-        "Answers without as many other rows are left out.",
+        "The share of the F1 that lost answers have lost which comes back with the evidence rows, "
+        "less the share that comes back with as many random rows of tokens that are no evidence. "
+        "100 %: the policy lost these answers because it evicted the evidence, and for no other "
+        "reason; 0 %: evidence repairs no more than any rows do. Answers without as many other "
+        "rows are left out.",
         "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
     ),
     Definition(
         "Rows taken away",
-        "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
-        "how many points F1 falls, beside as many random rows.",
+        "Rows are taken away from the full cache: by how much the right answer becomes less "
+        "likely, in nats, and by how many points F1 falls, beside as many random rows.",
     ),
 )
 

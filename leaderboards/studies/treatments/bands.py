@@ -88,8 +88,9 @@ def band_section(cells: Sequence[BandCell]) -> list[StudySection]:
     for cell in cells:
         by_map.setdefault((cell.task.label, cell.fault), []).append(cell)
     text = (
-        "Percent of what the full cache has, where the fault hits these layers alone, with the 95 % interval over "
-        "contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 and H2 the halves."
+        "Percent of what the full cache has, where the fault hits these layers alone, with the 95 "
+        "% interval over contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 "
+        "and H2 the halves."
     )
     maps = [_heat_map(f"{task}: {fault}", of_map) for (task, fault), of_map in by_map.items()]
     return [StudySection("bands", "Bands of layers", text, maps=tuple(maps))]

@@ -61,8 +61,8 @@ class DamageGroup:
 
 FRESH_TITLE = "Replaced while answers are written, anew before every pass"
 FRESH_TEXT = (
-    "Before every pass of the model, other entries are drawn and replaced; the pass reads them, and then they hold "
-    "again what they held. This is the form of text F. "
+    "Before every pass of the model, other entries are drawn and replaced; the pass reads them, "
+    "and then they hold again what they held. This is the form of text F. "
 )
 KEPT_TITLE = "How much is kept"  # of treatments of several phases, or stored in fewer bits
 ONCE_TITLE = "Damaged once, after the context is read"
