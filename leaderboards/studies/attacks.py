@@ -25,21 +25,22 @@ def leak_sections(cells: Sequence[AttackCell]) -> list[LeakSection]:
     """Makes a section for each attack, or kind of attack, of any number of tasks."""
     sections = []
     for group in attack_groups(cells):
-        parts = group.parts if len(group.parts) <= MOST_TABLES else ()
-        listings = tuple(_table(f"“{part.attack}”", part.cells) for part in parts)
-        sections.append(
-            LeakSection(group.title, group.sentences, _table(group.title, group.cells), listings)
-        )
+        listings = []
+        if len(group.parts) <= MOST_TABLES:
+            listings = [_table(f"“{part.attack}”", part.cells) for part in group.parts]
+        table = _table(group.title, group.cells)
+        sections.append(LeakSection(group.title, group.sentences, table, tuple(listings)))
     return sections
 
 
 def _table(name: str, cells: Sequence[AttackCell]) -> Listing:
-    return level_table(
-        f"{name}: {CELLS}", {(cell.policy, cell.level): _text(cell) for cell in cells}
-    )
+    texts = {(cell.policy, cell.level): _text(cell) for cell in cells}
+    return level_table(f"{name}: {CELLS}", texts)
 
 
 def _text(cell: AttackCell) -> str:
-    ends = cell.share.interval
-    interval = "" if ends is None else f" [{100 * ends[0]:.0f} to {100 * ends[1]:.0f}]"
+    interval = ""
+    if cell.share.interval is not None:
+        low, high = cell.share.interval
+        interval = f" [{100 * low:.0f} to {100 * high:.0f}]"
     return f"{cell.count}{interval}, recall {100 * cell.recall:.0f} %"

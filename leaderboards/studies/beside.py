@@ -12,13 +12,15 @@ SAME = [*QUESTION, "mode"]  # of two models
 MODELS = "Bands are 95 % intervals over contexts."
 
 
-def shared_questions(given: StudyInput, other: StudyInput, by: list[str] = SAME) -> DataFrame:
+def shared_questions(study_input: StudyInput, other: StudyInput, by: list[str] = SAME) -> DataFrame:
     """Returns what names the questions that both were asked, one row for each."""
-    return given.records[by].drop_duplicates().merge(other.records[by].drop_duplicates())
+    here = study_input.records[by].drop_duplicates()
+    there = other.records[by].drop_duplicates()
+    return here.merge(there)
 
 
-def only_shared(given: StudyInput, shared: DataFrame) -> StudyInput:
-    return replace(given, records=only(given.records, shared))
+def only_shared(study_input: StudyInput, shared: DataFrame) -> StudyInput:
+    return replace(study_input, records=only(study_input.records, shared))
 
 
 def only(records: DataFrame, shared: DataFrame) -> DataFrame:

@@ -108,28 +108,32 @@ class Study:
         return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
 
 
-def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
+def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
-    content = study.find(given)
-    identities = [run.get("identity", {}) for run in given.runs]
-    dtypes = dict.fromkeys(str(one["dtype"]) for one in identities if "dtype" in one)
-    facts = [*([("Numbers in", ", ".join(dtypes))] if dtypes else []), *content.facts]
+    content = study.find(study_input)
+    identities = [run.get("identity", {}) for run in study_input.runs]
+    dtypes = dict.fromkeys(str(identity["dtype"]) for identity in identities if "dtype" in identity)
+    facts = list(content.facts)
+    if dtypes:
+        facts.insert(0, ("Numbers in", ", ".join(dtypes)))
     shown: dict[str, Any] = {"facts": facts, "parts": content.parts, "sheets": content.sheets}
-    page = render("study.html.j2", study=study, model=given.model, **shown)
+    page = render("study.html.j2", study=study, model=study_input.model, **shown)
     return page, content
 
 
 @cache
 def studies() -> Mapping[str, Study]:
     """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
-    paths = sorted(Path(__file__).parent.glob("*/study.py"))
-    declared = [
-        import_module(f"leaderboards.studies.{path.parent.name}.study").STUDY for path in paths
-    ]
-    return by_name("studies", sorted(declared, key=lambda study: study.name), LeaderboardError)
+    declared: list[Study] = []
+    for path in sorted(Path(__file__).parent.glob("*/study.py")):
+        module = import_module(f"leaderboards.studies.{path.parent.name}.study")
+        declared.append(module.STUDY)
+    in_order = sorted(declared, key=lambda study: study.name)
+    return by_name("studies", in_order, LeaderboardError)
 
 
 def studies_of(results: StudyInput) -> list[Study]:
     """Lists the studies that have a page of these results. They take complete runs alone: their numbers are paired."""
-    is_complete = all(run["status"] == "complete" for run in results.runs)
-    return [study for study in studies().values() if is_complete and study.takes(results)]
+    if any(run["status"] != "complete" for run in results.runs):
+        return []
+    return [study for study in studies().values() if study.takes(results)]

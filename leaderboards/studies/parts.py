@@ -28,11 +28,8 @@ NONE = "–"
 
 def examples_page(task: str, number: int = 1) -> str:
     """Returns the file name of the examples of a task, of the first results of a site or of others."""
-    return (
-        f"examples-{file_name(task)}.html"
-        if number == 1
-        else f"examples-{file_name(task)}.{number}.html"
-    )
+    name = f"examples-{file_name(task)}"
+    return f"{name}.html" if number == 1 else f"{name}.{number}.html"
 
 
 def examples_at(page: str, policy: str, level: Level) -> str:
@@ -40,19 +37,29 @@ def examples_at(page: str, policy: str, level: Level) -> str:
     return f"{page}#{urlencode({'policy': policy, 'level': str(level)})}"
 
 
-def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
-    """Averages values, or divides their sum by that of the weights, and resamples contexts. ``n``: how many values it
-    is the mean of, where that is not the number of rows."""
+def estimate_mean(
+    values: Any, contexts: Any, weights: Any = None, n: int | None = None
+) -> Estimate:
+    """Averages values, or divides their sum by that of the weights, and resamples contexts. All three have the shape
+    (rows,). ``n``: how many values it is the mean of, where that is not the number of rows."""
     numbers = np.asarray(values, dtype=np.float64)
-    whole = None if weights is None else np.asarray(weights, dtype=np.float64)
-    mean = float(numbers.mean() if whole is None else numbers.sum() / whole.sum())
-    drawn = resampled_means(numbers, np.asarray(contexts, dtype=str), 0, weights=whole)
-    return Estimate.of(mean, drawn, len(numbers) if n is None else n)
+    names = np.asarray(contexts, dtype=str)
+    if weights is None:
+        mean = numbers.mean()
+        resampled = resampled_means(numbers, names, 0)
+    else:
+        divisors = np.asarray(weights, dtype=np.float64)
+        mean = numbers.sum() / divisors.sum()
+        resampled = resampled_means(numbers, names, 0, weights=divisors)
+    if n is None:
+        n = len(numbers)
+    return Estimate.of(float(mean), resampled, n)
 
 
 def full_last(policies: Iterable[str]) -> dict[str, LineStyle]:
     """Returns a style for each policy, the same in every section, the full cache last."""
-    return policy_styles(sorted(dict.fromkeys(policies), key=lambda policy: policy == FULL))
+    names = dict.fromkeys(policies)
+    return policy_styles(sorted(names, key=lambda policy: policy == FULL))
 
 
 def exactly(value: float) -> Estimate:
@@ -74,17 +81,23 @@ class BandedLine:
         line = PolicyLine(self.style, self.places)
         if not self.low:
             return (line,)
-        return line, Band.between(self.style, tuple(x for x, _ in self.places), self.low, self.high)
+        across = tuple(x for x, _ in self.places)
+        return line, Band.between(self.style, across, self.low, self.high)
 
 
-def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
+def banded_line(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
-    points = list(points)
-    intervals = [one.interval for _, one in points if one.interval is not None]
-    low, high = (
-        zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
-    )
-    return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
+    places: list[Place] = []
+    low: list[float] = []
+    high: list[float] = []
+    for place, estimate in points:
+        places.append((float(place), estimate.mean))
+        if estimate.interval is not None:
+            low.append(estimate.interval[0])
+            high.append(estimate.interval[1])
+    if len(low) < len(places):
+        return BandedLine(style, tuple(places))
+    return BandedLine(style, tuple(places), tuple(low), tuple(high))
 
 
 def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[float, Estimate]]:
@@ -98,9 +111,12 @@ def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[flo
     for place, estimate in points:
         if estimate is None or not estimate.mean > 0:
             continue
-        low, high = estimate.interval or (0.0, 0.0)
-        ends = (math.log10(low), math.log10(high)) if low > 0 else None
-        powers.append((place, Estimate.within(math.log10(estimate.mean), ends, estimate.n)))
+        ends = None
+        if estimate.interval is not None and estimate.interval[0] > 0:
+            low, high = estimate.interval
+            ends = (math.log10(low), math.log10(high))
+        power = Estimate.within(math.log10(estimate.mean), ends, estimate.n)
+        powers.append((place, power))
     return powers
 
 
@@ -114,10 +130,14 @@ def curve(
 ) -> Picture:
     """Draws lines over an axis; without another, the upright axis is from 0, or the lowest below, to what lines and
     bands reach."""
-    ends = [end for line in lines for end in (*(y for _, y in line.places), *line.low, *line.high)]
-    upright = upright or Axis.from_values("", ends)
-    marks = tuple(mark for line in lines for mark in line.marks)
-    drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
+    heights: list[float] = []
+    marks: list[Mark] = []
+    for line in lines:
+        heights += [y for _, y in line.places]
+        heights += [*line.low, *line.high]
+        marks += line.marks
+    frame = Frame(axis, upright or Axis.from_values("", heights))
+    drawing = Drawing(frame, tuple(marks), f"{title}: {note} over the {axis.title}", salt)
     return Picture(title, note, drawing)
 
 
@@ -126,71 +146,69 @@ def over_levels(
 ) -> tuple[Picture, ...]:
     """Draws policies over their levels, a picture for each kind of level, from their own value, or the full cache's, at
     the untreated cache on. What has one level, as int4, has it at each level of the others."""
-    axes = axes_of(level for policy, level in cells if policy in styles)
-    return tuple(
-        _over_axis(cells, styles, f"{title}{ending}", note, f"{salt}{ending}", axis)
-        for ending, axis in axes.items()
-    )
+    axes = axes_by_kind(level for policy, level in cells if policy in styles)
+    pictures = []
+    for ending, axis in axes.items():
+        lines = _lines_over(axis, cells, styles)
+        pictures.append(curve(f"{title}{ending}", note, lines, axis, f"{salt}{ending}"))
+    return tuple(pictures)
 
 
-def axes_of(levels: Iterable[Level]) -> dict[str, Axis]:
+def axes_by_kind(levels: Iterable[Level]) -> dict[str, Axis]:
     """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a single kind."""
     groups = kinds_apart(levels)
-    return {
-        f", by {kind}" if len(groups) > 1 else "": Axis.over(of_kind)
-        for kind, of_kind in groups.items()
-    }
+    axes = {}
+    for kind, levels_of_kind in groups.items():
+        ending = f", by {kind}" if len(groups) > 1 else ""
+        axes[ending] = Axis.over(levels_of_kind)
+    return axes
 
 
-def _over_axis(
-    cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str, axis: Axis
-) -> Picture:
+def _lines_over(axis: Axis, cells: Cells, styles: Mapping[str, LineStyle]) -> list[BandedLine]:
     has_levels = {policy for policy, level in cells if level != UNTREATED}
     lines = []
     for policy, style in styles.items():
-        levels = sorted(
-            level for name, level in cells if name == policy and level in axis and level.amount
-        )
+        levels = []
+        for name, level in cells:
+            if name == policy and level in axis and level.amount:
+                levels.append(level)
+        points = [(level.value, cells[policy, level]) for level in sorted(levels)]
         untreated = cells.get((policy, UNTREATED), cells.get((FULL, UNTREATED)))
-        points = [(level.value, cells[policy, level]) for level in levels]
-        if levels and axis.origin is not None and untreated is not None:
+        if points and axis.origin is not None and untreated is not None:
             points.insert(0, (axis.origin, untreated))
         elif (policy, UNTREATED) in cells and policy not in {*has_levels, FULL}:
             points = [(end, cells[policy, UNTREATED]) for end in axis.ends]
         if points:
-            lines.append(line_of(style, points))
-    return curve(title, note, lines, axis, salt)
+            lines.append(banded_line(style, points))
+    return lines
 
 
 def level_table(
     title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy"
 ) -> Listing:
     """Lists policies, which the ``first`` column holds, against levels. The full cache has the same at each."""
-    levels = sorted(
-        {level for policy, level in cells if policy != FULL},
-        key=lambda level: (level.kind, level.amount),
-    )
-    whole = cells.get((FULL, UNTREATED), NONE)
+    treated = {level for policy, level in cells if policy != FULL}
+    levels = sorted(treated, key=lambda level: (level.kind, level.amount))
     names = names_of(levels)
-    rows = tuple(
-        (
-            policy,
-            *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
-        )
-        for policy in dict.fromkeys(policy for policy, _ in cells)
-    )
-    return Listing(title, (first, *(names[level] for level in levels)), rows)
+    rows = []
+    for policy in dict.fromkeys(policy for policy, _ in cells):
+        texts = []
+        for level in levels:
+            place = (FULL, UNTREATED) if policy == FULL else (policy, level)
+            texts.append(cells.get(place, NONE))
+        rows.append((policy, *texts))
+    return Listing(title, (first, *(names[level] for level in levels)), tuple(rows))
 
 
-def listing_of(
+def list_rows(
     title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]
 ) -> Listing:
     """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
-    return Listing(
-        title,
-        tuple(columns),
-        tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows),
-    )
+    lines = []
+    for row in rows:
+        texts = [_text(write(row)) for write in columns.values()]
+        lines.append(tuple(texts))
+    return Listing(title, tuple(columns), tuple(lines))
 
 
 def listing_of_fields(
@@ -201,11 +219,13 @@ def listing_of_fields(
 ) -> Listing:
     """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the values of a field
     are written, where that is not as everywhere; the text of a function, or a format."""
-    names = [one.name for one in fields(rows[0]) if one.name not in leave_out]
-    written = tuple(
-        tuple(_text(getattr(row, name), forms.get(name, "")) for name in names) for row in rows
-    )
-    return Listing(title, tuple(name.replace("_", " ") for name in names), written)
+    names = [field.name for field in fields(rows[0]) if field.name not in leave_out]
+    lines = []
+    for row in rows:
+        texts = [_text(getattr(row, name), forms.get(name, "")) for name in names]
+        lines.append(tuple(texts))
+    headings = tuple(name.replace("_", " ") for name in names)
+    return Listing(title, headings, tuple(lines))
 
 
 def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
@@ -219,7 +239,9 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, str):  # a link stays one
         return value
-    return f"{value:{form or '.2g'}}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return format(value, form or ".2g")
+    return str(value)
 
 
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:
@@ -230,8 +252,11 @@ def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) 
     """
     if estimate is None:
         return NONE
-    mean, *ends = (f"{times * one:{form}}" for one in (estimate.mean, *(estimate.interval or ())))
-    return f"{mean} [{' to '.join(ends)}]" if ends else mean
+    mean = format(times * estimate.mean, form)
+    if estimate.interval is None:
+        return mean
+    low, high = estimate.interval
+    return f"{mean} [{times * low:{form}} to {times * high:{form}}]"
 
 
 def p_or_dash(p: float | None) -> str:

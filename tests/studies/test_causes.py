@@ -9,7 +9,7 @@ from pandas import DataFrame, concat
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.study import (
     Repair,
-    causes_of,
+    build_causes,
     cliff_levels,
     removals,
     repairs,
@@ -181,7 +181,7 @@ def given() -> StudyInput:
 
 
 def test_the_page_tells_what_was_put_in() -> None:
-    causes = causes_of(given())
+    causes = build_causes(given())
     parts = {part.identifier: part for part in causes.parts}
     assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings

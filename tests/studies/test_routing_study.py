@@ -63,7 +63,7 @@ def test_agreement_of_heads_by_hand() -> None:
 
 def test_only_depths_with_something_to_lose_are_drawn() -> None:
     """Behind the first layer a probe finds nothing with the full cache either."""
-    section = probes.content_of(routing_input()).parts[1]
+    section = probes.build_content(routing_input()).parts[1]
     assert [style.policy for style in section.styles] == ["last", "right"]
     assert "middle" in section.details[0].columns
 
@@ -75,7 +75,7 @@ def test_consensus_by_depth_is_drawn_under_compression_and_beside_another_model(
     third = third[third["layer"] == 1].assign(layer=2)
     deeper = pd.concat([attention(), third])
     other = replace(given, model="other", tables={"attention": deeper}, number=2)
-    content = heads.content_of(replace(given, beside=[other]))
+    content = heads.build_content(replace(given, beside=[other]))
     parts = {part.identifier: part for part in content.parts}
     snapkv = next(one for one in parts["consensus"].pictures if one.title == "snapkv")
     lines = [mark for mark in snapkv.drawing.marks if isinstance(mark, PolicyLine)]
@@ -86,7 +86,9 @@ def test_consensus_by_depth_is_drawn_under_compression_and_beside_another_model(
     assert (here.style.policy, there.style.policy) == ("toy", "other")
     assert here.places == ((0.0, 0.5), (1.0, 1.0))
     assert there.places == ((0.0, 0.5), (0.5, 1.0), (1.0, 1.0))
-    assert "consensus-beside-1" not in [part.identifier for part in heads.content_of(other).parts]
+    assert "consensus-beside-1" not in [
+        part.identifier for part in heads.build_content(other).parts
+    ]
 
 
 def test_probes_find_what_states_hold_and_nothing_else() -> None:

@@ -25,34 +25,41 @@ WITH_ANSWER = {"answerable": True}
 def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
     levels) rise there: the susceptibility by finite differences."""
-    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / np.abs(np.diff(ratios))
+    middles = (ratios[:-1] + ratios[1:]) / 2
+    steps = np.abs(np.diff(ratios))
+    return middles, np.diff(rates, axis=1) / steps
 
 
 def steepest(slopes: FloatArray) -> NDArray[np.intp]:
-    """Returns the place of the steepest slope of each row, the first of those that differ by noise alone."""
-    places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
+    """Returns the place of the steepest slope of each row, shape (rows,): the first of those that differ by noise
+    alone. ``slopes``: shape (rows, steps)."""
+    highest = slopes.max(axis=1, keepdims=True)
+    places: NDArray[np.intp] = np.argmax(slopes >= highest - FLAT, axis=1)
     return places
 
 
 def peaks(middles: FloatArray, rises: FloatArray) -> FloatArray:
-    """Returns the middle at which each row rises fastest; NaN of a row that rises nowhere, or has no value."""
-    known = ~np.isnan(rises).any(axis=1)
+    """Returns the middle at which each row rises fastest, shape (rows,); NaN of a row that rises nowhere, or has no
+    value. ``middles``: shape (steps,). ``rises``: shape (rows, steps)."""
+    is_complete = ~np.isnan(rises).any(axis=1)
     places = steepest(np.nan_to_num(rises, nan=-np.inf))
-    does_rise = rises[np.arange(len(rises)), places] > FLAT
-    highest: FloatArray = np.where(known & does_rise, middles[places], np.nan)
+    rows = np.arange(len(rises))
+    does_rise = rises[rows, places] > FLAT
+    highest: FloatArray = np.where(is_complete & does_rise, middles[places], np.nan)
     return highest
 
 
-def pearson(one: FloatArray, other: FloatArray) -> FloatArray:
+def pearson(first: FloatArray, second: FloatArray) -> FloatArray:
     """Returns Pearson's correlation of each row of two arrays of shape (1 + resamples, points); NaN where either is the
     same at all points."""
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
+    x = first - first.mean(axis=1, keepdims=True)
+    y = second - second.mean(axis=1, keepdims=True)
     spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
     varies = (np.abs(x).max(axis=1) > FLAT) & (np.abs(y).max(axis=1) > FLAT)
-    found: FloatArray = np.divide(
-        (x * y).sum(axis=1), spread, out=np.full(len(x), np.nan), where=varies
-    )
-    return found
+    products = (x * y).sum(axis=1)
+    undefined = np.full(len(x), np.nan)
+    correlation: FloatArray = np.divide(products, spread, out=undefined, where=varies)
+    return correlation
 
 
 Cell = tuple[TaskEvidence, str, float]  # a task, a policy and its level
@@ -62,16 +69,17 @@ def partial_correlation(cells: Iterable[Cell], where: Mapping[str, object]) -> F
     """Returns the correlation of GER with the rate over contexts, given task, policy and level: of what either is above
     its mean there. Shape (1 + resamples,), NaN where either is the same for all contexts. ``where``: values of other
     columns of the answers that are meant."""
-    return _correlation_of(_sums(cells, where))
+    return _correlation(_sums(cells, where))
 
 
 def _sums(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
     """Adds up the products of all cells: shape (3, 1 + resamples)."""
-    total: FloatArray = np.sum([_products(*cell, where) for cell in cells], axis=0)
+    products = [_products(*cell, where) for cell in cells]
+    total: FloatArray = np.sum(products, axis=0)
     return total
 
 
-def _correlation_of(sums: FloatArray) -> FloatArray:
+def _correlation(sums: FloatArray) -> FloatArray:
     evicted, rates, both = sums
     varies = (evicted > FLAT) & (rates > FLAT)  # and is not the noise of sums alone
     spread = np.sqrt(np.where(varies, evicted * rates, 1.0))
@@ -84,17 +92,19 @@ def _products(
 ) -> FloatArray:
     """Returns three sums over the contexts of one policy at one level, shape (3, 1 + resamples): the squares of GER and
     of the rate, each about its mean there, and their products."""
-    evicted, rate = (task.by_context(policy, level, column, **where) for column in (GER, RATE))
-    known = ~(np.isnan(evicted) | np.isnan(rate))
-    x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
+    evicted = task.by_context(policy, level, GER, **where)
+    rate = task.by_context(policy, level, RATE, **where)
+    has_both = ~(np.isnan(evicted) | np.isnan(rate))
+    x = np.where(has_both, evicted, 0.0)
+    y = np.where(has_both, rate, 0.0)
     weights = task.resampler.weights
-    count = weights @ known
+    count = weights @ has_both
     sums = []
-    for one, other in ((x, x), (y, y), (x, y)):
-        of_means = np.divide(
-            (weights @ one) * (weights @ other), count, out=np.zeros(len(count)), where=count > 0
-        )
-        sums.append(weights @ (one * other) - of_means)
+    for first, second in ((x, x), (y, y), (x, y)):
+        products_of_sums = (weights @ first) * (weights @ second)
+        nothing = np.zeros(len(count))
+        of_means = np.divide(products_of_sums, count, out=nothing, where=count > 0)
+        sums.append(weights @ (first * second) - of_means)
     return np.stack(sums)
 
 
@@ -119,14 +129,14 @@ class Sweep:
 
     def mean(self, column: str) -> FloatArray:
         """Averages another column at the same levels: shape (1 + resamples, levels)."""
-        places = [(FULL, None), *((self.policy, level.value) for level in self.levels[1:])]
-        return _means(self.tasks, places, column)
+        return _means(self.tasks, _places(self.policy, self.levels[1:]), column)
 
     @property
     def cells(self) -> list[Cell]:
-        return [
-            (task, self.policy, level.value) for task in self.tasks for level in self.levels[1:]
-        ]
+        cells: list[Cell] = []
+        for task in self.tasks:
+            cells += [(task, self.policy, level.value) for level in self.levels[1:]]
+        return cells
 
     @cached_property
     def rises(self) -> tuple[FloatArray, FloatArray]:
@@ -136,86 +146,97 @@ class Sweep:
     @property
     def cliff(self) -> Estimate | None:
         """Estimates the realised ratio at which the rate rises fastest; None where it rises nowhere."""
-        highest = peaks(*self.rises)
-        return None if np.isnan(highest[0]) else self.estimate(highest)
+        return self.estimate_if_any(peaks(*self.rises))
 
     @property
     def cliff_is_clear(self) -> bool:
         """Tells whether the rate rises at the cliff at all: the interval of the slope there leaves out 0, corrected
         over the steps of which the steepest was chosen."""
         _, rises = self.rises
-        at_peak = rises[1:, steepest(rises[:1])[0]]
-        if self.contexts < 2 or np.isnan(at_peak).any():
+        peak = steepest(rises[:1])[0]
+        resampled = rises[1:, peak]
+        if self.contexts < 2 or np.isnan(resampled).any():
             return False
-        low, _ = percentile_interval(at_peak, 1 - (1 - LEVEL) / rises.shape[1])
+        steps = rises.shape[1]
+        low, _ = percentile_interval(resampled, 1 - (1 - LEVEL) / steps)
         return low > FLAT
 
     @property
     def correlation(self) -> Estimate | None:
         """Estimates Pearson's correlation of GER and the rate over ratios; None where either is the same at all."""
-        return self.known(pearson(self.plain_ger, self.plain_rate))
+        return self.estimate_if_any(pearson(self.plain_ger, self.plain_rate))
 
     @property
     def partial(self) -> Estimate | None:
         """Estimates their correlation over contexts, given task and level."""
-        return self.known(_correlation_of(self.sums))
+        return self.estimate_if_any(_correlation(self.sums))
 
     @cached_property
     def sums(self) -> FloatArray:  # of the partial correlation, which other policies' are added to
         return _sums(self.cells, WITH_ANSWER)
 
-    def known(self, values: FloatArray) -> Estimate | None:
-        return None if np.isnan(values[0]) else self.estimate(values)
+    def estimate_if_any(self, values: FloatArray) -> Estimate | None:
+        """Makes an estimate of values of shape (1 + resamples,); None where there is none as measured."""
+        if np.isnan(values[0]):
+            return None
+        return self.estimate(values)
 
     def estimate(self, values: FloatArray) -> Estimate:
-        """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
-        return Estimate.of(
-            float(values[0]), values[1:] if self.contexts > 1 else None, self.contexts
-        )
+        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without an interval from a
+        single context."""
+        resampled = None
+        if self.contexts > 1:
+            resampled = values[1:]
+        return Estimate.of(float(values[0]), resampled, self.contexts)
 
 
 def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]:
     """Estimates both correlations over the points of all policies: over ratios, where the full cache is one point, and
     over contexts, given policy and level."""
     first = sweeps[0]
-    ger = _joined([one.plain_ger for one in sweeps])
-    rate = _joined([one.plain_rate for one in sweeps])
-    sums: FloatArray = np.sum([one.sums for one in sweeps], axis=0)
-    return first.known(pearson(ger, rate)), first.known(_correlation_of(sums))
+    ger = _joined([sweep.plain_ger for sweep in sweeps])
+    rate = _joined([sweep.plain_rate for sweep in sweeps])
+    sums: FloatArray = np.sum([sweep.sums for sweep in sweeps], axis=0)
+    over_ratios = first.estimate_if_any(pearson(ger, rate))
+    over_contexts = first.estimate_if_any(_correlation(sums))
+    return over_ratios, over_contexts
 
 
 def _joined(points: Sequence[FloatArray]) -> FloatArray:
     """Joins the levels of policies; the untreated cache, which is the first of each, stands there once."""
-    return np.concatenate([points[0][:, :1], *(values[:, 1:] for values in points)], axis=1)
+    untreated = points[0][:, :1]
+    treated = [values[:, 1:] for values in points]
+    return np.concatenate([untreated, *treated], axis=1)
 
 
 def is_swept(task: TaskEvidence) -> bool:
     """Tells whether some policy removes tokens at two levels at least."""
-    policies = [str(policy) for policy in task.records["policy"].unique() if policy != FULL]
-    return any(len(shared_levels(policy, [task])) > 1 for policy in policies)
+    for policy in task.records["policy"].unique():
+        if policy != FULL and len(shared_levels(str(policy), [task])) > 1:
+            return True
+    return False
 
 
-def sweeps_of(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
+def find_sweeps(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
     """Returns the policies that remove tokens at two levels at least, in the order of the records."""
-    policies = dict.fromkeys(
-        str(policy) for task in tasks for policy in task.records["policy"].unique()
-    )
-    found = []
+    policies: dict[str, None] = {}
+    for task in tasks:
+        policies |= dict.fromkeys(map(str, task.records["policy"].unique()))
+    sweeps = []
     for policy in policies:
-        sweep = None if policy == FULL else _sweep_of(policy, tasks)
+        if policy == FULL:
+            continue
+        sweep = _build_sweep(policy, tasks)
         if sweep is not None:
-            found.append(sweep)
-    return found
+            sweeps.append(sweep)
+    return sweeps
 
 
-def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
+def _build_sweep(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     levels = shared_levels(policy, tasks)
     if len(levels) < 2:
         return None
-    places: list[tuple[str, float | None]] = [
-        (FULL, None),
-        *((policy, level.value) for level in levels),
-    ]
+    places = _places(policy, [*levels])
     try:
         rate = _means(tasks, places, RATE)
         ger = _means(tasks, places, GER, False, **WITH_ANSWER)
@@ -227,12 +248,20 @@ def _sweep_of(policy: str, tasks: Sequence[TaskEvidence]) -> Sweep | None:
     return Sweep(policy, tasks, (UNTREATED, *levels), realised, rate, ger, plain_rate, coverage)
 
 
+def _places(policy: str, levels: Sequence[Level]) -> list[tuple[str, float | None]]:
+    """Lists the untreated cache and the levels of a policy, by name and value."""
+    return [(FULL, None), *((policy, level.value) for level in levels)]
+
+
 def shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:
     """Returns what each level really removes, mean over tasks, of the levels that every task has without a failed
     answer; of levels that remove as much as one before them the first."""
     of_tasks = [_removed(task.records, policy) for task in tasks]
-    shared = [level for level in of_tasks[0] if all(level in of_task for of_task in of_tasks)]
-    means = {level: float(np.mean([of_task[level] for of_task in of_tasks])) for level in shared}
+    shared = set(of_tasks[0]).intersection(*of_tasks)
+    means: dict[Level, float] = {}
+    for level in of_tasks[0]:
+        if level in shared:
+            means[level] = float(np.mean([of_task[level] for of_task in of_tasks]))
     chosen: dict[Level, float] = {}
     last = 0.0
     for level, removed in sorted(means.items(), key=lambda item: item[1]):
@@ -259,7 +288,8 @@ def _means(
     has_width: bool = True,
     **where: object,
 ) -> FloatArray:
-    """Averages a column over tasks at each policy and level: shape (1 + resamples, places)."""
+    """Averages a column over tasks at each policy and level: shape (1 + resamples, places). A place without an answer
+    raises :class:`NoEvidenceError`."""
     means = []
     for policy, level in places:
         of_tasks = [task.mean(policy, level, column, has_width, **where) for task in tasks]

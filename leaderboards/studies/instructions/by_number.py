@@ -8,8 +8,8 @@ from pandas import DataFrame
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
-from leaderboards.studies.instructions.prompts import PromptRecords, forms_of
-from leaderboards.studies.parts import NONE, in_percent, level_table, over_levels
+from leaderboards.studies.instructions.prompts import PromptRecords, forms_by_policy
+from leaderboards.studies.parts import in_percent, level_table, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -40,56 +40,52 @@ def relative_obedience(
 
 def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
     """Computes it by policy, level and number of directives."""
+    cell = ["policy", "level"]
     results = []
     groups = prompts.directives["number"].clip(upper=len(GROUPS)) - 1
     for place, number in enumerate(GROUPS):
         table = prompts.directives[groups == place]
         whole = table[table["policy"] == FULL]
-        for (policy, level), of_level in table.groupby(
-            ["policy", "level"], sort=False, observed=True
-        ):
+        for (policy, level), of_level in table.groupby(cell, sort=False, observed=True):
+            strict = prompts.estimate(of_level, "strict")
+            relative = None
             kept = relative_obedience(prompts, of_level, whole)
-            relative = None if kept is None else prompts.resampler.estimate_of(kept, len(of_level))
-            results.append(
-                KeptOfNumber(
-                    str(policy), level, number, prompts.estimate(of_level, "strict"), relative
-                )
-            )
+            if kept is not None:
+                relative = prompts.resampler.estimate_of(kept, len(of_level))
+            results.append(KeptOfNumber(str(policy), level, number, strict, relative))
     return results
 
 
 def numbers_section(prompts: PromptRecords, results: Sequence[KeptOfNumber]) -> StudySection:
     """Draws a line for each number of directives under each plain policy."""
-    with_value = [one for one in results if one.relative is not None]
-    numbers = [number for number in GROUPS if any(one.directives == number for one in with_value)]
-    titles = {
-        number: f"{number} {'directive' if number == '1' else 'directives'}" for number in numbers
-    }
+    with_value = {result.directives for result in results if result.relative is not None}
+    titles = {}
+    for number in GROUPS:
+        if number in with_value:
+            titles[number] = "1 directive" if number == "1" else f"{number} directives"
     styles = named_styles(list(titles.values()))
     pictures: list[Picture] = []
-    for base in forms_of(prompts.policies):
-        cells = {
-            (titles[one.directives], one.level): one.relative
-            for one in with_value
-            if one.policy == base and one.relative
-        }
+    for base in forms_by_policy(prompts.policies):
+        cells: dict[tuple[str, Level], Estimate] = {}
+        for result in results:
+            if result.policy == base and result.relative is not None:
+                cells[titles[result.directives], result.level] = result.relative
         if cells:
             whole = {(FULL, UNTREATED): Estimate(1.0, 1.0, 1.0, 0)}
             note = "obeyed, of what the full cache obeys"
-            pictures += over_levels({**whole, **cells}, styles, base, note, f"numbers/{base}")
+            pictures += over_levels(whole | cells, styles, base, note, f"numbers/{base}")
     tables = []
     for number, title in titles.items():
-        texts = {
-            (one.policy, one.level): in_percent(one.relative) if one.relative else NONE
-            for one in results
-            if one.directives == number
-        }
+        texts = {}
+        for result in results:
+            if result.directives == number:
+                texts[result.policy, result.level] = in_percent(result.relative)
         tables.append(level_table(f"{title}: obeyed, percent of what the full cache obeys", texts))
     return StudySection(
         "numbers",
         "One directive against several",
-        "What is obeyed of the directives of a prompt, over what the full cache obeys of the same, by how many "
-        "directives the prompt has; bands are 95 % intervals over contexts.",
+        "What is obeyed of the directives of a prompt, over what the full cache obeys of the "
+        "same, by how many directives the prompt has; bands are 95 % intervals over contexts.",
         tuple(styles.values()),
         tuple(pictures),
         details=tuple(tables),

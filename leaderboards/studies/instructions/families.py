@@ -12,8 +12,8 @@ from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.prompts import (
     PromptRecords,
     accuracy,
-    cells_of,
-    forms_of,
+    estimates_by_cell,
+    forms_by_policy,
     percent_table,
 )
 from leaderboards.studies.parts import NONE, in_numbers, level_table, over_levels
@@ -45,44 +45,46 @@ class RankCorrelation:
 
 def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
     """Correlates the shares of directives obeyed by family with those of the full cache, by policy and level."""
+    cell = ["policy", "level"]
     correlations = []
     for number, table in _by_number(prompts.directives).items():
         families = sorted(set(table["family"]))
         whole = family_means(prompts, table[table["policy"] == FULL], families)
         treated = table[table["policy"] != FULL]
-        for (policy, level), of_level in treated.groupby(
-            ["policy", "level"], sort=False, observed=True
-        ):
+        for (policy, level), of_level in treated.groupby(cell, sort=False, observed=True):
             shares = family_means(prompts, of_level, families)
-            count = int((~np.isnan(shares[:, 0]) & ~np.isnan(whole[:, 0])).sum())
+            in_both = ~np.isnan(shares[:, 0]) & ~np.isnan(whole[:, 0])
+            count = int(in_both.sum())
             values = rank_correlation(shares, whole)
-            reason = TOO_FEW if count < FEWEST_FAMILIES else ALIKE if np.isnan(values[0]) else ""
-            estimate = None if reason else prompts.resampler.estimate_of(values, count)
-            correlations.append(
-                RankCorrelation(str(policy), level, number, count, estimate, reason)
-            )
+            estimate, reason = None, ""
+            if count < FEWEST_FAMILIES:
+                reason = TOO_FEW
+            elif np.isnan(values[0]):
+                reason = ALIKE
+            else:
+                estimate = prompts.resampler.estimate_of(values, count)
+            result = RankCorrelation(str(policy), level, number, count, estimate, reason)
+            correlations.append(result)
     return correlations
 
 
 def _by_number(directives: DataFrame) -> dict[str, DataFrame]:
-    tables = (
-        directives,
-        directives[directives["number"] == 1],
-        directives[directives["number"] > 1],
-    )
-    return {number: table for number, table in zip(PROMPTS_OF, tables, strict=True) if len(table)}
+    numbers = directives["number"]
+    tables = {
+        "any": directives,
+        "one": directives[numbers == 1],
+        "several": directives[numbers > 1],
+    }
+    return {name: table for name, table in tables.items() if len(table)}
 
 
 def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str]) -> FloatArray:
     """Averages what is obeyed of each family, as measured and in each resample of contexts: shape (families,
     1 + resamples), NaN where none of its directives is drawn."""
-    sums = np.zeros((2, len(families), prompts.resampler.count))
-    places = (
-        rows["family"]
-        .map({name: place for place, name in enumerate(families)})
-        .to_numpy(dtype=np.intp)
-    )
+    numbers = {name: number for number, name in enumerate(families)}
+    places = rows["family"].map(numbers).to_numpy(dtype=np.intp)
     draws = rows["draw"].to_numpy(dtype=np.intp)
+    sums = np.zeros((2, len(families), prompts.resampler.count))
     np.add.at(sums[0], (places, draws), rows["strict"].to_numpy(dtype=np.float64))
     np.add.at(sums[1], (places, draws), 1.0)
     obeyed, judged = sums @ prompts.resampler.weights.T
@@ -94,18 +96,19 @@ def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str
 def rank_correlation(first: FloatArray, second: FloatArray) -> FloatArray:
     """Computes Spearman's correlation of two tables of shape (families, samples) by sample, with midranks for ties.
     What is NaN in either leaves the sample; NaN where all that is left is alike in one of them."""
-    known = ~(np.isnan(first) | np.isnan(second))
-    ranks, other_ranks = (
-        _centred_ranks(np.where(known, values, np.nan)) for values in (first, second)
-    )
+    in_both = ~(np.isnan(first) | np.isnan(second))
+    ranks = _centred_ranks(np.where(in_both, first, np.nan))
+    other_ranks = _centred_ranks(np.where(in_both, second, np.nan))
+    products = (ranks * other_ranks).sum(axis=0)
     with np.errstate(invalid="ignore"):
         spread = np.sqrt((ranks**2).sum(axis=0) * (other_ranks**2).sum(axis=0))
-        correlation: FloatArray = (ranks * other_ranks).sum(axis=0) / spread
+        correlation: FloatArray = products / spread
     return correlation
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
-    """Counts for each value how many others are lower, less how many are higher: twice its midrank less the mean."""
+    """Counts for each value how many others are lower, less how many are higher: twice its midrank less the mean.
+    Shape (families, samples), as that of the values."""
     signs = np.sign(values[:, None] - values[None])
     ranks: FloatArray = np.nansum(signs, axis=1)
     return ranks
@@ -115,23 +118,21 @@ def families_section(prompts: PromptRecords) -> StudySection:
     """Draws what is obeyed of each family of directives under each plain policy."""
     table = accuracy(prompts, by=("family",))
     styles = named_styles(prompts.families)
-    of_families = {
-        str(family): cells_of(rows, "strict")
-        for family, rows in table.groupby("family", sort=False)
-    }
+    of_families = {}
+    for family, rows in table.groupby("family", sort=False):
+        of_families[str(family)] = estimates_by_cell(rows, "strict")
     pictures: list[Picture] = []
-    for base in forms_of(prompts.policies):
-        cells = {
-            (family, level): one
-            for family, by_cell in of_families.items()
-            for (policy, level), one in by_cell.items()
-            if policy == base or (policy == FULL and (base, UNTREATED) not in by_cell)
-        }
+    for base in forms_by_policy(prompts.policies):
+        cells = {}
+        for family, by_cell in of_families.items():
+            for (policy, level), estimate in by_cell.items():
+                starts = policy == FULL and (base, UNTREATED) not in by_cell
+                if policy == base or starts:
+                    cells[family, level] = estimate
         pictures += over_levels(cells, styles, base, "share of a family obeyed", f"family/{base}")
-    tables = [
-        percent_table(f"Family {name}: obeyed, strict, percent", cells)
-        for name, cells in of_families.items()
-    ]
+    tables = []
+    for family, by_cell in of_families.items():
+        tables.append(percent_table(f"Family {family}: obeyed, strict, percent", by_cell))
     return StudySection(
         "families",
         "Which directives go first",
@@ -144,34 +145,38 @@ def families_section(prompts: PromptRecords) -> StudySection:
 
 def ranks_section(correlations: Sequence[RankCorrelation]) -> StudySection:
     """Draws the rank correlations of plain policies, and lists those of all."""
-    plain = [one.policy for one in correlations if plain_and_way(one.policy)[1] == PLAIN]
-    styles = policy_styles(plain or [one.policy for one in correlations])
+    policies = [result.policy for result in correlations]
+    plain = [policy for policy in policies if plain_and_way(policy)[1] == PLAIN]
+    styles = policy_styles(plain or policies)
     pictures: list[Picture] = []
     tables = []
     for number, title in PROMPTS_OF.items():
-        of_group = [one for one in correlations if one.directives == number]
-        cells = {
-            (one.policy, one.level): one.correlation
-            for one in of_group
-            if one.correlation is not None
-        }
+        cells: dict[tuple[str, Level], Estimate] = {}
+        texts = {}
+        families = 0
+        for result in correlations:
+            if result.directives != number:
+                continue
+            cell = (result.policy, result.level)
+            families = max(families, result.families)
+            texts[cell] = NONE if result.reason else in_numbers(result.correlation)
+            if result.correlation is not None:
+                cells[cell] = result.correlation
         if cells:
-            families = max(one.families for one in of_group)
             whole = {(FULL, UNTREATED): Estimate(1.0, 1.0, 1.0, families)}  # with itself
-            pictures += over_levels(
-                {**whole, **cells}, styles, title, "Spearman’s correlation", f"ranks/{number}"
-            )
-        texts = {
-            (one.policy, one.level): NONE if one.reason else in_numbers(one.correlation)
-            for one in of_group
-        }
+            note = "Spearman’s correlation"
+            pictures += over_levels(whole | cells, styles, title, note, f"ranks/{number}")
         tables.append(level_table(f"{title}: Spearman’s correlation", texts))
+    text = (
+        "Spearman’s rank correlation of the shares obeyed, family by family, with those of the "
+        "full cache: 1 where the families stand in its order. Text P reports that it falls, and "
+        "faster where several directives are asked. A dash stands where there are "
+        f"{TOO_FEW}, or {ALIKE}."
+    )
     return StudySection(
         "ranks",
         "Is the order of the families kept?",
-        "Spearman’s rank correlation of the shares obeyed, family by family, with those of the full cache: 1 where "
-        "the families stand in its order. Text P reports that it falls, and faster where several directives are "
-        f"asked. A dash stands where there are {TOO_FEW}, or {ALIKE}.",
+        text,
         tuple(styles.values()) if pictures else (),
         tuple(pictures),
         listings=tuple(tables[:1]),  # also where it says of each that there is none

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from pandas import DataFrame
 
 from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
 from leaderboards.aggregate.evidence import NoEvidenceError
@@ -12,7 +12,7 @@ from leaderboards.downloads.print_tables import PrintTable
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.templating import Listing
-from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.beside import QUESTION, only, shared_questions
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, in_numbers
@@ -22,16 +22,19 @@ from policies.declaration.names import FULL
 
 MODES = AGNOSTIC, AWARE = ("agnostic", "aware")
 TITLE = "Agnostic beside aware"
-MEASURES = {"f1": "F1", "right": "right"}  # by column of the records
-KINDS = dict.fromkeys(MEASURES, Estimate) | {
-    f"{name}_difference": MeanDifference for name in MEASURES
-}
-PARTS = (*MODES, "difference")
+MEASURES = ("f1", "right")  # columns of the records
+DIFFERENCES = {"f1": "f1_difference", "right": "right_difference"}  # columns of the download
+KINDS = dict.fromkeys(MEASURES, Estimate) | dict.fromkeys(DIFFERENCES.values(), MeanDifference)
 HEADINGS = (
     "task",
     "policy",
     "level",
-    *(f"{title}, {part}" for title in MEASURES.values() for part in PARTS),
+    "F1, agnostic",
+    "F1, aware",
+    "F1, difference",
+    "right, agnostic",
+    "right, aware",
+    "right, difference",
 )
 
 
@@ -44,30 +47,34 @@ class TaskInBoth:
     @property
     def cells(self) -> list[tuple[str, Level]]:
         """Lists policies and levels that either mode has, the full cache first."""
-        found = dict[tuple[str, Level], None]()
+        cells: dict[tuple[str, Level], None] = {}
         for side in self.sides:
-            for policy in side.evidence.records["policy"].unique():
-                found |= dict.fromkeys(
-                    (str(policy), level) for level in side.evidence.levels(str(policy))
-                )
-        return sorted(found, key=lambda cell: cell != (FULL, UNTREATED))
+            for policy in map(str, side.evidence.records["policy"].unique()):
+                for level in side.evidence.levels(policy):
+                    cells[policy, level] = None
+        return sorted(cells, key=lambda cell: cell != (FULL, UNTREATED))
+
+    @property
+    def withheld(self) -> str:
+        """Says why the task has no verdicts in mode agnostic; empty where it has."""
+        return self.sides[0].withheld
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields a row for each policy, level and mode that has it; the difference stands in that of mode aware."""
         for policy, level in self.cells:
             for mode, side in zip(MODES, self.sides, strict=True):
-                if level in side.evidence.levels(policy):
-                    cell = {"task": side.name, "policy": policy, "level": level, "mode": mode}
-                    measured = {name: self.score(mode, policy, level, name) for name in MEASURES}
-                    differences: dict[str, Any] = dict.fromkeys(
-                        f"{name}_difference" for name in MEASURES
-                    )
+                if level not in side.evidence.levels(policy):
+                    continue
+                row: dict[str, Any] = {"task": side.name, "policy": policy}
+                row |= {"level": level, "mode": mode}
+                for name in MEASURES:
+                    row[name] = self.score(mode, policy, level, name)
+                for name, column in DIFFERENCES.items():
+                    row[column] = None
                     if mode == AWARE:
-                        differences = {
-                            f"{name}_difference": self.difference(policy, level, name)
-                            for name in MEASURES
-                        }
-                    yield {**cell, **measured, **differences, "not_mastered": side.withheld or None}
+                        row[column] = self.difference(policy, level, name)
+                row["not_mastered"] = side.withheld or None
+                yield row
 
     def score(self, mode: str, policy: str, level: Level, column: str) -> Estimate | None:
         """Estimates a measure in percent."""
@@ -77,65 +84,77 @@ class TaskInBoth:
 
     def difference(self, policy: str, level: Level, column: str) -> MeanDifference | None:
         """Returns aware less agnostic, in points; None where one of them did not run it."""
-        agnostic, aware = (_percent(side, policy, level, column) for side in self.sides)
+        without_question, with_question = self.sides
+        agnostic = _percent(without_question, policy, level, column)
+        aware = _percent(with_question, policy, level, column)
         if agnostic is None or aware is None:
             return None
-        return MeanDifference.of(self.sides[0].estimate(aware - agnostic))
+        return MeanDifference.of(without_question.estimate(aware - agnostic))
 
 
-def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> Any:
-    """Returns a measure in percent, as measured and as resampled; None without records."""
+def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> FloatArray | None:
+    """Returns a measure in percent, as measured and as resampled, shape (1 + resamples,); None without records."""
     try:
         values = side.evidence.mean(policy, level.value, column)
     except NoEvidenceError:
         return None
-    return values if column == "f1" else POINTS_OF_ONE * np.asarray(values)
+    if column == "f1":  # which is in percent
+        return values
+    return POINTS_OF_ONE * values
 
 
-def both_of(given: StudyInput) -> list[TaskInBoth]:
+def tasks_in_both(study_input: StudyInput) -> list[TaskInBoth]:
     """Returns the tasks that both modes were asked with the same questions, in the results of mode agnostic alone."""
-    others = [one for one in given.modes if one.mode == AWARE]
-    if given.mode != AGNOSTIC or not others:
+    others = [other for other in study_input.modes if other.mode == AWARE]
+    if study_input.mode != AGNOSTIC or not others:
         return []
-    shared = shared_questions(given, others[0], QUESTION)
+    shared = shared_questions(study_input, others[0], QUESTION)
     if shared.empty:
         return []
-    sides = []
-    for one in (given, others[0]):
-        measured, _ = measured_tasks(only(one.records, shared))
-        sides.append(
-            {task.name: task for task in measured if task.evidence.records["f1"].notna().any()}
-        )
-    return [
-        TaskInBoth((task, sides[1][name])) for name, task in sides[0].items() if name in sides[1]
-    ]
+    agnostic = _tasks_with_f1(only(study_input.records, shared))
+    aware = _tasks_with_f1(only(others[0].records, shared))
+    return [TaskInBoth((task, aware[name])) for name, task in agnostic.items() if name in aware]
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    found = both_of(given)
-    rows = [row for task in found for row in task.rows()]
-    withheld = "; ".join(
-        f"{task.sides[0].name}: {task.sides[0].withheld}"
-        for task in found
-        if task.sides[0].withheld
-    )
-    marks = f" {withheld}: numbers are shown, verdicts are withheld." if withheld else ""
+def _tasks_with_f1(records: DataFrame) -> dict[str, MeasuredTask]:
+    """Returns by name the tasks that have an F1."""
+    tasks = {}
+    for task in measured_tasks(records)[0]:
+        if task.evidence.records["f1"].notna().any():
+            tasks[task.name] = task
+    return tasks
+
+
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Lists both modes and their difference, task by task."""
+    rows: list[dict[str, Any]] = []
+    reasons, listings = [], []
+    for task in tasks_in_both(study_input):
+        rows += task.rows()
+        title = f"F1 and right answers, percent: {_label(task)}"
+        listings.append(Listing(title, HEADINGS[1:], _lines(task)))
+        if task.withheld:
+            reasons.append(f"{task.sides[0].name}: {task.withheld}")
+    marks = ""
+    if reasons:
+        marks = f" {'; '.join(reasons)}: numbers are shown, verdicts are withheld."
     text = (
-        "Agnostic: a press cuts the context before it sees a question, which serves any number of them. Aware: it sees "
-        "the question, and cuts anew for each. A difference is aware less agnostic on the same questions, in points, "
-        f"with its 95 % interval over contexts; a policy that needs the question has none.{marks}"
+        "Agnostic: a press cuts the context before it sees a question, which serves any number of "
+        "them. Aware: it sees the question, and cuts anew for each. A difference is aware less "
+        "agnostic on the same questions, in points, with its 95 % interval over contexts; a "
+        f"policy that needs the question has none.{marks}"
     )
-    identifier = "modes" if given.number == 1 else f"modes-{given.number}"
-    about = "F1 and right answers, percent"
-    listings = tuple(
-        Listing(f"{about}: {_label(task)}", HEADINGS[1:], _lines(task)) for task in found
-    )
-    section = StudySection(identifier, TITLE, text, listings=listings)
+    identifier = "modes" if study_input.number == 1 else f"modes-{study_input.number}"
+    section = StudySection(identifier, TITLE, text, listings=tuple(listings))
     return StudyContent([section], sheets=[Sheet.of("modes", TITLE, rows, kinds=KINDS)])
 
 
 def _label(task: TaskInBoth) -> str:
-    return next((side.label for side in task.sides if side.withheld), task.sides[0].name)
+    """Returns the name of a task, marked where it has no verdicts in one of the modes."""
+    for side in task.sides:
+        if side.withheld:
+            return side.label
+    return task.sides[0].name
 
 
 def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
@@ -144,22 +163,24 @@ def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
     for policy, level in task.cells:
         texts = []
         for column in MEASURES:
-            texts += [in_numbers(task.score(mode, policy, level, column), "z.0f") for mode in MODES]
+            scores = [task.score(mode, policy, level, column) for mode in MODES]
+            texts += [in_numbers(score, "z.0f") for score in scores]
             difference = task.difference(policy, level, column)
             texts.append(NONE if difference is None else difference.text)
         lines.append((policy, str(level), *texts))
     return tuple(lines)
 
 
-def print_table(given: StudyInput, data: str) -> PrintTable | None:
+def print_table(study_input: StudyInput, data: str) -> PrintTable | None:
     """Returns the same as a table for print; None where no other mode stands beside the run. ``data``: says where the
     numbers are from."""
-    found = both_of(given)
-    if not found:
+    tasks = tasks_in_both(study_input)
+    if not tasks:
         return None
     body: list[Sequence[str]] = [HEADINGS]
-    for task in found:
-        body += [(_label(task), *line) for line in _lines(task)]
+    for task in tasks:
+        label = _label(task)
+        body += [(label, *line) for line in _lines(task)]
     caption = f"Agnostic beside aware, percent, and aware less agnostic in points; in brackets 95 % intervals. {data}"
     return PrintTable(body, caption, is_long=True, names=3)
 
@@ -168,16 +189,17 @@ STUDY = Study(
     name="modes",
     title=TITLE,
     lead="",
-    takes=lambda given: bool(both_of(given)),
-    find=content_of,
+    takes=lambda study_input: bool(tasks_in_both(study_input)),
+    find=build_content,
     chapter=Chapter(
         "modes",
         TITLE,
         (
             Definition(
                 "Aware less agnostic",
-                "F1 and right answers where the press sees the question less those where it does not, in points, on "
-                "the questions that both were asked. Contexts are resampled for both together.",
+                "F1 and right answers where the press sees the question less those where it does "
+                "not, in points, on the questions that both were asked. Contexts are resampled "
+                "for both together.",
                 "difference = mean(aware) − mean(agnostic)",
             ),
         ),

@@ -10,6 +10,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
+from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.intervals import difference_interval
 from leaderboards.statistics.series import as_family, mcnemar
 from leaderboards.studies.declaration import StudyContent, StudySection
@@ -37,34 +38,48 @@ class Accuracy:
     p_bh: float | None = None
 
 
-def accuracies_of(pairs: DataFrame) -> list[Accuracy]:
+def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
     """Returns each task, dtype and way to choose; all of them are one family. ``pairs``: with contexts (``draw_id``).
 
     The draws of a context are not independent, and are all alike where tokens are chosen greedily: the first one is
     its answer."""
+    cell = ["task", "dtype", "sampling"]
     rows = finite_of(free_pairs(pairs))
     judged = rows[rows["right"].notna() & rows["other_right"].notna()]
-    first = judged.sort_values("draw", kind="stable").drop_duplicates(
-        ["task", "dtype", "sampling", "draw_id"]
-    )
+    first = judged.sort_values("draw", kind="stable").drop_duplicates([*cell, "draw_id"])
     compared = []
-    for (task, dtype, way), group in sorted_groups(first, "task", "dtype", "sampling"):
-        on, off = (group[name].to_numpy(dtype=bool) for name in ("right", "other_right"))
-        gains, losses = (on & ~off).astype(np.float64), (off & ~on).astype(np.float64)
-        ends: tuple[float | None, float | None] = (None, None)
-        if len(group) > 1:
-            low, high = difference_interval(gains, losses)
-            ends = (100 * float(low), 100 * float(high))
-        difference = MeanDifference(100 * float(gains.mean() - losses.mean()), *ends)
-        counts = int(gains.sum()), int(losses.sum())
-        shares = float(on.mean()), float(off.mean())
-        compared.append(Accuracy(task, dtype, way, len(group), *shares, difference, *counts))
-    family = as_family([mcnemar(one.only_on, one.only_off) for one in compared])
-    return [replace(one, **vars(test)) for one, test in zip(compared, family, strict=True)]
+    for (task, dtype, way), group in sorted_groups(first, *cell):
+        on = group["right"].to_numpy(dtype=bool)
+        off = group["other_right"].to_numpy(dtype=bool)
+        gains = (on & ~off).astype(np.float64)
+        losses = (off & ~on).astype(np.float64)
+        row = Accuracy(
+            task,
+            dtype,
+            way,
+            contexts=len(group),
+            right_on=float(on.mean()),
+            right_off=float(off.mean()),
+            difference=_difference(gains, losses),
+            only_on=int(gains.sum()),
+            only_off=int(losses.sum()),
+        )
+        compared.append(row)
+    family = as_family([mcnemar(row.only_on, row.only_off) for row in compared])
+    return [replace(row, **vars(test)) for row, test in zip(compared, family, strict=True)]
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = accuracies_of(tables[TABLE])
+def _difference(gains: FloatArray, losses: FloatArray) -> MeanDifference:
+    """Returns cache on less cache off, in points; without an interval from a single context. Shapes: (contexts,)."""
+    mean = 100 * float(gains.mean() - losses.mean())
+    if len(gains) < 2:
+        return MeanDifference(mean, None, None)
+    low, high = difference_interval(gains, losses)
+    return MeanDifference(mean, 100 * float(low), 100 * float(high))
+
+
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = compare_accuracies(tables[TABLE])
     if not rows:  # nothing is asked
         return StudyContent(())
     forms: dict[str, str | Callable[[Any], str]] = {"right_on": ".0%", "right_off": ".0%"}
@@ -72,8 +87,9 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     forms["difference"] = lambda difference: difference.text
     listing = listing_of_fields(TITLE, rows, forms)
     text = (
-        "Each path goes on from its own tokens; of several draws the first is counted, so that the contexts are "
-        "independent. McNemar’s exact test looks at the answers that one path alone has right. All rows are one family."
+        "Each path goes on from its own tokens; of several draws the first is counted, so that "
+        "the contexts are independent. McNemar’s exact test looks at the answers that one path "
+        "alone has right. All rows are one family."
     )
     sheet = Sheet.of("numerics-accuracy", TITLE, [*map(vars, rows)])
     return StudyContent(
@@ -84,10 +100,11 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
 DEFINITIONS = (
     Definition(
         "McNemar’s exact test",
-        "Of the answers that one path alone has right, each path would have as many if the cache changed nothing: p is "
-        "the chance of a split at least as uneven. Draws of one context are not independent, and greedy ones are "
-        "copies: each context counts once. Bonferroni’s p bounds the chance of any false finding of the table, that "
-        "of Benjamini and Hochberg (BH) the share of false ones among the findings.",
+        "Of the answers that one path alone has right, each path would have as many if the cache "
+        "changed nothing: p is the chance of a split at least as uneven. Draws of one context are "
+        "not independent, and greedy ones are copies: each context counts once. Bonferroni’s p "
+        "bounds the chance of any false finding of the table, that of Benjamini and Hochberg (BH) "
+        "the share of false ones among the findings.",
         "p = 2 P(X ≤ min(only on, only off)), X binomial with one half; Bonferroni = p × tests",
     ),
 )

@@ -5,9 +5,8 @@ A mean over all steps holds those behind the flip, where two texts are compared.
 there are, so that it is larger by construction. The mean up to the flip stands beside it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from pandas import DataFrame
@@ -15,7 +14,7 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import Axis, Dots, Frame
+from leaderboards.rendering.frames import Axis, Dots, Frame, Place
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
@@ -72,31 +71,32 @@ class Flips:
 
     @property
     def varies(self) -> bool:
-        return (
-            len(self.steps) >= FEWEST
-            and len(np.unique(self.steps)) > 1
-            and len(np.unique(self.kl)) > 1
-        )
+        if len(self.steps) < FEWEST:
+            return False
+        return len(np.unique(self.steps)) > 1 and len(np.unique(self.kl)) > 1
 
     def behind(self, step: int) -> "Flips":
         is_behind = self.steps > step
         return Flips(self.steps[is_behind], self.kl[is_behind])
 
 
-def flips_of(pairs: DataFrame, kl_over: str) -> Flips:
+def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
     """Returns the flips of free-running pairs that differ. ``pairs``: with the context of each row."""
     rows = []
     for row in pairs.to_dict("records"):
         flip = flip_of(row["tokens"], row["other_tokens"])
         if flip is None:
             continue
-        kl = row["kl"] if kl_over == ALL_STEPS else row["kl"][: flip + 1]
+        kl = row["kl"]
+        if kl_over == UP_TO_FLIP:
+            kl = kl[: flip + 1]
         rows.append((row["draw_id"], float(flip), float(np.mean(kl))))
-    means = DataFrame(rows, columns=["context", "flip", "kl"]).groupby("context").mean()
-    return Flips(means["flip"].to_numpy(dtype=np.float64), means["kl"].to_numpy(dtype=np.float64))
+    table = DataFrame(rows, columns=["context", "flip", "kl"])
+    means = table.groupby("context").mean().astype(np.float64)
+    return Flips(means["flip"].to_numpy(), means["kl"].to_numpy())
 
 
-def pearson_of(flips: Flips) -> tuple[float | None, float | None]:
+def pearson_test(flips: Flips) -> tuple[float | None, float | None]:
     """Returns r and its p over contexts; None of too few, and where all are alike."""
     if not flips.varies:
         return None, None
@@ -104,16 +104,16 @@ def pearson_of(flips: Flips) -> tuple[float | None, float | None]:
     return float(result.statistic), float(result.pvalue)
 
 
-def spearman_of(flips: Flips) -> tuple[float | None, float | None]:
+def spearman_test(flips: Flips) -> tuple[float | None, float | None]:
     if not flips.varies:
         return None, None
     result = stats.spearmanr(flips.steps, flips.kl)
     return float(result.statistic), float(result.pvalue)
 
 
-def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
+def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of those that part
-    last, from the 67th; None where a third is too small, or a context would be in both."""
+    last, from the 67th, each of shape (contexts,); None where a third is too small, or a context would be in both."""
     if not len(flips.steps):
         return None
     is_early, is_late = thirds(flips.steps)
@@ -122,7 +122,7 @@ def thirds_of(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
     return flips.kl[is_early], flips.kl[is_late]
 
 
-def welch_of(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
+def welch_test(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
     """Returns Welch's t and its two-sided p; None where no third varies."""
     if not early.std() and not late.std():
         return None, None
@@ -130,19 +130,23 @@ def welch_of(early: FloatArray, late: FloatArray) -> tuple[float | None, float |
     return float(result.statistic), float(result.pvalue)
 
 
-def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
+def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips) -> Boundary:
+    """Relates the flips of contexts to their mean KL, as far as there are enough."""
     behind_0, behind_boundary = flips.behind(0), flips.behind(BOUNDARY)
-    thirds = thirds_of(flips)
     reasons = []
     if not flips.varies:
-        reasons.append(
-            f"{len(flips.steps)} contexts with a flip, a correlation needs {FEWEST} that differ"
-        )
+        contexts = len(flips.steps)
+        reasons.append(f"{contexts} contexts with a flip, a correlation needs {FEWEST} that differ")
+    early_kl, late_kl, welch_t, welch_p = None, None, None, None
+    thirds = split_thirds(flips)
     if thirds is None:
         reasons.append("no early and late third")
-    pearson, pearson_p = pearson_of(flips)
-    spearman, spearman_p = spearman_of(flips)
-    welch_t, welch_p = welch_of(*thirds) if thirds else (None, None)
+    else:
+        early, late = thirds
+        early_kl, late_kl = float(early.mean()), float(late.mean())
+        welch_t, welch_p = welch_test(early, late)
+    pearson, pearson_p = pearson_test(flips)
+    spearman, spearman_p = spearman_test(flips)
     return Boundary(
         task,
         dtype,
@@ -154,95 +158,99 @@ def boundary_of(task: str, dtype: str, sampling: str, kl_over: str, flips: Flips
         spearman=spearman,
         spearman_p=spearman_p,
         without_0=len(behind_0.steps),
-        pearson_without_0=pearson_of(behind_0)[0],
+        pearson_without_0=pearson_test(behind_0)[0],
         without_boundary=len(behind_boundary.steps),
-        pearson_without_boundary=pearson_of(behind_boundary)[0],
-        early_kl=float(thirds[0].mean()) if thirds else None,
-        late_kl=float(thirds[1].mean()) if thirds else None,
+        pearson_without_boundary=pearson_test(behind_boundary)[0],
+        early_kl=early_kl,
+        late_kl=late_kl,
         welch_t=welch_t,
         welch_p=welch_p,
         reason="; ".join(reasons),
     )
 
 
-def groups_of(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+def grouped_pairs(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
     """Yields the free-running pairs of cache on and off by task, dtype and way to choose."""
     pairs = finite_of(free_pairs(table))
     yield from sorted_groups(pairs, "task", "dtype", "sampling")
 
 
-def boundaries_of(table: DataFrame) -> list[Boundary]:
+def measure_boundaries(table: DataFrame) -> list[Boundary]:
     """Returns what flips tell. ``table``: with the context of each row."""
-    found = []
-    for (names, group), kl_over in product(groups_of(table), (ALL_STEPS, UP_TO_FLIP)):
-        task, dtype, sampling = names
-        found.append(boundary_of(task, dtype, sampling, kl_over, flips_of(group, kl_over)))
-    return found
+    boundaries = []
+    for (task, dtype, sampling), group in grouped_pairs(table):
+        for kl_over in (ALL_STEPS, UP_TO_FLIP):
+            flips = find_flips(group, kl_over)
+            boundaries.append(measure_boundary(task, dtype, sampling, kl_over, flips))
+    return boundaries
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws the flips of contexts against their mean KL, and lists how the two go together."""
     table = tables[TABLE]
-    found = boundaries_of(table)
-    if not found:
+    boundaries = measure_boundaries(table)
+    if not boundaries:
         return StudyContent(())
-    forms = dict.fromkeys(
-        ("pearson", "spearman", "pearson_without_0", "pearson_without_boundary"), "+.2f"
-    )
-    parted = [one for one in found if one.contexts]
+    parted = [row for row in boundaries if row.contexts]
+    section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
     if parted:
-        listing = listing_of_fields(TITLE, parted, forms | {"welch_t": ".1f"})
-        styles, pictures = tuple(named_styles(SAMPLINGS).values()), tuple(_pictures(table))
+        correlations = ("pearson", "spearman", "pearson_without_0", "pearson_without_boundary")
+        forms = dict.fromkeys(correlations, "+.2f") | {"welch_t": ".1f"}
+        listing = listing_of_fields(TITLE, parted, forms)
+        styles = tuple(named_styles(SAMPLINGS).values())
+        pictures = tuple(_pictures(table))
         section = StudySection("boundary", TITLE, TEXT, styles, pictures, details=(listing,))
-    else:
-        section = StudySection("boundary", TITLE, "No answer parts: there is no flip to compare.")
-    return StudyContent(
-        [section], sheets=[Sheet.of("numerics-boundary", TITLE, [*map(vars, found)])]
-    )
+    sheet = Sheet.of("numerics-boundary", TITLE, [*map(vars, boundaries)])
+    return StudyContent([section], sheets=[sheet])
 
 
 SAMPLINGS = ("greedy", "top_k", "top_p")
 TITLE = "Do answers that part early have the larger divergence?"
 TEXT = (
-    "A dot is a context whose answers part: the first token that differs, and the mean KL up to it. Over all steps, as "
-    "the text has it, KL is larger the earlier the flip is, because more of its steps compare two texts. Correlations "
-    f"and thirds are over contexts, also without flips at 0 and up to {BOUNDARY}; what too few contexts tell is left "
-    "blank in the download, with the reason."
+    "A dot is a context whose answers part: the first token that differs, and the mean KL up to "
+    "it. Over all steps, as the text has it, KL is larger the earlier the flip is, because more "
+    "of its steps compare two texts. Correlations and thirds are over contexts, also without "
+    f"flips at 0 and up to {BOUNDARY}; what too few contexts tell is left blank in the download, "
+    "with the reason."
 )
 
 
 def _pictures(table: DataFrame) -> Iterator[Picture]:
     """Draws contexts of all tasks, a picture for each dtype."""
     styles = named_styles(SAMPLINGS)
-    marks: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for (_, dtype, sampling), group in groups_of(table):
-        flips = flips_of(group, UP_TO_FLIP)
-        if not len(flips.steps):
-            continue
-        places = marks.setdefault(dtype, {}).setdefault(sampling, [])
-        places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
-    for dtype, by_sampling in marks.items():
-        yield _scatter(dtype, {styles[name]: places for name, places in by_sampling.items()})
+    by_dtype: dict[str, dict[LineStyle, list[Place]]] = {}
+    for (_, dtype, sampling), group in grouped_pairs(table):
+        flips = find_flips(group, UP_TO_FLIP)
+        if len(flips.steps):
+            of_dtype = by_dtype.setdefault(dtype, {})
+            places = of_dtype.setdefault(styles[sampling], [])
+            places += zip(flips.steps.tolist(), flips.kl.tolist(), strict=True)
+    for dtype, places_by_style in by_dtype.items():
+        yield _scatter(dtype, places_by_style)
 
 
-def _scatter(dtype: str, places: Mapping[LineStyle, list[tuple[float, float]]]) -> Picture:
-    every: Sequence[tuple[float, float]] = [
-        place for of_style in places.values() for place in of_style
-    ]
-    horizontal = Axis.from_values("first token that differs", [step for step, _ in every])
-    frame = Frame(horizontal, Axis.from_values("", [kl for _, kl in every]))
-    dots = tuple(Dots(style, tuple(of_style)) for style, of_style in places.items())
+def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
+    steps: list[float] = []
+    heights: list[float] = []
+    dots = []
+    for style, of_style in places.items():
+        steps += [step for step, _ in of_style]
+        heights += [kl for _, kl in of_style]
+        dots.append(Dots(style, tuple(of_style)))
+    across = Axis.from_values("first token that differs", steps)
+    frame = Frame(across, Axis.from_values("", heights))
     note = "mean KL up to the flip, in nats"
-    return Picture(
-        dtype, note, Drawing(frame, dots, f"{dtype}: {note} over the flip", f"boundary {dtype}")
-    )
+    words = f"{dtype}: {note} over the flip"
+    return Picture(dtype, note, Drawing(frame, tuple(dots), words, f"boundary {dtype}"))
 
 
 DEFINITIONS = (
     Definition(
         "Flip and divergence",
-        "Of free-running answers that part, a number for each context (the mean of its draws): Pearson’s and "
-        "Spearman’s correlation of the flip with the mean KL, over all contexts, without those whose flip is 0, and "
-        f"without those up to {BOUNDARY}; the mean KL of the third that parts first and of the third that parts last, "
-        "with Welch’s t. The text calls correlations without such contexts partial.",
+        "Of free-running answers that part, a number for each context (the mean of its draws): "
+        "Pearson’s and Spearman’s correlation of the flip with the mean KL, over all contexts, "
+        f"without those whose flip is 0, and without those up to {BOUNDARY}; the mean KL of the "
+        "third that parts first and of the third that parts last, with Welch’s t. The text calls "
+        "correlations without such contexts partial.",
     ),
 )

@@ -12,7 +12,13 @@ from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
 from leaderboards.studies.declaration import StudyContent, StudySection
-from leaderboards.studies.numerics.walked import DRIFT, IN_16_BITS, lists_of, padded, sorted_groups
+from leaderboards.studies.numerics.walked import (
+    DRIFT,
+    IN_16_BITS,
+    numbers_by_step,
+    padded,
+    sorted_groups,
+)
 
 TITLE = "Which heads attend otherwise?"
 
@@ -29,13 +35,14 @@ class Head:
     kl: Estimate  # mean, in nats
 
 
-def heads_of(drift: DataFrame) -> list[Head]:
+def measure_heads(drift: DataFrame) -> list[Head]:
     """Returns every head by task and dtype. ``drift``: with contexts (``draw_id``)."""
-    rows = drift[[len(one) > 0 for one in lists_of(drift, "attention_kl")]]
+    has_heads = [len(by_head) > 0 for by_head in numbers_by_step(drift, "attention_kl")]
+    rows = drift[has_heads]
     heads: list[Head] = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
-            values = padded(lists_of(of_layer, "attention_kl"))
+            values = padded(numbers_by_step(of_layer, "attention_kl"))
             contexts = of_layer["draw_id"].to_numpy(dtype=str)
             for head, kl in enumerate(series_of(values, contexts)):
                 if kl is not None:
@@ -44,50 +51,54 @@ def heads_of(drift: DataFrame) -> list[Head]:
     return heads
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    heads = heads_of(tables[DRIFT]) if DRIFT in tables else []
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Maps how far the attention of each head is apart."""
+    heads = measure_heads(tables[DRIFT]) if DRIFT in tables else []
     if not heads:
         return StudyContent(())
+    by_map: dict[tuple[str, str], list[Head]] = {}
+    for head in heads:
+        by_map.setdefault((head.task, head.dtype), []).append(head)
     by_dtype: dict[str, list[HeatMap]] = {}
-    for task, dtype in dict.fromkeys((one.task, one.dtype) for one in heads):
-        of_map = [one for one in heads if (one.task, one.dtype) == (task, dtype)]
-        if any(one.kl.mean for one in of_map):  # a step may leave no difference in coarse numbers
-            by_dtype.setdefault(dtype, []).append(_map_of(f"{task}, {dtype}", of_map))
-    shown = [dtype for dtype in by_dtype if dtype in IN_16_BITS] or list(by_dtype)
-    maps = [one for dtype in shown for one in by_dtype[dtype]]
+    for (task, dtype), of_map in by_map.items():
+        if any(head.kl.mean for head in of_map):  # a step may leave no difference in coarse numbers
+            by_dtype.setdefault(dtype, []).append(_heat_map(f"{task}, {dtype}", of_map))
+    maps: list[HeatMap] = []
+    for dtype in [dtype for dtype in by_dtype if dtype in IN_16_BITS] or by_dtype:
+        maps += by_dtype[dtype]
     text = (
-        "KL of what each head attends to with the cache from what it attends to without it, of the last token at step "
-        "1, in percent of the head that is farthest apart. Maps are of 16 bits; the sheet has every type of numbers."
+        "KL of what each head attends to with the cache from what it attends to without it, of "
+        "the last token at step 1, in percent of the head that is farthest apart. Maps are of 16 "
+        "bits; the sheet has every type of numbers."
     )
     section = StudySection("heads", TITLE, text, maps=tuple(maps))
-    return StudyContent(
-        [section] if maps else (), sheets=[Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])]
-    )
+    sheet = Sheet.of("numerics-heads", TITLE, [*map(vars, heads)])
+    return StudyContent([section] if maps else (), sheets=[sheet])
 
 
-def _map_of(name: str, heads: Sequence[Head]) -> HeatMap:
-    largest = max(one.kl.mean for one in heads)
-    shares = {(one.layer, one.head): one.kl.mean / largest for one in heads}
-    columns = range(1 + max(one.head for one in heads))
+def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
+    largest = max(head.kl.mean for head in heads)
+    tiles: dict[int, dict[int, Tile]] = {}
+    for head in heads:
+        share = head.kl.mean / largest
+        tiles.setdefault(head.layer, {})[head.head] = Tile(f"{100 * share:.0f}", "", share)
+    columns = range(1 + max(head.head for head in heads))
     rows = []
-    for layer in sorted({one.layer for one in heads}):
-        tiles: list[Tile | None] = []
-        for head in columns:
-            share = shares.get((layer, head))
-            tiles.append(None if share is None else Tile(f"{100 * share:.0f}", "", share))
-        rows.append((str(layer), tuple(tiles)))
+    for layer in sorted(tiles):
+        of_layer = tiles[layer]
+        rows.append((str(layer), tuple(map(of_layer.get, columns))))
     title = f"{name}: KL in percent of {largest:.1g} nats"
-    return HeatMap(
-        title, "layer", tuple(map(str, columns)), tuple(rows), "head", "share of the largest"
-    )
+    names = tuple(map(str, columns))
+    return HeatMap(title, "layer", names, tuple(rows), "head", "share of the largest")
 
 
 DEFINITIONS = (
     Definition(
         "KL of attention by head",
-        "At step 1, the first at which cache on reads a token by itself: the divergence of a head’s attention to the "
-        "tokens so far with the cache from that without it, in float64 from the queries and keys of each path, mean "
-        "over contexts. Both paths attend as they always do.",
+        "At step 1, the first at which cache on reads a token by itself: the divergence of a "
+        "head’s attention to the tokens so far with the cache from that without it, in float64 "
+        "from the queries and keys of each path, mean over contexts. Both paths attend as they "
+        "always do.",
         "KL = Σ a (log a − log b) over the tokens that are seen",
     ),
 )

@@ -14,8 +14,8 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.series import as_family, mann_whitney, series_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
-from leaderboards.studies.numerics.walked import DRIFT, lists_of, sorted_groups
-from leaderboards.studies.parts import P_FORMS, curve, in_powers, line_of, listing_of_fields
+from leaderboards.studies.numerics.walked import DRIFT, numbers_by_step, sorted_groups
+from leaderboards.studies.parts import P_FORMS, banded_line, curve, in_powers, listing_of_fields
 
 TITLE = "Which layers amplify the difference?"
 STEP = 1  # at step 0 both paths read the prompt at once
@@ -33,45 +33,55 @@ class Layer:
     cosine: Estimate
     turned: Estimate  # 1 - cosine
     times: float | None  # the mean distance over that of the layer before; None of the first
-    p: float | None = (
-        None  # of the test of Mann and Whitney: as far apart as behind the layer before
-    )
+    # Of the test of Mann and Whitney: as far apart as behind the layer before.
+    p: float | None = None
     p_bonferroni: float | None = None
     p_bh: float | None = None
 
 
-def layers_of(drift: DataFrame) -> list[Layer]:
+def measure_layers(drift: DataFrame) -> list[Layer]:
     """Returns every layer by task and dtype; all tests are one family. ``drift``: with contexts (``draw_id``)."""
     layers: list[Layer] = []
     p_values: list[float | None] = []
     for (task, dtype), group in sorted_groups(_with_step(drift), "task", "dtype"):
-        distances, cosines = (_by_layer(group, column) for column in ("l2", "cosine"))
+        distances = _by_layer(group, "l2")
+        cosines = _by_layer(group, "cosine")
         contexts = group.drop_duplicates("question_id")["draw_id"].to_numpy(dtype=str)
         series = [series_of(values, contexts) for values in (distances, cosines, 1 - cosines)]
+        count = len(set(contexts))
         for layer, (l2, cosine, turned) in enumerate(zip(*series, strict=True)):
             if l2 is None or cosine is None or turned is None:
                 continue
-            before = layers[-1].l2.mean if layer else 0.0
-            times = l2.mean / before if before else None
-            layers.append(Layer(task, dtype, layer, len(set(contexts)), l2, cosine, turned, times))
-            p_values.append(
-                mann_whitney(distances[:, layer], distances[:, layer - 1]) if layer else None
-            )
-    family = as_family(p_values)
-    return [replace(one, **vars(test)) for one, test in zip(layers, family, strict=True)]
+            times, p = None, None
+            if layer:
+                p = mann_whitney(distances[:, layer], distances[:, layer - 1])
+                before = layers[-1].l2.mean
+                times = l2.mean / before if before else None
+            layers.append(Layer(task, dtype, layer, count, l2, cosine, turned, times))
+            p_values.append(p)
+    results = []
+    for row, test in zip(layers, as_family(p_values), strict=True):
+        results.append(replace(row, **vars(test)))
+    return results
 
 
 def _with_step(drift: DataFrame) -> DataFrame:
     """Returns the rows of answers that have the step, in all their layers, with distance and cosine there."""
-    rows = drift.assign(
-        l2=[one[STEP] if len(one) > STEP else np.nan for one in lists_of(drift, "hidden_l2")],
-        cosine=[
-            one[STEP] if len(one) > STEP else np.nan for one in lists_of(drift, "hidden_cosine")
-        ],
-    )
-    is_known = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
-    whole = is_known.groupby([rows["task"], rows["dtype"], rows["question_id"]]).transform("all")
-    return rows[whole]
+    rows = drift.assign(l2=_at_step(drift, "hidden_l2"), cosine=_at_step(drift, "hidden_cosine"))
+    is_finite = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
+    answers = is_finite.groupby([rows["task"], rows["dtype"], rows["question_id"]])
+    return rows[answers.transform("all")]
+
+
+def _at_step(drift: DataFrame, column: str) -> list[float]:
+    """Returns the number of each row at the step; NaN of a row that ends before."""
+    values = []
+    for by_step in numbers_by_step(drift, column):
+        value = np.nan
+        if len(by_step) > STEP:
+            value = by_step[STEP]
+        values.append(value)
+    return values
 
 
 def _by_layer(rows: DataFrame, column: str) -> FloatArray:
@@ -81,14 +91,18 @@ def _by_layer(rows: DataFrame, column: str) -> FloatArray:
     return values
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = layers_of(tables[DRIFT]) if DRIFT in tables else []
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws how far the streams are apart behind each layer."""
+    rows = measure_layers(tables[DRIFT]) if DRIFT in tables else []
     if not rows:
         return StudyContent(())
-    styles = named_styles(list(dict.fromkeys(one.dtype for one in rows)))
+    styles = named_styles(list(dict.fromkeys(row.dtype for row in rows)))
+    by_task: dict[str, list[Layer]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row)
     pictures: list[Picture] = []
-    for task in dict.fromkeys(one.task for one in rows):
-        pictures += list(_pictures(task, [one for one in rows if one.task == task], styles))
+    for task, of_task in by_task.items():
+        pictures += _pictures(task, of_task, styles)
     forms: dict[str, str | Callable[[float | None], str]] = {
         "l2": ".2g",
         "turned": ".2g",
@@ -97,30 +111,27 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
     forms |= P_FORMS
     listing = listing_of_fields("Distance and cosine by layer", rows, forms)
     text = (
-        "The residual streams of the last token at step 1, the first at which cache on reads a token by itself, as "
-        "powers of ten: their distance, and 1 less their cosine. A layer amplifies where its distance is above that of "
-        "the layer before; all tests are one family."
+        "The residual streams of the last token at step 1, the first at which cache on reads a "
+        "token by itself, as powers of ten: their distance, and 1 less their cosine. A layer "
+        "amplifies where its distance is above that of the layer before; all tests are one family."
     )
-    section = StudySection(
-        "layers", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,)
-    )
+    shown = tuple(styles.values())
+    section = StudySection("layers", TITLE, text, shown, tuple(pictures), details=(listing,))
     return StudyContent([section], sheets=[Sheet.of("numerics-layers", TITLE, [*map(vars, rows)])])
 
 
 def _pictures(
     task: str, rows: Sequence[Layer], styles: Mapping[str, LineStyle]
 ) -> Iterator[Picture]:
-    axis = Axis.of_layers(1 + max(one.layer for one in rows))
-    measures: Mapping[str, Callable[[Layer], Estimate]] = {
-        "L2 distance": lambda one: one.l2,
-        "1 − cosine": lambda one: one.turned,
-    }
-    for name, read in measures.items():
+    axis = Axis.of_layers(1 + max(row.layer for row in rows))
+    measures = {"L2 distance": "l2", "1 − cosine": "turned"}
+    for name, field in measures.items():
         lines = []
         for dtype, style in styles.items():
-            points = in_powers((one.layer, read(one)) for one in rows if one.dtype == dtype)
+            of_dtype = [row for row in rows if row.dtype == dtype]
+            points = in_powers((row.layer, getattr(row, field)) for row in of_dtype)
             if points:
-                lines.append(line_of(style, points))
+                lines.append(banded_line(style, points))
         if lines:
             yield curve(task, f"{name}, as a power of ten", lines, axis, f"layers {name} {task}")
 
@@ -128,11 +139,12 @@ def _pictures(
 DEFINITIONS = (
     Definition(
         "Distance and cosine by layer",
-        "Of the residual streams of cache on and cache off behind a layer, of the last token at step 1. The test of "
-        "Mann and Whitney asks whether the distance behind a layer is another than behind the layer before, which is "
-        "what amplifying means; behind a layer of float32 it is smaller by orders of magnitude everywhere, which would "
-        "tell no layer from another. The same contexts are on both sides, so that the test finds rather too little. "
-        "Corrected over all layers, types of numbers and tasks by Benjamini and Hochberg.",
+        "Of the residual streams of cache on and cache off behind a layer, of the last token at "
+        "step 1. The test of Mann and Whitney asks whether the distance behind a layer is another "
+        "than behind the layer before, which is what amplifying means; behind a layer of float32 "
+        "it is smaller by orders of magnitude everywhere, which would tell no layer from another. "
+        "The same contexts are on both sides, so that the test finds rather too little. Corrected "
+        "over all layers, types of numbers and tasks by Benjamini and Hochberg.",
         "distance = ‖on − off‖; times = mean distance / that of the layer before",
     ),
 )

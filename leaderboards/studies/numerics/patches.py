@@ -1,7 +1,8 @@
 """Shows what of the difference of both paths goes if a part of one is the other's: one layer, all up to one, or all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from pandas import DataFrame
@@ -13,7 +14,7 @@ from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import ALL, IN_16_BITS
-from leaderboards.studies.parts import curve, estimate_of, line_of, listing_of_fields
+from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
 TABLE = "numerics_recovery"  # of a store (kvbench.store.numerics)
 EARLIER = "numerics_patches"  # of runs before, in one direction
@@ -68,16 +69,13 @@ def highest(table: DataFrame) -> DataFrame:
     """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
     example = ["dtype", "task", "question_id"]
     is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
-    examples = (
-        table[is_text]
-        .drop_duplicates(example)
-        .sort_values("kl_answer", ascending=False, kind="stable")
-    )
-    chosen = examples.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
+    examples = table[is_text].drop_duplicates(example)
+    in_order = examples.sort_values("kl_answer", ascending=False, kind="stable")
+    chosen = in_order.groupby("dtype", sort=False).head(HIGHEST).set_index(example).index
     return table[~is_text | table.set_index(example).index.isin(chosen)]
 
 
-def recoveries_of(table: DataFrame) -> list[Recovery]:
+def measure_recoveries(table: DataFrame) -> list[Recovery]:
     """Returns what each patch recovers, by dtype and direction, apart by the place of the step. ``table``: with the
     context of each row (:func:`leaderboards.studies.numerics.walked.with_draws`)."""
     rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
@@ -85,11 +83,17 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
         at_step=1 - rows["kl_patched"] / rows["kl"],
         after=1 - rows["kl_after_patched"].astype(float) / rows["kl_after"].astype(float),
     )
-    found = []
+    recoveries = []
     columns = ["dtype", "direction", "place", "rows", "layers", "layer"]
     for (dtype, direction, place, patched, layers, layer), group in rows.groupby(columns):
-        contexts, after = group["draw_id"], group["after"].to_numpy(dtype=np.float64)
-        at_step, known = group["at_step"].to_numpy(dtype=np.float64), np.isfinite(after)
+        contexts = group["draw_id"]
+        at_step = group["at_step"].to_numpy(dtype=np.float64)
+        after = group["after"].to_numpy(dtype=np.float64)
+        finite = np.isfinite(after)
+        recovered_after, median_after = None, None
+        if finite.any():
+            recovered_after = estimate_mean(after[finite], contexts[finite])
+            median_after = estimate_median(after[finite], contexts[finite])
         recovery = Recovery(
             dtype,
             direction,
@@ -97,48 +101,48 @@ def recoveries_of(table: DataFrame) -> list[Recovery]:
             patched,
             layers,
             int(layer),
-            len(group),
-            estimate_of(at_step, contexts),
-            median_of(at_step, contexts),
-            estimate_of(after[known], contexts[known]) if known.any() else None,
-            median_of(after[known], contexts[known]) if known.any() else None,
+            cases=len(group),
+            recovered=estimate_mean(at_step, contexts),
+            median=estimate_median(at_step, contexts),
+            recovered_after=recovered_after,
+            median_after=median_after,
         )
-        found.append(recovery)
-    return sorted(found, key=lambda one: (IN_16_BITS.index(one.dtype), one.direction))
+        recoveries.append(recovery)
+    return sorted(recoveries, key=lambda row: (IN_16_BITS.index(row.dtype), row.direction))
 
 
-def median_of(values: FloatArray, contexts: object) -> Estimate:
-    """Returns the median of the contexts' means, and resamples contexts."""
-    means = (
-        DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
-        .groupby("context")["value"]
-        .mean()
-    )
-    of_contexts = means.to_numpy()
-    median = float(np.median(of_contexts))
-    if len(of_contexts) < 2:
+def estimate_median(values: FloatArray, contexts: object) -> Estimate:
+    """Returns the median of the contexts' means, and resamples contexts. ``values``: shape (rows,)."""
+    rows = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
+    means = rows.groupby("context")["value"].mean().to_numpy()
+    median = float(np.median(means))
+    count = len(means)
+    if count < 2:
         return Estimate(median, None, None, len(values))
-    count = len(of_contexts)
     drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, draws_of(count)))
-    return Estimate.of(median, np.median(of_contexts[drawn], axis=1), len(values))
+    medians = np.median(means[drawn], axis=1)
+    return Estimate.of(median, medians, len(values))
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws what each patch recovers over the layers."""
     table = patches_of(tables)
-    found = recoveries_of(table) if table is not None else []
-    if not found:
+    if table is None:
         return StudyContent(())
-    layers = 1 + max(one.layer for one in found)
+    recoveries = measure_recoveries(table)
+    if not recoveries:
+        return StudyContent(())
+    layers = 1 + max(row.layer for row in recoveries)
     styles = named_styles(tuple(CURVES))
-    pictures = [picture for dtype in IN_16_BITS for picture in _pictures(found, dtype, layers)]
+    pictures: list[Picture] = []
+    for dtype in IN_16_BITS:
+        pictures += _pictures(recoveries, dtype, layers)
     forms = {"layer": lambda layer: "all" if layer == ALL else str(layer)}
-    listing = listing_of_fields(TITLE, found, forms)
-    section = StudySection(
-        "patches", TITLE, TEXT, tuple(styles.values()), tuple(pictures), details=(listing,)
-    )
-    return StudyContent(
-        [section], sheets=[Sheet.of("numerics-patches", TITLE, [*map(vars, found)], kinds=KINDS)]
-    )
+    listing = listing_of_fields(TITLE, recoveries, forms)
+    shown = tuple(styles.values())
+    section = StudySection("patches", TITLE, TEXT, shown, tuple(pictures), details=(listing,))
+    sheet = Sheet.of("numerics-patches", TITLE, [*map(vars, recoveries)], kinds=KINDS)
+    return StudyContent([section], sheets=[sheet])
 
 
 # Curves by name: which layers are patched, and the field that is drawn.
@@ -155,37 +159,33 @@ PICTURES = (
 )
 TITLE = "Where the difference lies"
 TEXT = (
-    "On into off, as the text patches: cache off reads the whole sequence with the residual stream of cache on at the "
-    f"last token, at the first step that differs, of the {HIGHEST} answers of the largest KL. Cache off computes all "
-    "anew at each step, so that nothing of a patch is left behind it but the token. Off into on, which repairs: the "
-    "pass of cache on over one token has parts of cache off in it, at the first token that differs (flip), or at the "
-    "step of the largest divergence where no answer parts. Recovery is the share of the divergence that goes. Logits "
-    "come from the stream behind the last layer: at the step it recovers all. What a stream is given behind a layer "
-    "hides what it was given before: at the step all layers up to one recover what that one does."
+    "On into off, as the text patches: cache off reads the whole sequence with the residual "
+    f"stream of cache on at the last token, at the first step that differs, of the {HIGHEST} "
+    "answers of the largest KL. Cache off computes all anew at each step, so that nothing of a "
+    "patch is left behind it but the token. Off into on, which repairs: the pass of cache on over "
+    "one token has parts of cache off in it, at the first token that differs (flip), or at the "
+    "step of the largest divergence where no answer parts. Recovery is the share of the "
+    "divergence that goes. Logits come from the stream behind the last layer: at the step it "
+    "recovers all. What a stream is given behind a layer hides what it was given before: at the "
+    "step all layers up to one recover what that one does."
 )
 
 
-def _pictures(found: Sequence[Recovery], dtype: str, layers: int) -> list[Picture]:
+def _pictures(recoveries: Sequence[Recovery], dtype: str, layers: int) -> Iterator[Picture]:
     """Draws the median over layers, a picture for each direction and part."""
-    styles, pictures = named_styles(tuple(CURVES)), []
+    styles = named_styles(tuple(CURVES))
+    axis = Axis.of_layers(layers)
+    of_dtype = [row for row in recoveries if row.dtype == dtype and row.place != "largest"]
     for direction, part, title in PICTURES:
-        rows = [
-            one
-            for one in found
-            if (one.dtype, one.direction, one.patched) == (dtype, direction, part)
-            and one.place != "largest"
-        ]
+        rows = [row for row in of_dtype if (row.direction, row.patched) == (direction, part)]
         lines = []
         for name, (extent, measure) in CURVES.items():
             points = _points(rows, extent, measure, layers)
             if points:
-                lines.append(line_of(styles[name], points))
+                lines.append(banded_line(styles[name], points))
         if lines:
             salt = f"patches {dtype} {title}"
-            pictures.append(
-                curve(f"{title}, {dtype}", "median recovery", lines, Axis.of_layers(layers), salt)
-            )
-    return pictures
+            yield curve(f"{title}, {dtype}", "median recovery", lines, axis, salt)
 
 
 def _points(
@@ -195,21 +195,24 @@ def _points(
     points: dict[int, Estimate] = {}
     for row in rows:
         value: Estimate | None = getattr(row, measure)
-        is_end = extent == UP_TO and (row.layers == EVERY or (row.layers == ONE and row.layer == 0))
+        is_first = row.layers == ONE and row.layer == 0
+        is_end = extent == UP_TO and (row.layers == EVERY or is_first)
         if value is not None and (row.layers == extent or is_end):
-            points[layers - 1 if row.layer == ALL else row.layer] = value
-    return sorted(points.items(), key=lambda one: one[0])
+            place = layers - 1 if row.layer == ALL else row.layer
+            points[place] = value
+    return sorted(points.items(), key=itemgetter(0))
 
 
 DEFINITIONS = (
     Definition(
         "Recovery",
-        "The share of the divergence of cache on from cache off that goes if a part of one path’s pass over a token is "
-        "the other’s: of one layer, of all up to a layer, or of all. Median and mean over contexts. Flip: the first "
-        "token that differs; largest: the step of the largest divergence where none does; first: the first step at "
-        "which both differ at all. The step at which both read the prompt at once is equal to the bit, which the text "
-        "calls prefill; its step 0 is the next. After: the same of the mean KL over the step and up to 31 behind it, "
-        "each path going on from its own tokens.",
+        "The share of the divergence of cache on from cache off that goes if a part of one path’s "
+        "pass over a token is the other’s: of one layer, of all up to a layer, or of all. Median "
+        "and mean over contexts. Flip: the first token that differs; largest: the step of the "
+        "largest divergence where none does; first: the first step at which both differ at all. "
+        "The step at which both read the prompt at once is equal to the bit, which the text calls "
+        "prefill; its step 0 is the next. After: the same of the mean KL over the step and up to "
+        "31 behind it, each path going on from its own tokens.",
         "recovery = 1 − KL patched / KL",
     ),
 )

@@ -37,11 +37,11 @@ class PartingShares:
     never: Estimate
 
 
-def repeats_of(pairs: DataFrame) -> list[PartingShares]:
+def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
     """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples of which a draw
     overflows are left out."""
     rows = finite_of(free_pairs(pairs))
-    flips = [flip_of(*tokens) for tokens in zip(rows["tokens"], rows["other_tokens"], strict=True)]
+    flips = map(flip_of, rows["tokens"], rows["other_tokens"])
     rows = rows.assign(parts=[flip is not None for flip in flips])
     repeats = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
@@ -57,14 +57,14 @@ def repeats_of(pairs: DataFrame) -> list[PartingShares]:
     return repeats
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    rows = repeats_of(tables[TABLE])
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    rows = measure_repeats(tables[TABLE])
     if not rows:
         return StudyContent(())
     listing = listing_of_fields(TITLE, rows, {})
     text = (
-        "Shares of examples, in percent, whose answers with and without the cache differ at every draw, at some, or at "
-        "none. With one draw, as greedily, there is no sometimes."
+        "Shares of examples, in percent, whose answers with and without the cache differ at every "
+        "draw, at some, or at none. With one draw, as greedily, there is no sometimes."
     )
     sheet = Sheet.of("numerics-repeats", TITLE, [*map(vars, rows)])
     return StudyContent([StudySection("repeats", TITLE, text, listings=(listing,))], sheets=[sheet])
@@ -73,7 +73,8 @@ def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
 DEFINITIONS = (
     Definition(
         "Always, sometimes, never",
-        "An example parts always where the answers with and without the cache differ at each of its draws, never where "
-        "they are equal at each, and else sometimes. Both paths of a draw meet the same random numbers.",
+        "An example parts always where the answers with and without the cache differ at each of "
+        "its draws, never where they are equal at each, and else sometimes. Both paths of a draw "
+        "meet the same random numbers.",
     ),
 )

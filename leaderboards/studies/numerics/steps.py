@@ -1,6 +1,6 @@
 """Follows the divergence of both paths over the steps of decoding: figure 1 of arXiv 2604.15409."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,11 @@ from leaderboards.studies.numerics.walked import (
     FORCED,
     FREE,
     TABLE,
-    lists_of,
+    numbers_by_step,
     padded,
     sorted_groups,
 )
-from leaderboards.studies.parts import curve, in_powers, line_of, listing_of_fields
+from leaderboards.studies.parts import banded_line, curve, in_powers, listing_of_fields
 
 TITLE = "Divergence over the steps"
 MEASURES = {"kl": "KL", "js": "Jensen-Shannon"}
@@ -42,17 +42,15 @@ class StepDivergence:
     js: Estimate | None  # None of runs before it was measured
 
 
-def steps_of(pairs: DataFrame) -> list[StepDivergence]:
+def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
     """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
-    rows = pairs[pairs["pair"] == CACHE]
+    cell = ("task", "dtype", "sampling", "regime")
     steps: list[StepDivergence] = []
-    for (task, dtype, way, regime), group in sorted_groups(
-        rows, "task", "dtype", "sampling", "regime"
-    ):
+    for (task, dtype, way, regime), group in sorted_groups(pairs[pairs["pair"] == CACHE], *cell):
         contexts = group["draw_id"].to_numpy(dtype=str)
-        values = padded(lists_of(group, "kl"))
+        values = padded(numbers_by_step(group, "kl"))
         divergences = series_of(values, contexts)
-        shannon = series_of(padded(lists_of(group, "js")), contexts)
+        shannon = series_of(padded(numbers_by_step(group, "js")), contexts)
         shannon += [None] * (len(divergences) - len(shannon))
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:
@@ -61,26 +59,26 @@ def steps_of(pairs: DataFrame) -> list[StepDivergence]:
     return steps
 
 
-def content_of(tables: Mapping[str, DataFrame]) -> StudyContent:
-    steps = steps_of(tables[TABLE])
+def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
+    """Draws the divergence of both paths step by step."""
+    steps = measure_steps(tables[TABLE])
     if not steps:  # every logit overflows
         return StudyContent(())
     styles = named_styles(list(dict.fromkeys(map(_line_name, steps))))
-    pictures = []
-    for task in dict.fromkeys(one.task for one in steps):
+    pictures: list[Picture] = []
+    for task in dict.fromkeys(step.task for step in steps):
         for regime in (FORCED, FREE):
-            shown = [one for one in steps if (one.task, one.regime) == (task, regime)]
-            pictures += list(_pictures(task, regime, shown, styles))
-    few = [one for one in steps if one.step & (one.step - 1) == 0]
+            shown = [step for step in steps if (step.task, step.regime) == (task, regime)]
+            pictures += _pictures(task, regime, shown, styles)
+    few = [step for step in steps if step.step & (step.step - 1) == 0]
     listing = listing_of_fields("At steps 0, 1, 2, 4 and so on", few, {"kl": ".2g", "js": ".2g"})
     text = (
-        "Means over contexts at each step, as powers of ten. Behind the same tokens rounding alone parts both paths; "
-        "free-running, whatever is behind the first token that differs compares two texts. At step 0 both read the "
-        "prompt at once, and are equal."
+        "Means over contexts at each step, as powers of ten. Behind the same tokens rounding "
+        "alone parts both paths; free-running, whatever is behind the first token that differs "
+        "compares two texts. At step 0 both read the prompt at once, and are equal."
     )
-    section = StudySection(
-        "steps", TITLE, text, tuple(styles.values()), tuple(pictures), details=(listing,)
-    )
+    looks = tuple(styles.values())
+    section = StudySection("steps", TITLE, text, looks, tuple(pictures), details=(listing,))
     sheet = Sheet.of("numerics-steps", TITLE, [*map(vars, steps)], kinds={"js": Estimate})
     return StudyContent([section], sheets=[sheet])
 
@@ -94,23 +92,18 @@ def _pictures(
 ) -> Iterator[Picture]:
     """Draws a line for each dtype, and free-running for each way to choose too: behind the same tokens all ways walk
     alike."""
-    if regime == FORCED:
-        ways = dict.fromkeys(one.sampling for one in steps)
-        steps = [one for one in steps if one.sampling == next(iter(ways))]
-    read: Mapping[str, Callable[[StepDivergence], Estimate | None]] = {
-        "kl": lambda one: one.kl,
-        "js": lambda one: one.js,
-    }
+    if regime == FORCED and steps:
+        first = steps[0].sampling
+        steps = [step for step in steps if step.sampling == first]
     for measure, name in MEASURES.items():
         lines = []
         for line, style in styles.items():
-            points = in_powers(
-                (one.step, read[measure](one)) for one in steps if _line_name(one) == line
-            )
+            of_line = [step for step in steps if _line_name(step) == line]
+            points = in_powers((step.step, getattr(step, measure)) for step in of_line)
             if points:
-                lines.append(line_of(style, points))
+                lines.append(banded_line(style, points))
         if lines:
-            axis = Axis.counted("step", 1 + max(one.step for one in steps))
+            axis = Axis.counted("step", 1 + max(step.step for step in steps))
             title, note = f"{task}, {regime}", f"{name}, nats, as a power of ten"
             yield curve(title, note, lines, axis, f"steps {measure} {title}")
 
@@ -118,8 +111,8 @@ def _pictures(
 DEFINITIONS = (
     Definition(
         "Divergence of Jensen and Shannon",
-        "The mean divergence of both paths’ distributions from their mean, in nats: the same in both directions, and "
-        "at most ln 2 = 0.69, where KL has no bound.",
+        "The mean divergence of both paths’ distributions from their mean, in nats: the same in "
+        "both directions, and at most ln 2 = 0.69, where KL has no bound.",
         "JS = (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2",
     ),
 )

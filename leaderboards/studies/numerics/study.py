@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
@@ -31,17 +31,17 @@ from leaderboards.studies.numerics.walked import (
     FORCED,
     NULL,
     TABLE,
+    finite_mean,
     finite_of,
     finite_sums,
     flip_of,
     free_pairs,
     joined,
-    known_mean,
-    lists_of,
+    numbers_by_step,
     sorted_groups,
     with_draws,
 )
-from leaderboards.studies.parts import estimate_of, listing_of_fields
+from leaderboards.studies.parts import estimate_mean, listing_of_fields
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,11 @@ class Forced:
     )  # mean divergence of Jensen and Shannon; None of runs before it was measured too
     kl_largest: float
     largest: float  # difference of log-probabilities
-    same_top: (
-        float | None
-    )  # share of the steps where all logits are finite; None where there is none
+    # Share of the steps where all logits are finite; None where there is none.
+    same_top: float | None
     overflow: int  # steps where a logit is not finite, which cannot be compared
-    above_null: (
-        bool | None
-    )  # the mean KL is above the null row's over the same questions; None of the null row
+    # The mean KL is above the null row's over the same questions; None of the null row.
+    above_null: bool | None
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,18 @@ class Free:
     right_off: float | None  # of cache off
 
 
-def forced_of(table: DataFrame) -> list[Forced]:
+def measure_forced(table: DataFrame) -> list[Forced]:
     """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
-    found = []
+    results = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
+        above_null = _above_null(group)
         for pair, of_pair in group.groupby("pair", sort=False):
             kl = joined(of_pair["kl"])
             finite = np.isfinite(kl)
+            same_top = None
+            if finite.any():
+                same_top = float(joined(of_pair["same_top"])[finite].mean())
             forced = Forced(
                 task,
                 dtype,
@@ -102,71 +104,80 @@ def forced_of(table: DataFrame) -> list[Forced]:
                 js=_mean_over_steps(of_pair, "js"),
                 kl_largest=float(kl[finite].max(initial=0.0)),
                 largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
-                same_top=float(joined(of_pair["same_top"])[finite].mean())
-                if finite.any()
-                else None,
+                same_top=same_top,
                 overflow=int((~finite).sum()),
-                above_null=_above_null(group) if pair == CACHE else None,
+                above_null=above_null if pair == CACHE else None,
             )
-            found.append(forced)
-    return found
+            results.append(forced)
+    return results
 
 
 def _mean_over_steps(rows: DataFrame, column: str) -> Estimate | None:
     """Averages the finite numbers of all steps, and resamples contexts; None where there is none."""
-    sums, counts = finite_sums(lists_of(rows, column))
-    return estimate_of(sums, rows["draw_id"], counts, int(counts.sum())) if counts.any() else None
+    sums, counts = finite_sums(numbers_by_step(rows, column))
+    if not counts.any():
+        return None
+    return estimate_mean(sums, rows["draw_id"], counts, int(counts.sum()))
 
 
 def _above_null(rows: DataFrame) -> bool:
     """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
-        return known_mean(joined(rows["kl"])) > 0
+        return finite_mean(joined(rows["kl"])) > 0
     beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
-    return known_mean(joined(beside["kl"])) > known_mean(joined(null["kl"]))
+    return finite_mean(joined(beside["kl"])) > finite_mean(joined(null["kl"]))
 
 
-def free_of(table: DataFrame) -> list[Free]:
+def measure_free(table: DataFrame) -> list[Free]:
+    """Returns what free-running paths come to by task, dtype and way to choose."""
     rows = finite_of(free_pairs(table))
-    found = []
+    results = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
-        flips = [
-            flip_of(one, other)
-            for one, other in zip(group["tokens"], group["other_tokens"], strict=True)
-        ]
-        steps = [step for step in flips if step is not None]
-        kl, js = (_around_flips(group, flips, column) for column in ("kl", "js"))
-        right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
+        flips = list(map(flip_of, group["tokens"], group["other_tokens"]))
+        differs = [flip is not None for flip in flips]
+        steps = [flip for flip in flips if flip is not None]
+        kl_before, kl_after = _around_flips(group, flips, "kl")
+        js_before, js_after = _around_flips(group, flips, "js")
         free = Free(
             task,
             dtype,
             way,
             pairs=len(group),
-            differ=share_of([step is not None for step in flips], group["draw_id"]),
+            differ=share_of(differs, group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
-            kl_before=kl[0],
-            kl_after=kl[1],
-            js_before=js[0],
-            js_after=js[1],
-            right_on=float(right[0].mean()) if len(right[0]) else None,
-            right_off=float(right[1].mean()) if len(right[1]) else None,
+            kl_before=kl_before,
+            kl_after=kl_after,
+            js_before=js_before,
+            js_after=js_after,
+            right_on=_share_right(group["right"]),
+            right_off=_share_right(group["other_right"]),
         )
-        found.append(free)
-    return found
+        results.append(free)
+    return results
+
+
+def _share_right(verdicts: Series) -> float | None:
+    """Averages the answers that are judged; None where none is."""
+    judged = verdicts.dropna().astype(float)
+    return float(judged.mean()) if len(judged) else None
 
 
 def _around_flips(
     rows: DataFrame, flips: Sequence[int | None], column: str
 ) -> tuple[float | None, float | None]:
     """Averages over the steps up to the flip of each answer, and over those behind it; None where there is none."""
-    sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    for values, flip in zip(lists_of(rows, column), flips, strict=True):
+    before: list[FloatArray] = []
+    after: list[FloatArray] = []
+    for values, flip in zip(numbers_by_step(rows, column), flips, strict=True):
         end = len(values) if flip is None else flip + 1
-        sides[0].append(values[:end])
-        sides[1].append(values[end:])
-    before, after = map(joined, sides)
-    return known_mean(before) if len(before) else None, known_mean(after) if len(after) else None
+        before.append(values[:end])
+        after.append(values[end:])
+    return _mean_if_any(joined(before)), _mean_if_any(joined(after))
+
+
+def _mean_if_any(values: FloatArray) -> float | None:
+    return finite_mean(values) if len(values) else None
 
 
 @dataclass(frozen=True)
@@ -184,63 +195,62 @@ class Drift:
     hidden: Estimate  # of the residual stream
 
 
-def drift_of(table: DataFrame) -> list[Drift]:
+def measure_drift(table: DataFrame) -> list[Drift]:
     """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
     first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
+    alone = rows["hidden"].map(lambda steps: float(np.mean(steps[1:])))
     # Where no answer has a second step, the column is empty and of numbers all the same.
-    rows = rows.assign(
-        alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))).astype(float)
-    )
+    rows = rows.assign(alone=alone.astype(float))
     rows = rows[np.isfinite(rows["alone"])]  # of an answer that overflows, nothing is known
-    found = []
+    results = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
-            keys, values = (
-                _means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values")
-            )
-            found.append(
-                Drift(
-                    task,
-                    dtype,
-                    int(layer),
-                    *keys,
-                    *values,
-                    estimate_of(of_layer["alone"], of_layer["draw_id"]),
-                )
-            )
-    return found
+            keys = _means(of_layer["keys"], of_layer["hidden"])
+            values = _means(of_layer["values"], of_layer["hidden"])
+            hidden = estimate_mean(of_layer["alone"], of_layer["draw_id"])
+            results.append(Drift(task, dtype, int(layer), *keys, *values, hidden))
+    return results
 
 
 def _means(
     rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]
 ) -> tuple[float, float]:
     """Averages the rows of prompts, and those that were written token by token."""
-    parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
-    prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
-    return prompt, answer
+    prompts, answers = [], []
+    for of_answer, by_step in zip(rows, steps, strict=True):
+        prompt, written = np.split(of_answer, [1 - len(by_step)])
+        prompts.append(prompt)
+        answers.append(written)
+    return float(joined(prompts).mean()), float(joined(answers).mean())
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    tables = {
-        name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)
-    }
-    free = free_of(tables[TABLE])
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Shows every experiment on numerics that the run has."""
+    tables = {}
+    for name, table in study_input.tables.items():
+        if len(table):
+            tables[name] = with_draws(table, study_input.records)
+    free = measure_free(tables[TABLE])
+    drift = measure_drift(tables[DRIFT]) if DRIFT in tables else []
     contents = [
         _listed("free", free),
-        accuracy.content_of(tables),
-        repeats.content_of(tables),
-        steps.content_of(tables),
-        boundary.content_of(tables),
-        _listed("forced", forced_of(tables[TABLE])),
-        rounding.content_of(tables),
-        layers.content_of(tables),
-        heads.content_of(tables),
-        _listed("drift", drift_of(tables[DRIFT]) if DRIFT in tables else []),
-        patches.content_of(tables),
+        accuracy.build_content(tables),
+        repeats.build_content(tables),
+        steps.build_content(tables),
+        boundary.build_content(tables),
+        _listed("forced", measure_forced(tables[TABLE])),
+        rounding.build_content(tables),
+        layers.build_content(tables),
+        heads.build_content(tables),
+        _listed("drift", drift),
+        patches.build_content(tables),
     ]
-    parts = [part for content in contents for part in content.parts]
-    sheets = [sheet for content in contents for sheet in content.sheets]
+    parts: list[StudySection] = []
+    sheets: list[Sheet] = []
+    for content in contents:
+        parts += content.parts
+        sheets += content.sheets
     return StudyContent(parts, list(_facts(tables[TABLE], free)), sheets)
 
 
@@ -249,12 +259,13 @@ def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
     if not rows:
         return StudyContent(())
     title, text, forms = EXPERIMENTS[name]
-    listings = (listing_of_fields(title, rows, forms),)
-    shown, folded = ((), listings) if name == "drift" else (listings, ())
-    section = StudySection(name, title, text, listings=shown, details=folded)
-    sheet = Sheet.of(
-        f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate, "js": Estimate}
-    )
+    listing = listing_of_fields(title, rows, forms)
+    if name == "drift":
+        section = StudySection(name, title, text, details=(listing,))
+    else:
+        section = StudySection(name, title, text, listings=(listing,))
+    kinds = {"kl": Estimate, "js": Estimate}
+    sheet = Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds=kinds)
     return StudyContent([section], sheets=[sheet])
 
 
@@ -262,21 +273,23 @@ def _listed(name: str, rows: Sequence[Any]) -> StudyContent:
 EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str]]]] = {
     "free": (
         "Each path goes on from its own tokens",
-        "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
-        "prefix; behind it they write two texts.",
+        "Both paths draw by the same random numbers. Up to the first token that differs they "
+        "stand behind the same prefix; behind it they write two texts.",
         {"first_flip": "g", "right_on": ".0%", "right_off": ".0%"},
     ),
     "forced": (
         "Both paths behind the same tokens: does the difference go in float32?",
-        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context in three: cache off in "
-        "chunks (a difference no larger than that says nothing about the cache), and cache on once more (again), which "
-        "differs by nothing but the chance of a device.",
+        "Next-token distributions over the whole vocabulary, in nats. Null rows, on one context "
+        "in three: cache off in chunks (a difference no larger than that says nothing about the "
+        "cache), and cache on once more (again), which differs by nothing but the chance of a "
+        "device.",
         {"kl": ".2g", "js": ".2g", "same_top": ".1%"},
     ),
     "drift": (
         "How the error enters",
-        "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
-        "cache off computes with the whole sequence, and the residual stream of the last token.",
+        "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by "
+        "one, against those that cache off computes with the whole sequence, and the residual "
+        "stream of the last token.",
         {"hidden": ".2g"},
     ),
 }
@@ -284,47 +297,45 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 
 def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
     for dtype, rows in free_pairs(table).groupby("dtype"):
-        if overflow := len(rows) - len(finite_of(rows)):
+        overflow = len(rows) - len(finite_of(rows))
+        if overflow:
             yield f"Answers in {dtype} that overflow", f"{overflow} of {len(rows)}, left out"
-    pairs, differ = (
-        sum(one.pairs for one in free),
-        sum(round(one.differ.mean * one.pairs) for one in free),
-    )
+    pairs = sum(row.pairs for row in free)
+    differ = sum(round(row.differ.mean * row.pairs) for row in free)
     if pairs:
-        yield (
-            "Answers that the cache changes",
-            f"{differ} of {pairs}" if differ else f"none of {pairs}",
-        )
+        yield "Answers that the cache changes", f"{differ or 'none'} of {pairs}"
 
 
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs whose table of numerics compares cache on with cache off."""
-    table = given.tables.get(TABLE)
+    table = study_input.tables.get(TABLE)
     return table is not None and CACHE in set(table["pair"])
 
 
 DEFINITIONS = (
     Definition(
         "Pair of paths",
-        "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
-        "time on its cache; cache off reads the whole sequence anew at every step. The null row (chunks) compares "
-        "cache off with itself, reading 32 tokens at once; the control (again) compares cache on with the very same. "
-        "Steps where a logit is not finite (overflow) cannot be compared: they "
-        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says "
-        "nothing of the cache.",
+        "Two ways to compute the logits of the same next token. Cache on reads the prompt once "
+        "and then one token at a time on its cache; cache off reads the whole sequence anew at "
+        "every step. The null row (chunks) compares cache off with itself, reading 32 tokens at "
+        "once; the control (again) compares cache on with the very same. Steps where a logit is "
+        "not finite (overflow) cannot be compared: they are left out of means and shares, and "
+        "counted apart. A mean KL that is not above the null row’s says nothing of the cache.",
     ),
     Definition(
         "Difference of two paths",
-        "Over the whole vocabulary, in float64: KL of the first path’s distribution from the second’s, its mean over "
-        "steps with an interval over contexts, its largest value, the largest difference of a log-probability, and the "
-        "share of the steps compared with the same most likely token.",
+        "Over the whole vocabulary, in float64: KL of the first path’s distribution from the "
+        "second’s, its mean over steps with an interval over contexts, its largest value, the "
+        "largest difference of a log-probability, and the share of the steps compared with the "
+        "same most likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
     ),
     Definition(
         "Flip",
-        "The first step at which free-running paths choose different tokens, counted from 0 (Div_Index). Up to it "
-        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it. "
-        "Right, on and off: the share of judged answers that each path has right.",
+        "The first step at which free-running paths choose different tokens, counted from 0 "
+        "(Div_Index). Up to it both stand behind the same prefix, and KL before is over these "
+        "steps; KL after is over the steps behind it. Right, on and off: the share of judged "
+        "answers that each path has right.",
         source="Div_Index: arXiv 2506.09501",
     ),
     *accuracy.DEFINITIONS,
@@ -334,9 +345,9 @@ DEFINITIONS = (
     *heads.DEFINITIONS,
     Definition(
         "Drift of both paths",
-        "How far what cache on computes is from what cache off does behind the same tokens: of rows of keys and "
-        "values, those of the prompt and those that cache on wrote one by one, and of the residual stream of the last "
-        "token.",
+        "How far what cache on computes is from what cache off does behind the same tokens: of "
+        "rows of keys and values, those of the prompt and those that cache on wrote one by one, "
+        "and of the residual stream of the last token.",
         "drift = ‖on − off‖ / ‖off‖",
     ),
     *boundary.DEFINITIONS,
@@ -348,7 +359,7 @@ STUDY = Study(
     title="Numerics",
     lead="Is a cached answer the answer that would be computed without the cache?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
     tables=(TABLE, DRIFT, patches.TABLE, patches.EARLIER, rounding.TABLE),
 )

@@ -25,31 +25,41 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
     return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
 
 
-def lists_of(rows: DataFrame, column: str) -> list[FloatArray]:
-    """Returns the numbers by step of each row; none where an earlier version did not measure them."""
-    return [
-        np.empty(0) if one is None else np.asarray(one, dtype=np.float64) for one in rows[column]
-    ]
+def numbers_by_step(rows: DataFrame, column: str) -> list[FloatArray]:
+    """Returns the numbers by step of each row, arrays of shape (steps,); none where an earlier version did not measure
+    them."""
+    lists = []
+    for values in rows[column]:
+        if values is None:
+            values = ()
+        lists.append(np.asarray(values, dtype=np.float64))
+    return lists
 
 
 def padded(lists: Sequence[FloatArray]) -> FloatArray:
     """Puts numbers by step into one array of shape (rows, steps); NaN where a row has ended."""
-    values = np.full((len(lists), max(map(len, lists), default=0)), np.nan)
-    for row, one in enumerate(lists):
-        values[row, : len(one)] = one
+    steps = max(map(len, lists), default=0)
+    values = np.full((len(lists), steps), np.nan)
+    for row, by_step in enumerate(lists):
+        values[row, : len(by_step)] = by_step
     return values
 
 
 def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
-    """Puts the numbers of all rows one behind the other."""
-    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
+    """Puts the numbers of all rows one behind the other: shape (rows · steps,)."""
+    arrays = [np.asarray(by_step, dtype=np.float64) for by_step in lists]
+    return np.concatenate([np.empty(0), *arrays])
 
 
 def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
     """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
-    values = [np.asarray(one, dtype=np.float64) for one in lists]
-    finite = [one[np.isfinite(one)] for one in values]
-    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
+    sums, counts = [], []
+    for by_step in lists:
+        values = np.asarray(by_step, dtype=np.float64)
+        finite = values[np.isfinite(values)]
+        sums.append(finite.sum())
+        counts.append(float(len(finite)))
+    return np.array(sums), np.array(counts)
 
 
 def free_pairs(table: DataFrame) -> DataFrame:
@@ -69,8 +79,10 @@ def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
     (1, 1, None)
     """
     shorter = min(len(tokens), len(other))
-    differing = (step for step in range(shorter) if tokens[step] != other[step])
-    return next(differing, None if len(tokens) == len(other) else shorter)
+    for step in range(shorter):
+        if tokens[step] != other[step]:
+            return step
+    return None if len(tokens) == len(other) else shorter
 
 
 def thirds(flips: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -80,13 +92,20 @@ def thirds(flips: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return flips <= first, flips >= last
 
 
-def known_mean(values: FloatArray) -> float:
+def finite_mean(values: FloatArray) -> float:
     """Averages the finite numbers; NaN where there is none."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")
 
 
 def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
     """Groups rows by task, and by dtype in their own order."""
-    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
-    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
+    groups: dict[tuple[str, ...], DataFrame] = {}
+    for key, group in rows.groupby(list(columns), sort=False):
+        groups[tuple(map(str, key))] = group
+    yield from sorted(groups.items(), key=_task_and_dtype)
+
+
+def _task_and_dtype(group: tuple[tuple[str, ...], DataFrame]) -> tuple[str, int]:
+    task, dtype, *_ = group[0]
+    return task, DTYPES.index(dtype)

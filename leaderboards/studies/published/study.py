@@ -5,7 +5,7 @@ Llama 3.1 8B and Qwen3 8B, 500 items a task.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, listing_of
+from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, list_rows
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL, RANDOM
@@ -44,15 +44,12 @@ ON_BOARD = {
     "streaming_llm observed_attention knorm random qfilter duo_attention",
     "aware": "chunkkv adakv_snapkv finch snapkv",
 }
-OURS = {
-    mode: {name: RENAMED.get(name, name) for name in names.split()}
-    for mode, names in ON_BOARD.items()
-}
+OURS: dict[str, dict[str, str]] = {}
+for mode, names in ON_BOARD.items():
+    OURS[mode] = {name: RENAMED.get(name, name) for name in names.split()}
 APART = 5.0  # points on both models, in the same direction, from which on a pair is in the key
-FLOOR, CEILING = (
-    5.0,
-    95.0,
-)  # a task tells nothing of two policies that are both below the one or above the other
+# A task tells nothing of two policies that are both below the one or above the other.
+FLOOR, CEILING = 5.0, 95.0
 CLEAN = 0.6  # of the golds, which the full cache must find
 
 
@@ -77,52 +74,59 @@ class Judged:
 
     @property
     def verdict(self) -> str:
-        if self.difference is None or self.difference.low is None or self.difference.high is None:
+        """Says whether the interval of the difference is above 0, below it, or around it."""
+        if self.difference is None or self.difference.interval is None:
             return "not measured"
-        if self.difference.low > 0:
+        low, high = self.difference.interval
+        if low > 0:
             return "same order"
-        return "reversed" if self.difference.high < 0 else "cannot tell"
+        if high < 0:
+            return "reversed"
+        return "cannot tell"
 
 
 @cache
 def scores(mode: str) -> dict[tuple[str, float, str], float]:
     """Reads the mean over the needle tasks by model, ratio and our policy, in percent."""
     board = pd.read_csv(Path(__file__).parent / "board.csv")
-    board = board[board["query_aware"] == (mode == "aware")].assign(
+    board = board[board["query_aware"] == (mode == "aware")]
+    board = board.assign(
         model=board["model"].str.rpartition("/")[2],
         policy=board["press_name"].map(OURS[mode]),
         score=board[list(NEEDLES)].mean(axis=1),
     )
     board = board[board["model"].isin(MODELS) & board["policy"].notna()]
-    cells = zip(
-        *(board[name] for name in ("model", "configured_ratio", "policy", "score")), strict=True
-    )
-    return {(model, ratio, policy): score for model, ratio, policy, score in cells}
+    by_cell = board.set_index(["model", "configured_ratio", "policy"])
+    return dict(by_cell["score"].items())
 
 
 @cache
 def separated(mode: str, ratio: float) -> tuple[Pair, ...]:
     """Lists the pairs that either model puts at least :data:`APART` points apart."""
-    known = scores(mode)
-    names = [
-        name
-        for name in OURS[mode].values()
-        if all((model, ratio, name) in known for model in MODELS)
-    ]
+    of_llama = scores_at(mode, LLAMA, ratio)
+    of_qwen = scores_at(mode, QWEN, ratio)
+    names = [name for name in OURS[mode].values() if name in of_llama and name in of_qwen]
     pairs = []
     for first, second in combinations(names, 2):
-        apart = {
-            model: known[model, ratio, first] - known[model, ratio, second] for model in MODELS
-        }
-        if max(map(abs, apart.values())) >= APART:
-            if max(apart.values()) < -min(apart.values()):
-                first, second, apart = (
-                    second,
-                    first,
-                    {model: -points for model, points in apart.items()},
-                )
-            pairs.append(Pair(first, second, ratio, apart))
+        for_llama = of_llama[first] - of_llama[second]
+        for_qwen = of_qwen[first] - of_qwen[second]
+        highest, lowest = max(for_llama, for_qwen), min(for_llama, for_qwen)
+        if max(highest, -lowest) < APART:
+            continue
+        if highest < -lowest:  # the one that is farther apart says which is better
+            first, second = second, first
+            for_llama, for_qwen = -for_llama, -for_qwen
+        pairs.append(Pair(first, second, ratio, {LLAMA: for_llama, QWEN: for_qwen}))
     return tuple(pairs)
+
+
+def scores_at(mode: str, model: str, ratio: float) -> dict[str, float]:
+    """Returns what the board has of a model at a ratio by our policy, in percent, in the order of the board."""
+    by_policy = {}
+    for (other, place, policy), score in scores(mode).items():
+        if (other, place) == (model, ratio):
+            by_policy[policy] = score
+    return by_policy
 
 
 def key(mode: str, ratio: float) -> list[Pair]:
@@ -136,11 +140,9 @@ def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None
     names = [name for name in first if name in second]
     if len(names) < 3:
         return None
-    return float(
-        stats.kendalltau(
-            [first[name] for name in names], [second[name] for name in names]
-        ).statistic
-    )
+    values = [first[name] for name in names]
+    others = [second[name] for name in names]
+    return float(stats.kendalltau(values, others).statistic)
 
 
 class Order:
@@ -149,39 +151,41 @@ class Order:
     def __init__(self, evidence: Evidence, mode: str) -> None:
         self.mode = mode
         self.tasks: dict[str, TaskEvidence] = {}
-        self.unknown: dict[
-            str, float
-        ] = {}  # the tasks that the full cache cannot do, with what it finds in percent
+        # The tasks that the full cache cannot do, with what it finds in percent.
+        self.unknown: dict[str, float] = {}
         # The golds found in percent, shape (1 + resamples,), by task, policy and ratio, of those that ran.
-        self.found: dict[tuple[str, str, float], FloatArray] = {}
-        for task in map(evidence.of, (name for name in evidence.tasks if name in NEEDLES)):
-            found = float(task.mean(FULL, None, "golds_found")[0])
-            if found < CLEAN:
-                self.unknown[task.task] = 100 * found
-                continue
-            self.tasks[task.task] = task
-            for policy, ratio in product(OURS[mode].values(), RATIOS):
-                with suppress(NoEvidenceError):
-                    self.found[task.task, policy, ratio] = 100 * task.mean(
-                        policy, ratio, "golds_found"
-                    )
+        self.shares: dict[tuple[str, str, float], FloatArray] = {}
+        for name in evidence.tasks:
+            if name in NEEDLES:
+                self._add(evidence.of(name))
+
+    def _add(self, task: TaskEvidence) -> None:
+        """Takes in a task, if the full cache can do it."""
+        share = float(task.mean(FULL, None, "golds_found")[0])
+        if share < CLEAN:
+            self.unknown[task.task] = 100 * share
+            return
+        self.tasks[task.task] = task
+        for policy, ratio in product(OURS[self.mode].values(), RATIOS):
+            with suppress(NoEvidenceError):
+                percent = 100 * task.mean(policy, ratio, "golds_found")
+                self.shares[task.task, policy, ratio] = percent
 
     def means(self, ratio: float) -> dict[str, float]:
         """Averages each policy that ran on all tasks over them, in percent."""
         means: dict[str, float] = {}
         for name in OURS[self.mode].values():
             cells = [(task, name, ratio) for task in self.tasks]
-            if cells and self.found.keys() >= {*cells}:
-                means[name] = float(np.mean([self.found[cell][0] for cell in cells]))
+            if cells and self.shares.keys() >= {*cells}:
+                means[name] = float(np.mean([self.shares[cell][0] for cell in cells]))
         return means
 
     def judge(self, pair: Pair) -> Judged:
         """Sets two policies against one another on the tasks that can tell them apart."""
         differences = {}
         for task in self.tasks:
-            better, worse = (
-                self.found.get((task, name, pair.ratio)) for name in (pair.better, pair.worse)
-            )
+            better = self.shares.get((task, pair.better, pair.ratio))
+            worse = self.shares.get((task, pair.worse, pair.ratio))
             if better is None or worse is None:
                 continue
             if max(better[0], worse[0]) > FLOOR and min(better[0], worse[0]) < CEILING:
@@ -190,12 +194,29 @@ class Order:
             return Judged(pair, None, ())
         mean = np.mean(list(differences.values()), axis=0)
         contexts = min(self.tasks[task].contexts for task in differences)
-        difference = Estimate.of(float(mean[0]), mean[1:] if contexts > 1 else None, contexts)
+        resampled = None
+        if contexts > 1:
+            resampled = mean[1:]
+        difference = Estimate.of(float(mean[0]), resampled, contexts)
         return Judged(pair, difference, tuple(differences))
 
     def judged(self, ratios: Sequence[float] = RATIOS) -> Iterator[Judged]:
         for ratio in ratios:
             yield from map(self.judge, key(self.mode, ratio))
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Says what the full cache finds of each task, and which are left out."""
+        facts = []
+        for name, task in self.tasks.items():
+            share = float(task.mean(FULL, None, "golds_found")[0])
+            facts.append((f"Full cache, {name}", f"{100 * share:.0f} % found"))
+        for name, percent in self.unknown.items():
+            text = f"the full cache finds {percent:.0f} %"
+            facts += [(f"Left out, {name}", text)]
+        contexts = sorted({str(task.contexts) for task in self.tasks.values()})
+        facts.append(("Contexts", ", ".join(contexts) or "none"))
+        return facts
 
 
 FEWEST_POLICIES = 3  # beside random
@@ -204,135 +225,114 @@ VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
 
 
-def _mode_of(given: StudyInput) -> str:
-    return str(given.records["mode"].iloc[0])
-
-
-def _takes(given: StudyInput) -> bool:
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs of several needles with several policies of the board."""
-    records = given.records
-    needles = set(map(str, records["task"].unique())) & set(NEEDLES)
+    records = study_input.records
+    needles = set(records["task"].unique()) & set(NEEDLES)
     policies = set(map(str, records["policy"].unique()))
-    known = policies & set(OURS[_mode_of(given)].values()) - {RANDOM}
-    return len(needles) > 1 and FULL in policies and len(known) >= FEWEST_POLICIES
+    on_board = policies & set(OURS[study_input.mode].values()) - {RANDOM}
+    return len(needles) > 1 and FULL in policies and len(on_board) >= FEWEST_POLICIES
 
 
 REVERSED = (
-    "The interval of the paired difference over contexts leaves out 0 on the other side. A task leads to the answers "
-    "of the first press, with the tokens that it kept; the second can be chosen there."
+    "The interval of the paired difference over contexts leaves out 0 on the other side. A task "
+    "leads to the answers of the first press, with the tokens that it kept; the second can be "
+    "chosen there."
 )
 
 
-def content_of(given: StudyInput) -> StudyContent:
+def build_content(study_input: StudyInput) -> StudyContent:
     """Judges every pair of the key on the model, and counts them beside the other models of the site."""
-    mode = _mode_of(given)
-    order = Order(Evidence(given.records), mode)
+    mode = study_input.mode
+    order = Order(Evidence(study_input.records), mode)
+    models = [(study_input.model, order)]
+    for other in study_input.beside:
+        if other.mode == mode:
+            order_there = Order(Evidence(other.records), mode)
+            models.append((other.model, order_there))
     judged = list(order.judged())
-    beside = [
-        (one.model, Order(Evidence(one.records), mode))
-        for one in given.beside
-        if _mode_of(one) == mode
-    ]
-    counts = tuple(_counts([(given.model, order), *beside], mode))
-    contexts = sorted({str(one.contexts) for one in order.tasks.values()})
-    reversed_here = _reversed(judged, given.number)
-    return StudyContent(
-        parts=[
-            StudySection(
-                "carried",
-                "How much of the order is here",
-                f"The key: pairs of presses that both models of 8B parameters put at least {APART:g} points apart, in "
-                "the same direction. The last line is the ceiling: what one of the two has of the order of the other.",
-                listings=(Listing("Pairs of the key by ratio", COUNTS, counts),),
-            ),
-            StudySection(
-                "reversed",
-                "Reversed here",
-                REVERSED if reversed_here.rows else "None of the pairs that were measured.",
-                listings=(reversed_here,),
-            ),
-        ],
-        facts=[
-            *(
-                (
-                    f"Full cache, {task}",
-                    f"{100 * float(of_task.mean(FULL, None, 'golds_found')[0]):.0f} % found",
-                )
-                for task, of_task in order.tasks.items()
-            ),
-            *(
-                (f"Left out, {task}", f"the full cache finds {found:.0f} %")
-                for task, found in order.unknown.items()
-            ),
-            ("Contexts", ", ".join(contexts) or "none"),
-        ],
-        sheets=[_sheet(judged)],
+    counts = Listing("Pairs of the key by ratio", COUNTS, tuple(_counts(models, mode)))
+    reversed_here = _reversed(judged, study_input.number)
+    carried_text = (
+        f"The key: pairs of presses that both models of 8B parameters put at least {APART:g} "
+        "points apart, in the same direction. The last line is the ceiling: what one of the two "
+        "has of the order of the other."
     )
+    reversed_text = REVERSED if reversed_here.rows else "None of the pairs that were measured."
+    carried_title = "How much of the order is here"
+    parts = [
+        StudySection("carried", carried_title, carried_text, listings=(counts,)),
+        StudySection("reversed", "Reversed here", reversed_text, listings=(reversed_here,)),
+    ]
+    return StudyContent(parts, order.facts, [_sheet(judged)])
 
 
 def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[str, ...]]:
-    of_board: dict[tuple[str, float], dict[str, float]] = {}
-    for (model, ratio, name), score in scores(mode).items():
-        of_board.setdefault((model, ratio), {})[name] = score
+    """Yields a line for each ratio and model, and one for the two models of the board against each other."""
     for ratio in RATIOS:
+        of_llama = scores_at(mode, LLAMA, ratio)
+        of_qwen = scores_at(mode, QWEN, ratio)
+        same = str(len(key(mode, ratio)))
         for name, order in models:
-            counts = Counter(one.verdict for one in order.judged([ratio]))
-            taus = (tau(order.means(ratio), of_board[model, ratio]) for model in MODELS)
-            texts = (NONE if value is None else f"{value:.2f}" for value in taus)
-            numbers = (str(counts[verdict]) for verdict in VERDICTS)
-            yield (name, f"{ratio:g}", str(len(key(mode, ratio))), *numbers, *texts)
-        ceiling = tau(of_board[LLAMA, ratio], of_board[QWEN, ratio])
-        same, apart = len(key(mode, ratio)), len(separated(mode, ratio))
-        text = NONE if ceiling is None else f"{ceiling:.2f}"
-        yield (
-            f"{LLAMA} against {QWEN}",
-            f"{ratio:g}",
-            str(apart),
-            str(same),
-            *(NONE,) * 3,
-            text,
-            text,
-        )
+            verdicts = Counter(judged.verdict for judged in order.judged([ratio]))
+            numbers = [str(verdicts[verdict]) for verdict in VERDICTS]
+            means = order.means(ratio)
+            taus = (_tau_text(means, of_llama), _tau_text(means, of_qwen))
+            yield (name, f"{ratio:g}", same, *numbers, *taus)
+        apart = str(len(separated(mode, ratio)))
+        ceiling = _tau_text(of_llama, of_qwen)
+        name = f"{LLAMA} against {QWEN}"
+        yield (name, f"{ratio:g}", apart, same, NONE, NONE, NONE, ceiling, ceiling)
+
+
+def _tau_text(first: Mapping[str, float], second: Mapping[str, float]) -> str:
+    correlation = tau(first, second)
+    return NONE if correlation is None else f"{correlation:.2f}"
 
 
 def _reversed(judged: Sequence[Judged], number: int) -> Listing:
-    def examples(one: Judged) -> Markup:
-        policy, level = one.pair.better, Level("ratio", one.pair.ratio)
-        pages = (
-            (examples_at(examples_page(task, number), policy, level), task) for task in one.tasks
-        )
-        return Markup(", ").join(LINK.format(*page) for page in pages)
+    """Lists the pairs that are reversed on the model. ``number``: of its results on the site."""
+    columns: dict[str, Callable[[Judged], object]] = {
+        "better on the board": lambda result: result.pair.better,
+        "worse on the board": lambda result: result.pair.worse,
+        "ratio": lambda result: f"{result.pair.ratio:g}",
+        "here, points": lambda result: in_numbers(result.difference, "+.0f"),
+        LLAMA: lambda result: f"{result.pair.apart[LLAMA]:+.0f}",
+        QWEN: lambda result: f"{result.pair.apart[QWEN]:+.0f}",
+        "tasks": lambda result: _links(result, number),
+    }
+    rows = [result for result in judged if result.verdict == "reversed"]
+    return list_rows("Pairs that are reversed", rows, columns)
 
-    return listing_of(
-        "Pairs that are reversed",
-        [one for one in judged if one.verdict == "reversed"],
-        {
-            "better on the board": lambda one: one.pair.better,
-            "worse on the board": lambda one: one.pair.worse,
-            "ratio": lambda one: f"{one.pair.ratio:g}",
-            "here, points": lambda one: in_numbers(one.difference, "+.0f"),
-            LLAMA: lambda one: f"{one.pair.apart[LLAMA]:+.0f}",
-            QWEN: lambda one: f"{one.pair.apart[QWEN]:+.0f}",
-            "tasks": examples,
-        },
-    )
+
+def _links(result: Judged, number: int) -> Markup:
+    """Links each task to its examples of the first press."""
+    level = Level("ratio", result.pair.ratio)
+    links = []
+    for task in result.tasks:
+        page = examples_page(task, number)
+        links.append(LINK.format(examples_at(page, result.pair.better, level), task))
+    return Markup(", ").join(links)
 
 
 def _sheet(judged: Sequence[Judged]) -> Sheet:
-    rows = [
-        {
-            "better": one.pair.better,
-            "worse": one.pair.worse,
-            "ratio": one.pair.ratio,
-            "verdict": one.verdict,
-            "here_points": one.difference or Estimate(float("nan"), None, None, 0),
-            "llama_points": one.pair.apart[LLAMA],
-            "qwen_points": one.pair.apart[QWEN],
-            "needles": ", ".join(one.tasks),
+    nothing = Estimate(float("nan"), None, None, 0)
+    rows = []
+    for result in judged:
+        pair = result.pair
+        row = {
+            "better": pair.better,
+            "worse": pair.worse,
+            "ratio": pair.ratio,
+            "verdict": result.verdict,
+            "here_points": result.difference or nothing,
+            "llama_points": pair.apart[LLAMA],
+            "qwen_points": pair.apart[QWEN],
+            "needles": ", ".join(result.tasks),
         }
-        for one in judged
-    ]
-    return Sheet.of("published-pairs", "Pairs of presses of kvpress’s board, on this model", rows)
+        rows.append(row)
+    title = "Pairs of presses of kvpress’s board, on this model"
+    return Sheet.of("published-pairs", title, rows)
 
 
 CHAPTER = Chapter(
@@ -341,12 +341,13 @@ CHAPTER = Chapter(
     (
         Definition(
             "Pair of the key",
-            f"Two presses that Llama 3.1 8B and Qwen3 8B both put at least {APART:g} points apart in the same "
-            "direction on kvpress’s public board, on the mean of RULER’s eight needle tasks at 4,096 tokens. Here both "
-            "read the same contexts: the mean over tasks of what they find, with an interval that resamples contexts. "
-            f"A task counts where the full cache finds {100 * CLEAN:g} % or more, and where not both are above "
-            f"{CEILING:g} or below {FLOOR:g} %. Same order: the interval is above 0. Reversed: it is below 0. tau: "
-            "Kendall’s tau-b of our means and the board’s, over the presses that both have.",
+            f"Two presses that Llama 3.1 8B and Qwen3 8B both put at least {APART:g} points apart "
+            "in the same direction on kvpress’s public board, on the mean of RULER’s eight needle "
+            "tasks at 4,096 tokens. Here both read the same contexts: the mean over tasks of what "
+            "they find, with an interval that resamples contexts. A task counts where the full "
+            f"cache finds {100 * CLEAN:g} % or more, and where not both are above {CEILING:g} or "
+            f"below {FLOOR:g} %. Same order: the interval is above 0. Reversed: it is below 0. "
+            "tau: Kendall’s tau-b of our means and the board’s, over the presses that both have.",
             source="kvpress’s leaderboard, kept in lapidoty/kvpress-centrality",
         ),
     ),
@@ -357,6 +358,6 @@ STUDY = Study(
     lead="kvpress publishes how its presses do on two models of 8B parameters. Do they keep needles in the same order "
     "on this one?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=CHAPTER,
 )

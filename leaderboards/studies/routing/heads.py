@@ -1,7 +1,8 @@
 """Shows whether the heads of each layer look at the same token where the answer begins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ from leaderboards.routing.agreement import agreement, chance_of_consensus, conse
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import curve, estimate_of, exactly, in_numbers, line_of, listing_of
-from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
+from leaderboards.studies.parts import (
+    BandedLine,
+    banded_line,
+    curve,
+    estimate_mean,
+    exactly,
+    in_numbers,
+    list_rows,
+)
+from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
@@ -41,7 +50,7 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins attention with what records say of the answer, and makes levels of kinds and values."""
     columns = [*CELL, "draw_id", "answer_tokens", "context_tokens", "right"]
     joined = table.merge(records[columns], on=CELL, validate="many_to_one")
-    joined[CONTEXT] = contexts_of(joined)
+    joined[CONTEXT] = context_names(joined)
     return with_levels(joined)
 
 
@@ -59,15 +68,19 @@ def agreements(attention: DataFrame) -> list[Agreement]:
     rows = at_answers(attention)
     if rows.empty:
         return []
+    heads = len(rows["top"].iloc[0])
     left = (rows["kept"] * rows["context_tokens"]).clip(lower=1).to_numpy(dtype=np.float64)
-    rows = rows.assign(consensus_by_chance=chance_of_consensus(len(rows["top"].iloc[0]), left))
-    found = []
+    rows = rows.assign(consensus_by_chance=chance_of_consensus(heads, left))
+    results = []
     for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
         values, contexts = slopes(group)
-        known = ~np.isnan(values)
-        late = estimate_of(values[known], contexts[known]) if known.any() else None
-        found.append(Agreement(str(policy), level, group.groupby("layer")[AT_ANSWER].mean(), late))
-    return found
+        has_slope = ~np.isnan(values)
+        late = None
+        if has_slope.any():
+            late = estimate_mean(values[has_slope], contexts[has_slope])
+        by_layer = group.groupby("layer")[AT_ANSWER].mean()
+        results.append(Agreement(str(policy), level, by_layer, late))
+    return results
 
 
 @dataclass(frozen=True)
@@ -79,140 +92,169 @@ class HeadReads:
     shares: FloatArray  # of answers, shape (layers, heads)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        places = np.ndindex(*self.shares.shape)
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields a row of the download for each head."""
         cell = {"policy": self.policy, "level": self.level}
-        return [
-            {**cell, "layer": layer, "head": head, "reads": self.shares[layer, head]}
-            for layer, head in places
-        ]
+        for layer, head in np.ndindex(*self.shares.shape):
+            yield {**cell, "layer": layer, "head": head, "reads": self.shares[layer, head]}
 
 
 def heads_that_read(attention: DataFrame) -> list[HeadReads]:
     """Returns how often each head reads the answer, by policy and level. ``attention``: of :func:`with_questions`."""
     rows = attention[(attention["step"] == ANSWER_STEP) & (attention["answer_tokens"] > 0)]
-    found = []
+    results = []
     for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
-        by_layer = [
-            np.stack(of_layer.to_list()).mean(axis=0)
-            for _, of_layer in group.groupby("layer")["retrieves"]
-        ]
-        found.append(HeadReads(str(policy), level, np.stack(by_layer)))
-    return found
+        by_layer = []
+        for _, of_layer in group.groupby("layer")["retrieves"]:
+            by_layer.append(np.stack(of_layer.to_list()).mean(axis=0))
+        results.append(HeadReads(str(policy), level, np.stack(by_layer)))
+    return results
 
 
 def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
-    """Returns the slope of consensus over depth of each answer, and its context. ``group``: of :func:`at_answers`."""
+    """Returns the slope of consensus over depth of each answer, and its context, both of shape (answers,); NaN of an
+    answer that lacks a layer. ``group``: of :func:`at_answers`."""
     layers = group["layer"].nunique()
-    by_answer = (
-        group.sort_values("layer")
-        .groupby([*CELL, CONTEXT], observed=True)["consensus"]
-        .apply(np.array)
-    )
-    values = np.array([slope(one) if len(one) == layers else np.nan for one in by_answer])
+    answers = group.sort_values("layer").groupby([*CELL, CONTEXT], observed=True)
+    by_answer = answers["consensus"].apply(np.array)
+    values = np.full(len(by_answer), np.nan)
+    for place, of_layers in enumerate(by_answer):
+        if len(of_layers) == layers:
+            values[place] = slope(of_layers)
     return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    attention = with_questions(given.tables[TABLE], given.records)
-    found = agreements(attention)
-    rows = [
-        {"policy": one.policy, "level": one.level, "layer": layer} | means
-        for one in found
-        for layer, means in enumerate(one.by_layer.to_dict("records"))
-    ]
-    whole = next((one.by_layer for one in found if one.policy == FULL), None)
-    if whole is None:
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Shows whether heads agree, layer by layer, and which of them read the answer."""
+    attention = with_questions(study_input.tables[TABLE], study_input.records)
+    results = agreements(attention)
+    with_full = [result for result in results if result.policy == FULL]
+    if not with_full:
         return StudyContent(())
-    styles = named_styles(("consensus", "agreement"))
-    lines = [line_of(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()]
-    picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
-    listing = listing_of(
-        "Over all layers",
-        found,
-        {
-            "policy": lambda one: one.policy,
-            "level": lambda one: one.level,
-            "consensus": lambda one: f"{one.by_layer['consensus'].mean():.2f}",
-            "consensus by chance": lambda one: f"{one.by_layer['consensus_by_chance'].mean():.2f}",
-            "agreement": lambda one: f"{one.by_layer['agreement'].mean():.2f}",
-            "slope": lambda one: in_numbers(one.slope),
-        },
-    )
+    whole = with_full[0].by_layer
     reads = heads_that_read(attention)
-    whole_reads = next((one for one in reads if one.policy == FULL), None)
-    maps = () if whole_reads is None else (_map_of_heads(whole_reads),)
-    text = (
-        "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the heads, "
-        "low where they agree; agreement is the largest share of heads on one token."
-    )
-    title = "Do heads agree, early or late?"
-    section = StudySection(
-        "agreement", title, text, tuple(styles.values()), (picture,), (listing,), maps=maps
-    )
-    sections = [section, *_under_compression(found, whole), *_beside(given, found)]
+    section = _agreement_section(results, whole, reads)
+    sections = [section, *_under_compression(results, whole), *_beside(study_input, results)]
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        cell = {"policy": result.policy, "level": result.level}
+        for layer, means in enumerate(result.by_layer.to_dict("records")):
+            rows.append({**cell, "layer": layer, **means})
+    head_rows: list[dict[str, Any]] = []
+    for heads in reads:
+        head_rows += heads.rows
     sheets = [
         Sheet.of("routing-agreement", "Agreement of heads by layer", rows),
-        Sheet.of(
-            "routing-heads",
-            "How often each head reads the answer",
-            [row for one in reads for row in one.rows],
-        ),
+        Sheet.of("routing-heads", "How often each head reads the answer", head_rows),
     ]
     return StudyContent(sections, sheets=sheets)
 
 
-def _under_compression(found: Sequence[Agreement], whole: DataFrame) -> list[StudySection]:
+def _agreement_section(
+    results: Sequence[Agreement], whole: DataFrame, reads: Sequence[HeadReads]
+) -> StudySection:
+    """Draws the agreement of the full cache's heads by layer, and lists that of all policies over all layers."""
+    styles = named_styles(("consensus", "agreement"))
+    lines = [_over_layers(style, whole[name]) for name, style in styles.items()]
+    picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
+    columns: dict[str, Callable[[Agreement], object]] = {
+        "policy": attrgetter("policy"),
+        "level": attrgetter("level"),
+        "consensus": lambda result: f"{result.by_layer['consensus'].mean():.2f}",
+        "consensus by chance": lambda result: (
+            f"{result.by_layer['consensus_by_chance'].mean():.2f}"
+        ),
+        "agreement": lambda result: f"{result.by_layer['agreement'].mean():.2f}",
+        "slope": lambda result: in_numbers(result.slope),
+    }
+    listing = list_rows("Over all layers", results, columns)
+    maps = [_heat_map(heads) for heads in reads if heads.policy == FULL]
+    text = (
+        "At the first token of the answer. Consensus is the distinct tokens that heads attend to "
+        "most over the heads, low where they agree; agreement is the largest share of heads on "
+        "one token."
+    )
+    return StudySection(
+        "agreement",
+        "Do heads agree, early or late?",
+        text,
+        tuple(styles.values()),
+        (picture,),
+        (listing,),
+        maps=tuple(maps[:1]),
+    )
+
+
+def _over_layers(style: LineStyle, values: Iterable[float]) -> BandedLine:
+    """Makes a line of one number for each layer."""
+    return banded_line(style, enumerate(map(exactly, values)))
+
+
+def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[StudySection]:
     """Draws consensus over layers for the full cache and at each level, a picture for each policy."""
-    levels = sorted({one.level for one in found if one.level != UNTREATED})
+    levels = sorted({result.level for result in results if result.level != UNTREATED})
     if not levels:
         return []
     names = names_of(levels)
     styles = named_styles(("full cache", *(names[level] for level in levels)))
+    lines: dict[str, list[BandedLine]] = {}
+    for result in results:
+        if result.policy == FULL:
+            continue
+        start = _over_layers(styles["full cache"], whole["consensus"])
+        of_policy = lines.setdefault(result.policy, [start])
+        if result.level in names:
+            style = styles[names[result.level]]
+            of_policy.append(_over_layers(style, result.by_layer["consensus"]))
+    axis = Axis.of_layers(len(whole))
     pictures = []
-    for policy in dict.fromkeys(one.policy for one in found if one.policy != FULL):
-        lines = [line_of(styles["full cache"], enumerate(map(exactly, whole["consensus"])))]
-        of_policy = [one for one in found if one.policy == policy and one.level in names]
-        for one in of_policy:
-            style = styles[names[one.level]]
-            lines.append(line_of(style, enumerate(map(exactly, one.by_layer["consensus"]))))
-        pictures.append(
-            curve(policy, "consensus", lines, Axis.of_layers(len(whole)), f"consensus/{policy}")
-        )
+    for policy, of_policy in lines.items():
+        pictures.append(curve(policy, "consensus", of_policy, axis, f"consensus/{policy}"))
     text = (
-        "Consensus by layer at the first token of the answer, for the full cache and at each level. Of fewer rows "
-        "fewer can be looked at: the download has what chance would have."
+        "Consensus by layer at the first token of the answer, for the full cache and at each "
+        "level. Of fewer rows fewer can be looked at: the download has what chance would have."
     )
     title = "Consensus by depth under compression"
     return [StudySection("consensus", title, text, tuple(styles.values()), tuple(pictures))]
 
 
-def _beside(given: StudyInput, found: Sequence[Agreement]) -> list[StudySection]:
+def _beside(study_input: StudyInput, results: Sequence[Agreement]) -> list[StudySection]:
     """Draws consensus of this model and of each beside it over depth, as a share of the layers, for the full cache and
     at the levels that both were run at; all questions of either count, as contexts of two tokenizers may differ."""
+    here = _consensus(results)
     sections = []
-    for number, other in enumerate(given.beside, start=1):
-        if other.number < given.number or TABLE not in other.tables:
+    for number, other in enumerate(study_input.beside, start=1):
+        if other.number < study_input.number or TABLE not in other.tables:
             continue
-        sides = [{(one.policy, one.level): one.by_layer["consensus"] for one in found}]
-        of_other = agreements(with_questions(other.tables[TABLE], other.records))
-        sides.append({(one.policy, one.level): one.by_layer["consensus"] for one in of_other})
-        styles = named_styles((given.model, other.model))
+        there = _consensus(agreements(with_questions(other.tables[TABLE], other.records)))
+        styles = named_styles((study_input.model, other.model))
         pictures = []
-        for cell in sides[0]:
-            if cell in sides[1]:
-                layers = [side[cell].tolist() for side in sides]
-                name = FULL if cell[0] == FULL else f"{cell[0]} at {cell[1]}"
-                pictures.append(_over_depth(name, layers, list(styles.values()), f"depth-{number}"))
-        models = f"{given.model} and {other.model}"
+        for cell, layers in here.items():
+            if cell in there:
+                policy, level = cell
+                name = FULL if policy == FULL else f"{policy} at {level}"
+                sides = (layers, there[cell])
+                pictures.append(_over_depth(name, sides, [*styles.values()], f"depth-{number}"))
+        if not pictures:
+            continue
+        models = f"{study_input.model} and {other.model}"
         text = f"Consensus of {models} over depth: 0 is the first layer, 1 the last. It is low where heads agree."
-        title = f"Consensus by depth beside {other.model}"
-        if pictures:
-            section = StudySection(
-                f"consensus-beside-{number}", title, text, tuple(styles.values()), tuple(pictures)
-            )
-            sections.append(section)
+        section = StudySection(
+            f"consensus-beside-{number}",
+            f"Consensus by depth beside {other.model}",
+            text,
+            tuple(styles.values()),
+            tuple(pictures),
+        )
+        sections.append(section)
     return sections
+
+
+def _consensus(results: Sequence[Agreement]) -> dict[tuple[str, Level], list[float]]:
+    """Returns the consensus of each layer by policy and level."""
+    return {
+        (result.policy, result.level): result.by_layer["consensus"].tolist() for result in results
+    }
 
 
 def _over_depth(
@@ -221,21 +263,20 @@ def _over_depth(
     lines = []
     for of_model, style in zip(layers, styles, strict=True):
         last = max(1, len(of_model) - 1)
-        lines.append(
-            line_of(style, [(layer / last, exactly(value)) for layer, value in enumerate(of_model)])
-        )
-    return curve(
-        name, "consensus", lines, Axis.from_values("depth, of the layers", [1.0]), f"{salt}/{name}"
-    )
+        points = [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]
+        lines.append(banded_line(style, points))
+    axis = Axis.from_values("depth, of the layers", [1.0])
+    return curve(name, "consensus", lines, axis, f"{salt}/{name}")
 
 
-def _map_of_heads(reads: HeadReads) -> HeatMap:
+def _heat_map(reads: HeadReads) -> HeatMap:
+    layers, heads = reads.shares.shape
     rows = []
-    for layer, shares in enumerate(reads.shares):
-        rows.append(
-            (str(layer), tuple(Tile(f"{100 * share:.0f}", "", share) for share in shares.tolist()))
-        )
-    columns = tuple(map(str, range(reads.shares.shape[1])))
+    for layer in range(layers):
+        shares = reads.shares[layer].tolist()
+        tiles = [Tile(f"{100 * share:.0f}", "", share) for share in shares]
+        rows.append((str(layer), tuple(tiles)))
+    columns = tuple(map(str, range(heads)))
     title = "Answers that a head reads, full cache, percent"
     return HeatMap(title, "layer", columns, tuple(rows), "head", "share of answers")
 
@@ -243,16 +284,17 @@ def _map_of_heads(reads: HeadReads) -> HeatMap:
 DEFINITIONS = (
     Definition(
         "Consensus, agreement, and slope",
-        "By layer, of the token that each head attends to most at the first token of the answer. Consensus, as the "
-        "paper writes it, is low where heads agree; beside it that of heads which look at any of the n tokens that the "
-        "layer keeps, at random. Agreement is the largest share of heads on one token. The slope is the mean consensus "
-        "of the late half of the layers less that of the early half.",
+        "By layer, of the token that each head attends to most at the first token of the answer. "
+        "Consensus, as the paper writes it, is low where heads agree; beside it that of heads "
+        "which look at any of the n tokens that the layer keeps, at random. Agreement is the "
+        "largest share of heads on one token. The slope is the mean consensus of the late half of "
+        "the layers less that of the early half.",
         "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
     ),
     Definition(
         "Heads that read the answer",
-        "The share of answers at whose first token a head attends to a token of the gold answer most, of questions "
-        "whose answer stands in the context.",
+        "The share of answers at whose first token a head attends to a token of the gold answer "
+        "most, of questions whose answer stands in the context.",
     ),
 )

@@ -26,16 +26,16 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
-    axes_of,
+    axes_by_kind,
+    banded_line,
     curve,
     exactly,
     full_last,
     in_percent,
-    line_of,
     listing_of_fields,
     over_levels,
 )
-from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
+from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
@@ -84,47 +84,51 @@ def probe(
     in [0, 1], and that on shuffled labels. ``features``: shape (answers, size). ``labels``: of two classes in two
     contexts at least."""
     true = np.asarray(labels)
+    names = np.asarray(contexts)
+    score = macro_f1(true, predictions(features, true, names))
     shuffled = np.random.default_rng(seed).permutation(true)
-    found, control = (
-        macro_f1(one, predictions(features, one, np.asarray(contexts))) for one in (true, shuffled)
-    )
-    return found, control
+    control = macro_f1(shuffled, predictions(features, shuffled, names))
+    return score, control
 
 
 def macro_f1(labels: npt.NDArray[np.str_], predicted: npt.NDArray[np.str_]) -> float:
-    return float(
-        metrics.f1_score(
-            labels, predicted, average="macro", labels=np.unique(labels), zero_division=0.0
-        )
-    )
+    """Computes the mean F1 over labels, in [0, 1]. Both arrays have the shape (answers,)."""
+    classes = np.unique(labels)
+    score = metrics.f1_score(labels, predicted, average="macro", labels=classes, zero_division=0.0)
+    return float(score)
 
 
 def predictions(
-    features: npt.NDArray[np.floating], labels: npt.NDArray[np.str_], contexts: npt.NDArray[np.str_]
+    features: npt.NDArray[np.floating],
+    labels: npt.NDArray[np.str_],
+    contexts: npt.NDArray[np.str_],
 ) -> npt.NDArray[np.str_]:
-    """Predicts each label from a probe that saw no answer of its context."""
+    """Predicts each label, shape (answers,), from a probe that saw no answer of its context. ``features``: shape
+    (answers, size)."""
     regression = linear_model.LogisticRegression(C=STRENGTH, tol=TOLERANCE, max_iter=2000)
     classifier = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
     folds = model_selection.GroupKFold(min(FOLDS, len(np.unique(contexts))))
     predicted = np.empty_like(labels)
     for train, test in folds.split(features, groups=contexts):
-        one, *others = np.unique(labels[train])  # with no other class there is nothing to fit
+        classes = np.unique(labels[train])
+        if len(classes) == 1:  # there is nothing to fit
+            predicted[test] = classes[0]
+            continue
         with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long
-            fitted = classifier.fit(features[train], labels[train]) if others else None
-            predicted[test] = fitted.predict(features[test]) if fitted else one
+            fitted = classifier.fit(features[train], labels[train])
+            predicted[test] = fitted.predict(features[test])
     return predicted
 
 
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     """Joins states with the labels of their questions; only questions with an answer in the context count, and running
     text has none."""
-    asked = records[(records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)]
-    asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right", "f1"]].rename(
-        columns={"answer_type": TYPE}
-    )
-    asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
-    asked[CONTEXT] = contexts_of(asked)
-    return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
+    has_label = (records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)
+    columns = [*CELL, "draw_id", "answer_type", "golds", "right", "f1"]
+    questions = records.loc[has_label, columns].rename(columns={"answer_type": TYPE})
+    questions[LETTER] = [golds[0][0].upper() for golds in questions["golds"]]
+    questions[CONTEXT] = context_names(questions)
+    return with_levels(states.merge(questions, on=CELL, validate="many_to_one"))
 
 
 def by_layer(states: DataFrame) -> Iterator[Probed]:
@@ -141,7 +145,9 @@ def depths(layers: int) -> dict[str, int]:
     >>> depths(30), depths(2)
     ({'early': 8, 'middle': 15, 'last': 30}, {'middle': 1, 'last': 2})
     """
-    names = {max(1, math.ceil(share * layers)): name for name, share in DEPTHS.items()}
+    names = {}
+    for name, share in DEPTHS.items():
+        names[max(1, math.ceil(share * layers))] = name
     return {name: layer for layer, name in names.items()}
 
 
@@ -157,60 +163,70 @@ def by_level(states: DataFrame) -> Iterator[Probed]:
 def learnable(group: DataFrame, label: str) -> DataFrame:
     """Returns the answers whose label is not too rare for a probe; none where fewer than two classes or contexts are
     left."""
-    group = group[group[label].map(group[label].value_counts()) >= FEWEST]
-    return group if group[label].nunique() > 1 and group[CONTEXT].nunique() > 1 else group[:0]
+    counts = group[label].value_counts()
+    rows = group[group[label].map(counts) >= FEWEST]
+    if rows[label].nunique() > 1 and rows[CONTEXT].nunique() > 1:
+        return rows
+    return rows[:0]
 
 
 def features_of(group: DataFrame) -> npt.NDArray[np.float64]:
-    return np.stack([np.frombuffer(one, dtype="<f2") for one in group["state"]]).astype(np.float64)
+    """Reads the states of answers, which a store holds as bytes of float16: shape (answers, size)."""
+    states = [np.frombuffer(state, dtype="<f2") for state in group["state"]]
+    return np.stack(states).astype(np.float64)
 
 
 def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
     """Yields the probe of some answers, if there is any."""
-    group = learnable(group, label)
-    if group.empty:
+    rows = learnable(group, label)
+    if rows.empty:
         return
-    found = probe(features_of(group), group[label].astype(str).tolist(), group[CONTEXT].tolist())
-    first = group.iloc[0]
-    yield Probed(
-        label, str(first["policy"]), first["level"], int(first["layer"]), *found, len(group)
-    )
+    labels = rows[label].astype(str).tolist()
+    score, control = probe(features_of(rows), labels, rows[CONTEXT].tolist())
+    first = rows.iloc[0]
+    policy, layer = str(first["policy"]), int(first["layer"])
+    yield Probed(label, policy, first["level"], layer, score, control, len(rows))
 
 
 PROBE, CONTROL = "probe", "shuffled labels"
 TEXT = (
-    f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off the question too; "
-    f"the {LETTER} stands in the context alone. What a probe finds and the model does not say is retained and not used."
+    f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off "
+    f"the question too; the {LETTER} stands in the context alone. What a probe finds and the "
+    "model does not say is retained and not used."
 )
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    states = with_labels(given.tables[TABLE], given.records)
-    if states.empty:
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Shows what probes find by layer, by level, and at three depths beside right answers."""
+    states = with_labels(study_input.tables[TABLE], study_input.records)
+    if states.empty:  # no answer has a label to probe
         return StudyContent(())
-    layers, cells = list(by_layer(states)), list(by_level(states))
-    rows = [*map(vars, (*layers, *cells))]
+    layers = list(by_layer(states))
+    cells = list(by_level(states))
     last = int(states["layer"].max())
     beside = list(beside_answers(states, cells, depths(last)))
-    parts = [_section(layers, [one for one in cells if one.layer == last])] if layers else []
-    full = [one for one in layers if one.label == LETTER and one.macro_f1 - one.control >= TELLING]
-    telling = {one.layer for one in full}
+    parts = []
+    if layers:
+        of_last = [result for result in cells if result.layer == last]
+        parts.append(_section(layers, of_last))
     if beside:
-        parts.append(
-            _depth_section(
-                beside, [name for name, layer in depths(last).items() if layer in telling]
-            )
-        )
+        parts.append(_depth_section(beside, _telling_depths(layers, depths(last))))
+    rows = [*map(vars, layers), *map(vars, cells)]
+    title = "Probes of three depths beside right answers"
     sheets = [
         Sheet.of("routing-probes", "What probes find", rows),
-        Sheet.of(
-            "routing-depths",
-            "Probes of three depths beside right answers",
-            beside,
-            kinds={"right": Estimate},
-        ),
+        Sheet.of("routing-depths", title, beside, kinds={"right": Estimate}),
     ]
     return StudyContent(parts, sheets=sheets)
+
+
+def _telling_depths(layers: Sequence[Probed], named: Mapping[str, int]) -> list[str]:
+    """Returns the depths at which a probe finds something with the full cache, which alone can lose it."""
+    telling = set()
+    for result in layers:
+        if result.label == LETTER and result.macro_f1 - result.control >= TELLING:
+            telling.add(result.layer)
+    return [name for name, layer in named.items() if layer in telling]
 
 
 def beside_answers(
@@ -218,134 +234,135 @@ def beside_answers(
 ) -> Iterator[dict[str, Any]]:
     """Yields for each label, policy and level what probes find at each depth beside what is right and F1 of the same
     answers, as shares."""
-    found = {(one.label, one.policy, one.level, one.layer): one.macro_f1 for one in cells}
+    scores = {}
+    for result in cells:
+        scores[result.label, result.policy, result.level, result.layer] = result.macro_f1
     last = states[states["layer"] == states["layer"].max()]
     for label in LABELS:
         for (policy, level), group in last.groupby(["policy", "level"], observed=True):
-            at_depths = {
-                name: found.get((label, str(policy), level, layer))
-                for name, layer in layers.items()
-            }
-            if None in at_depths.values():
+            row: dict[str, Any] = {"label": label, "policy": str(policy), "level": level}
+            for name, layer in layers.items():
+                row[name] = scores.get((label, str(policy), level, layer))
+            if None in row.values():
                 continue
-            answers = {
-                "right": share_of(group["right"].eq(True), group[CONTEXT]),
-                "f1": float(group["f1"].astype(float).fillna(0).mean()) / 100,
-            }
-            yield {"label": label, "policy": str(policy), "level": level, **at_depths, **answers}
+            f1 = group["f1"].astype(float).fillna(0).mean()
+            row["right"] = share_of(group["right"].eq(True), group[CONTEXT])
+            row["f1"] = float(f1) / 100
+            yield row
 
 
 def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) -> StudySection:
     """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's.
     ``telling``: the depths at which a probe finds something with the full cache, which alone can lose it."""
     names = [name for name in rows[0] if name in DEPTHS]
-    styles = {
-        name: style
-        for name, style in named_styles((*names, "right")).items()
-        if name in (*telling, "right")
-    }
+    drawn = (*telling, "right")
+    styles = named_styles((*names, "right"))
+    styles = {name: style for name, style in styles.items() if name in drawn}
+    shown = [row for row in rows if row["label"] == LETTER] or list(rows)
+    whole = next((row for row in shown if row["policy"] == FULL), None)
+    by_policy: dict[str, list[Mapping[str, Any]]] = {}
+    for row in shown:
+        by_policy.setdefault(row["policy"], []).append(row)
     pictures = list[Picture]()
-    of_letter = [row for row in rows if row["label"] == LETTER] or list(rows)
-    whole = next((row for row in of_letter if row["policy"] == FULL), None)
-    for policy in dict.fromkeys(row["policy"] for row in of_letter):
+    for policy, of_policy in by_policy.items():
         if policy != FULL and whole is not None and policy not in CONTROLS:
-            own = [row for row in of_letter if row["policy"] == policy]
-            pictures += _of_policy(policy, whole, own, styles)
-    columns = ["label", "policy", "level", *names, "right", "f1"]
-    listing = Listing(
-        "Macro-F1 of probes by depth, beside right answers and F1, percent",
-        tuple(columns),
-        tuple(tuple(_cell(row[name]) for name in columns) for row in rows),
-    )
+            pictures += _draw_policy(policy, whole, of_policy, styles)
+    columns = ("label", "policy", "level", *names, "right", "f1")
+    lines = []
+    for row in rows:
+        texts = [_cell(row[name]) for name in columns]
+        lines.append(tuple(texts))
+    heading = "Macro-F1 of probes by depth, beside right answers and F1, percent"
+    listing = Listing(heading, columns, tuple(lines))
     text = (
-        f"What a probe for the {of_letter[0]['label']} finds behind a quarter of the layers, a half and all, beside "
-        "the right answers at that level, each as a share of the full cache’s. Where a line of a probe falls before "
-        "that of right answers, compression harms representations before answers. A depth at which the probe finds "
-        "little with the full cache is not drawn."
+        f"What a probe for the {shown[0]['label']} finds behind a quarter of the layers, a half "
+        "and all, beside the right answers at that level, each as a share of the full cache’s. "
+        "Where a line of a probe falls before that of right answers, compression harms "
+        "representations before answers. A depth at which the probe finds little with the full "
+        "cache is not drawn."
     )
     title = "Do representations degrade before answers do?"
-    return StudySection(
-        "depths", title, text, tuple(styles.values()), tuple(pictures), details=(listing,)
-    )
+    lines_shown = tuple(styles.values())
+    return StudySection("depths", title, text, lines_shown, tuple(pictures), details=(listing,))
 
 
-def _of_policy(
+def _draw_policy(
     policy: str,
     whole: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
     styles: Mapping[str, LineStyle],
 ) -> Iterator[Picture]:
     """Draws one policy over its levels of each kind, from the full cache on."""
-    for ending, axis in axes_of(row["level"] for row in rows).items():
+    for ending, axis in axes_by_kind(row["level"] for row in rows).items():
+        on_axis = [row for row in rows if row["level"] in axis]
         lines = []
         for name, style in styles.items():
             start = _number(whole[name])
-            shown = sorted(
-                (row["level"].value, _number(row[name])) for row in rows if row["level"] in axis
-            )
-            origin = [] if axis.origin is None else [(axis.origin, exactly(1.0))]
-            if start > 0:
-                lines.append(
-                    line_of(
-                        style,
-                        [*origin, *((place, exactly(value / start)) for place, value in shown)],
-                    )
-                )
+            if start <= 0:
+                continue
+            values = sorted((row["level"].value, _number(row[name])) for row in on_axis)
+            points = [(place, exactly(value / start)) for place, value in values]
+            if axis.origin is not None:
+                points.insert(0, (axis.origin, exactly(1.0)))
+            lines.append(banded_line(style, points))
         if lines:
             title = f"{policy}{ending}"
             yield curve(title, "share of the full cache’s", lines, axis, f"depths/{title}")
 
 
-def _number(value: Any) -> float:
-    return float(value.mean if isinstance(value, Estimate) else value)
+def _number(value: float | Estimate) -> float:
+    if isinstance(value, Estimate):
+        return value.mean
+    return float(value)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, Estimate):
         return in_percent(value)
-    return f"{100 * value:.0f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{100 * value:.0f}"
+    return str(value)
 
 
 def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
-    styles = full_last(one.policy for one in cells)
+    styles = full_last(result.policy for result in cells)
     pictures = []
     for label in LABELS:
-        of_layers = [one for one in layers if one.label == label]
-        of_levels = {
-            (one.policy, one.level): exactly(one.macro_f1) for one in cells if one.label == label
-        }
         name = f"{label[0].upper()}{label[1:]}"
+        of_layers = [result for result in layers if result.label == label]
         if of_layers:
             pictures.append(_over_layers(of_layers, f"{name}, full cache"))
-        if of_levels:
-            pictures += over_levels(
-                of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}"
-            )
+        scores = {}
+        for result in cells:
+            if result.label == label:
+                scores[result.policy, result.level] = exactly(result.macro_f1)
+        if scores:
+            title = f"{name}, last layer"
+            pictures += over_levels(scores, styles, title, "macro-F1", f"probes/{label}")
     listing = listing_of_fields("Probes of the last layer", cells, {}, leave_out=("layer",))
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = "What a probe finds in what the question’s last token holds"
     return StudySection("probes", title, TEXT, shown, tuple(pictures), details=(listing,))
 
 
-def _over_layers(found: Sequence[Probed], title: str) -> Picture:
+def _over_layers(results: Sequence[Probed], title: str) -> Picture:
     styles = named_styles((PROBE, CONTROL))
-    lines = [
-        line_of(styles[PROBE], [(one.layer, exactly(one.macro_f1)) for one in found]),
-        line_of(styles[CONTROL], [(one.layer, exactly(one.control)) for one in found]),
-    ]
-    axis = replace(Axis.of_layers(found[-1].layer + 1), title="layer, 0 before the first")
-    return curve(
-        title, "macro-F1; below, of shuffled labels", lines, axis, f"layers/{found[0].label}"
-    )
+    scores = [(result.layer, exactly(result.macro_f1)) for result in results]
+    controls = [(result.layer, exactly(result.control)) for result in results]
+    lines = [banded_line(styles[PROBE], scores), banded_line(styles[CONTROL], controls)]
+    layers = Axis.of_layers(results[-1].layer + 1)
+    axis = replace(layers, title="layer, 0 before the first")
+    note = "macro-F1; below, of shuffled labels"
+    return curve(title, note, lines, axis, f"layers/{results[0].label}")
 
 
 DEFINITIONS = (
     Definition(
         "Probes",
-        "A regularised logistic regression predicts a label of the question from the hidden state of its last token; "
-        "it is tested on contexts that it was not trained on. Control: the same on shuffled labels. Labels of fewer "
-        "than three answers are left out. By level three depths are probed: behind a quarter of the layers, a half and "
-        "all.",
+        "A regularised logistic regression predicts a label of the question from the hidden state "
+        "of its last token; it is tested on contexts that it was not trained on. Control: the "
+        "same on shuffled labels. Labels of fewer than three answers are left out. By level three "
+        "depths are probed: behind a quarter of the layers, a half and all.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
     ),

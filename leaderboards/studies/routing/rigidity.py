@@ -14,7 +14,7 @@ from leaderboards.metrics.declaration import Definition
 from leaderboards.routing.agreement import consensus
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
-from leaderboards.studies.declaration import Picture, StudySection
+from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import full_last, listing_of_fields, over_levels
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -53,55 +53,66 @@ def consensus_of_answers(attention: DataFrame, by: Sequence[str]) -> Series:
 def with_rigidity(joined: DataFrame, attention: DataFrame, by: Sequence[str]) -> DataFrame:
     """Tells of each answer whether its heads agree, and whether it is rigid. ``joined``: answers with their GER, as of
     :func:`routes.with_routes`. Answers without a token, or that were not observed, are neither."""
-    found = joined.join(consensus_of_answers(attention, by).rename("consensus"), on=list(by))
-    sound = found[(found["policy"] == FULL) & found["right"] & found["consensus"].notna()]
-    bounds = sound.groupby("task", observed=True)["consensus"].quantile(FEW_RIGHT)
-    bound = found["task"].map(bounds).astype(float)
-    agree = found["consensus"] < bound
-    failed = ~found["right"] & found["right_with_full"].astype(bool)
-    survives = found["ger"].astype(float) < LOW_GER
-    return found.assign(heads_agree=agree, rigid=agree & failed & survives)
+    of_answers = consensus_of_answers(attention, by).rename("consensus")
+    answers = joined.join(of_answers, on=list(by))
+    is_sound = (answers["policy"] == FULL) & answers["right"] & answers["consensus"].notna()
+    by_task = answers[is_sound].groupby("task", observed=True)["consensus"]
+    bounds = answers["task"].map(by_task.quantile(FEW_RIGHT)).astype(float)
+    agree = answers["consensus"] < bounds
+    failed = ~answers["right"] & answers["right_with_full"].astype(bool)
+    survives = answers["ger"].astype(float) < LOW_GER
+    return answers.assign(heads_agree=agree, rigid=agree & failed & survives)
 
 
 def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
     """Yields both shares by task, policy and level. ``answers``: of :func:`with_rigidity`, levels and ``erased``."""
-    for (task, policy, level), group in answers.groupby(
-        ["task", "policy", "level"], observed=True, sort=False
-    ):
+    cell = ["task", "policy", "level"]
+    for (task, policy, level), group in answers.groupby(cell, observed=True, sort=False):
+        erased = share_of(group["erased"], group["context"])
+        rigid = share_of(group["rigid"], group["context"])
         right = group[group["right"]]
-        if_right = share_of(right["heads_agree"], right["context"]) if len(right) else None
-        shares = [share_of(group[name], group["context"]) for name in ("erased", "rigid")]
-        yield TwoModes(str(task), str(policy), level, shares[0], shares[1], if_right)
+        agree_if_right = None
+        if len(right):
+            agree_if_right = share_of(right["heads_agree"], right["context"])
+        yield TwoModes(str(task), str(policy), level, erased, rigid, agree_if_right)
 
 
-def section_of(task: str, found: Sequence[TwoModes]) -> StudySection:
-    of_task = [one for one in found if one.task == task]
-    styles = full_last(one.policy for one in of_task)
-    pictures = list[Picture]()
-    for name, title in (("erased", "Erased"), ("rigid", "Rigid")):
-        cells = {(one.policy, one.level): getattr(one, name) for one in of_task}
-        pictures += over_levels(cells, styles, title, "share of answers", f"{name}/{task}")
+def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
+    """Draws the shares of erased and of rigid answers of a task over levels, policy by policy."""
+    of_task = [mode for mode in modes if mode.task == task]
+    erased = {(mode.policy, mode.level): mode.erased for mode in of_task}
+    rigid = {(mode.policy, mode.level): mode.rigid for mode in of_task}
+    styles = full_last(mode.policy for mode in of_task)
+    note = "share of answers"
+    pictures = (
+        *over_levels(erased, styles, "Erased", note, f"erased/{task}"),
+        *over_levels(rigid, styles, "Rigid", note, f"rigid/{task}"),
+    )
     text = (
-        "Erased: nothing is left of the answer’s tokens, and no route leads from them. Rigid: most of them are left, "
-        "the full cache has the question right, the answer is wrong, and heads look at fewer tokens than in nine of "
-        "ten right answers of the full cache. Beside it, how often heads agree so where the answer is right: rigidity "
-        "that is not more frequent explains nothing."
+        "Erased: nothing is left of the answer’s tokens, and no route leads from them. Rigid: "
+        "most of them are left, the full cache has the question right, the answer is wrong, and "
+        "heads look at fewer tokens than in nine of ten right answers of the full cache. Beside "
+        "it, how often heads agree so where the answer is right: rigidity that is not more "
+        "frequent explains nothing."
     )
-    listing = listing_of_fields(
-        "Percent of answers, and of right ones", of_task, {}, leave_out=("task",)
-    )
+    heading = "Percent of answers, and of right ones"
+    listing = listing_of_fields(heading, of_task, {}, leave_out=("task",))
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = f"Why answers are wrong: erased or rigid, {task}"
-    return StudySection(f"rigidity-{task}", title, text, shown, tuple(pictures), details=(listing,))
+    return StudySection(f"rigidity-{task}", title, text, shown, pictures, details=(listing,))
 
 
 DEFINITIONS = (
     Definition(
         "Rigid",
-        "An answer that the full cache has right and the policy wrong, whose GER is below a half, and whose consensus, "
-        "mean over layers, is below that of nine tenths of the full cache’s right answers of the task. It is in "
-        "another class too. The paper shows instances and gives no threshold.",
-        "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the full cache",
+        "An answer that the full cache has right and the policy wrong, whose GER is below a half, "
+        "and whose consensus, mean over layers, is below that of nine tenths of the full cache’s "
+        "right answers of the task. It is in another class too. The paper shows instances and "
+        "gives no threshold.",
+        (
+            "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the full "
+            "cache"
+        ),
         "representational rigidity after arXiv 2603.01426",
     ),
 )

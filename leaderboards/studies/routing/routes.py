@@ -1,9 +1,8 @@
 """Shows why answers are wrong and what reaches them, from the stored routes and records alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
-    axes_of,
+    axes_by_kind,
     full_last,
     in_percent,
     listing_of_fields,
@@ -59,7 +58,7 @@ DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
 Shares = dict[FailureClass, Estimate]
 
 
-def contexts_of(rows: DataFrame) -> Series:
+def context_names(rows: DataFrame) -> Series:
     """Names the context of each row, which is the same however it is written."""
     named: Series = rows["task"].astype(str) + "/" + rows["draw_id"].astype(str)
     return named
@@ -68,8 +67,7 @@ def contexts_of(rows: DataFrame) -> Series:
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
     whether the full cache answers the question rightly. Answers that failed are wrong."""
-    columns = [
-        *CELL,
+    of_record = [
         "draw_id",
         "right",
         "answered",
@@ -78,17 +76,19 @@ def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
         "ratio",
         "ger",
     ]
-    joined = routes.merge(records[columns], on=CELL, validate="one_to_one")
+    joined = routes.merge(records[[*CELL, *of_record]], on=CELL, validate="one_to_one")
     joined = joined[joined["answer_tokens"] > 0]
     for column in ("right", "answered"):
         joined[column] = joined[column].eq(True)
-    full = joined[joined["policy"] == FULL].set_index(QUESTION)["right"].rename("right_with_full")
-    joined[CONTEXT] = contexts_of(joined)
-    return joined.join(full, on=QUESTION, how="inner").reset_index(drop=True)
+    joined[CONTEXT] = context_names(joined)
+    full = joined[joined["policy"] == FULL].set_index(QUESTION)
+    right_with_full = full["right"].rename("right_with_full")
+    return joined.join(right_with_full, on=QUESTION, how="inner").reset_index(drop=True)
 
 
 def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
-    """Tells which widths have at least epsilon in every step; none that is unknown has. Widths are of 32 bits."""
+    """Tells which widths have at least epsilon in every step, shape (answers,); none that is unknown has. Widths are of
+    32 bits."""
     return np.asarray(widths.astype(np.float32) >= np.float32(epsilon))
 
 
@@ -96,7 +96,8 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the first that holds.
     Evidence that other tokens have read during the prefill may be gone from every slot and still be reached. What is
     said counts only where the evidence is reached."""
-    reached, said = (reaches(joined[f"{of}_width"], epsilon) for of in ("answer", "said"))
+    reached = reaches(joined["answer_width"], epsilon)
+    said = reaches(joined["said_width"], epsilon)
     holds = {
         FailureClass.RIGHT: joined["right"],
         FailureClass.BEYOND_MODEL: ~joined["right_with_full"].astype(bool),
@@ -106,9 +107,10 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
         FailureClass.SILENT: ~joined["answered"],
         FailureClass.CONFUSED: joined["hallucination_kind"].eq("confused") & said,
     }
-    found = np.select([*map(np.asarray, holds.values())], range(len(holds)), len(holds))
     classes = [*holds, FailureClass.UNUSED]
-    return [classes[number] for number in found]
+    conditions = [np.asarray(condition) for condition in holds.values()]
+    numbers = np.select(conditions, range(len(holds)), len(holds))
+    return [classes[number] for number in numbers]
 
 
 def telling_epsilon(joined: DataFrame) -> float:
@@ -117,16 +119,20 @@ def telling_epsilon(joined: DataFrame) -> float:
     full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
     if full.empty:
         return EPSILONS[-1]
-    chances = zip(EPSILONS, np.stack(full["chance"].to_list()).mean(axis=0), strict=True)
-    return next((epsilon for epsilon, chance in chances if chance <= SELDOM), EPSILONS[-1])
+    chances = np.stack(full["chance"].to_list()).mean(axis=0)
+    for epsilon, chance in zip(EPSILONS, chances, strict=True):
+        if chance <= SELDOM:
+            return epsilon
+    return EPSILONS[-1]
 
 
 def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
     """Returns the share of each class; all together are 1."""
-    return {
-        outcome: share_of([one is outcome for one in outcomes], contexts)
-        for outcome in FailureClass
-    }
+    of_class = {}
+    for failure_class in FailureClass:
+        flags = [outcome is failure_class for outcome in outcomes]
+        of_class[failure_class] = share_of(flags, contexts)
+    return of_class
 
 
 @dataclass(frozen=True)
@@ -147,56 +153,47 @@ class Reached:
 
 def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
     """Yields how often answers are reached, by task, policy and level. ``joined``: as of :func:`with_routes`."""
+    place = EPSILONS.index(epsilon)
+    cell = ["task", "policy", "level"]
     mastered = with_levels(joined[joined["unobserved"].isna() & joined["right_with_full"]])
-    for (task, policy, level), group in mastered.groupby(
-        ["task", "policy", "level"], observed=True
-    ):
-        by_chance = (
-            1
-            - (1 - np.stack(group["chance"].to_list()))
-            ** group["answer_tokens"].to_numpy()[:, None]
-        )
-        alive = group["answer_alive"].eq(True).to_numpy()
-        width = float(group["answer_width"].astype(float).mean())
+    for (task, policy, level), group in mastered.groupby(cell, observed=True):
+        contexts = group[CONTEXT]
         reached = reaches(group["answer_width"], epsilon)
-        chance = float(by_chance[:, EPSILONS.index(epsilon)].mean())
-        rates = [
-            share_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])
-        ]
+        alive = group["answer_alive"].eq(True).to_numpy()
+        tokens = group["answer_tokens"].to_numpy()
+        by_chance = 1 - (1 - np.stack(group["chance"].to_list())) ** tokens[:, None]
         yield Reached(
-            str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width
+            str(task),
+            str(policy),
+            level,
+            epsilon,
+            reached=share_of(reached, contexts),
+            chance=float(by_chance[:, place].mean()),
+            relayed=share_of(reached & ~alive, contexts),
+            right=share_of(group["right"], contexts),
+            width=float(group["answer_width"].astype(float).mean()),
         )
 
 
-def content_of(given: StudyInput) -> StudyContent:
+def build_content(study_input: StudyInput) -> StudyContent:
     """Shows the share of each class of answers, and how often answers are reached, with edges of the least attention
     at which to be reached tells something: sections on classes, then those on what reaches the answer, by task."""
-    joined = with_routes(given.tables[TABLE], given.records)
+    joined = with_routes(study_input.tables[TABLE], study_input.records)
     epsilon = telling_epsilon(joined)
     outcomes = classify(joined, epsilon)
-    groups = with_levels(joined).assign(outcome=outcomes)
-    modes = _modes_of(given, joined, [one is FailureClass.ERASED for one in outcomes])
-    by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
-    rows = []
-    for (task, policy, level), group in groups.groupby(
-        ["task", "policy", "level"], observed=True, sort=False
-    ):
-        of_class = shares(group["outcome"].tolist(), group[CONTEXT].tolist())
-        by_task.setdefault(str(task), {})[str(policy), level] = of_class
-        cell = {"task": str(task), "policy": str(policy), "level": level, "epsilon": epsilon}
-        cell["kind"] = "class"
-        rows += [
-            {**cell, "outcome": str(outcome), "share": share} for outcome, share in of_class.items()
-        ]
-    rows += _rows_of_modes(modes, epsilon)
+    by_task = _shares_by_task(joined, outcomes)
+    modes = _measure_modes(study_input, joined, outcomes)
     curves = list(reach_curves(joined, epsilon))
+    sections = [_classes(task, of_task, epsilon) for task, of_task in by_task.items()]
+    if modes:
+        sections += [rigidity.build_section(task, modes) for task in by_task]
+    for task in dict.fromkeys(reached.task for reached in curves):
+        sections.append(_reach(task, curves, epsilon))
+    missing = outcomes.count(FailureClass.NOT_OBSERVED)
+    rows = [*_rows_of_classes(by_task, epsilon), *_rows_of_modes(modes, epsilon)]
     return StudyContent(
-        [
-            *(_classes(task, found, epsilon) for task, found in by_task.items()),
-            *(rigidity.section_of(task, modes) for task in by_task if modes),
-            *(_reach(task, curves, epsilon) for task in dict.fromkeys(one.task for one in curves)),
-        ],
-        list(_facts(given.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
+        sections,
+        list(_facts(study_input.records, joined, epsilon, missing)),
         [
             Sheet.of("routing-classes", "Classes of failures", rows),
             Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
@@ -204,13 +201,38 @@ def content_of(given: StudyInput) -> StudyContent:
     )
 
 
-def _modes_of(
-    given: StudyInput, joined: DataFrame, erased: Sequence[bool]
+def _shares_by_task(
+    joined: DataFrame, outcomes: Sequence[FailureClass]
+) -> dict[str, dict[tuple[str, Level], Shares]]:
+    """Returns the shares of the classes by task, then by policy and level."""
+    by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
+    answers = with_levels(joined).assign(outcome=outcomes)
+    groups = answers.groupby(["task", "policy", "level"], observed=True, sort=False)
+    for (task, policy, level), group in groups:
+        of_class = shares(group["outcome"].tolist(), group[CONTEXT].tolist())
+        by_task.setdefault(str(task), {})[str(policy), level] = of_class
+    return by_task
+
+
+def _rows_of_classes(
+    by_task: Mapping[str, Mapping[tuple[str, Level], Shares]], epsilon: float
+) -> Iterator[dict[str, object]]:
+    """Yields the rows of the download that are classes."""
+    for task, of_task in by_task.items():
+        for (policy, level), of_class in of_task.items():
+            cell = {"task": task, "policy": policy, "level": level, "epsilon": epsilon}
+            for outcome, share in of_class.items():
+                yield {**cell, "kind": "class", "outcome": str(outcome), "share": share}
+
+
+def _measure_modes(
+    study_input: StudyInput, joined: DataFrame, outcomes: Sequence[FailureClass]
 ) -> list[rigidity.TwoModes]:
     """Returns how often answers are erased and rigid; nothing of a run that observed no attention."""
-    attention = given.tables.get(rigidity.TABLE)
+    attention = study_input.tables.get(rigidity.TABLE)
     if attention is None or attention.empty:
         return []
+    erased = [outcome is FailureClass.ERASED for outcome in outcomes]
     answers = rigidity.with_rigidity(joined, attention, CELL).assign(erased=erased)
     return list(rigidity.two_modes(with_levels(answers)))
 
@@ -219,165 +241,172 @@ def _rows_of_modes(
     modes: Sequence[rigidity.TwoModes], epsilon: float
 ) -> Iterator[dict[str, object]]:
     """Yields the rows of the download that are no classes: they overlap these, and enter no sum."""
-    for one in modes:
-        cell = {
-            "task": one.task,
-            "policy": one.policy,
-            "level": one.level,
-            "epsilon": epsilon,
-            "kind": "mode",
-        }
-        yield {**cell, "outcome": rigidity.RIGID, "share": one.rigid}
-        yield {**cell, "outcome": rigidity.AGREE_IF_RIGHT, "share": one.heads_agree_if_right}
+    for mode in modes:
+        cell = {"task": mode.task, "policy": mode.policy, "level": mode.level, "epsilon": epsilon}
+        agree = mode.heads_agree_if_right
+        yield {**cell, "kind": "mode", "outcome": rigidity.RIGID, "share": mode.rigid}
+        yield {**cell, "kind": "mode", "outcome": rigidity.AGREE_IF_RIGHT, "share": agree}
 
 
-def unreachable_of(given: StudyInput) -> Series:
+def find_unreachable(study_input: StudyInput) -> Series:
     """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
-    joined = with_routes(given.tables[TABLE], given.records)
+    joined = with_routes(study_input.tables[TABLE], study_input.records)
     outcomes = classify(joined, telling_epsilon(joined))
-    flags = Series(
-        [one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index
-    )
+    values = [outcome is FailureClass.UNREACHABLE for outcome in outcomes]
+    flags = Series(values, index=joined.set_index(CELL).index)
     return flags[joined["unobserved"].isna().to_numpy()]
 
 
 def _facts(
     records: DataFrame, joined: DataFrame, epsilon: float, missing: int
 ) -> Iterator[tuple[str, str]]:
-    contexts, observed = (
-        table[["task", "draw_id"]].drop_duplicates()["task"].value_counts()
-        for table in (records, joined)
-    )
-    counts = (
-        f"{observed[task]} of {contexts[task]} of {task}" for task in dict.fromkeys(joined["task"])
-    )
+    contexts = _count_contexts(records)
+    observed = _count_contexts(joined)
+    counts = [f"{observed[task]} of {contexts[task]} of {task}" for task in joined["task"].unique()]
     yield "Contexts observed", ", ".join(counts)
     yield "Not observed", f"{missing} of {len(joined)} answers" if missing else "nothing"
     yield "Least attention in each step", f"{epsilon:g}"
 
 
-def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: float) -> StudySection:
+def _count_contexts(rows: DataFrame) -> Series:
+    """Counts the contexts of each task."""
+    counts: Series = rows[["task", "draw_id"]].drop_duplicates()["task"].value_counts()
+    return counts
+
+
+def _classes(task: str, cells: Mapping[tuple[str, Level], Shares], epsilon: float) -> StudySection:
     styles = named_styles([*map(str, FailureClass)])
-    policies = [policy for policy in dict.fromkeys(policy for policy, _ in found) if policy != FULL]
-    rows = tuple(
-        (policy, str(level), *(in_percent(of_class[outcome]) for outcome in FailureClass))
-        for (policy, level), of_class in sorted(
-            found.items(), key=lambda item: (item[0][0] != FULL, *item[0])
-        )
+    pictures: list[Picture] = []
+    for policy in dict.fromkeys(policy for policy, _ in cells):
+        if policy != FULL:
+            pictures += _stacks(task, policy, cells, styles)
+    rows = []
+    for policy, level in sorted(cells, key=lambda cell: (cell[0] != FULL, *cell)):
+        of_class = cells[policy, level]
+        percent = [in_percent(of_class[outcome]) for outcome in FailureClass]
+        rows.append((policy, str(level), *percent))
+    columns = ("policy", "level", *map(str, FailureClass))
+    listing = Listing("Answers of each class, percent", columns, tuple(rows))
+    text = (
+        "Each answer to a question whose answer stands in the context is in one class, stacked "
+        "over the asked level, from the full cache on. Every step of a route takes at least "
+        f"{epsilon:g} of some head’s attention."
     )
-    return StudySection(
-        f"classes-{task}",
-        f"Why answers are wrong: {task}",
-        "Each answer to a question whose answer stands in the context is in one class, stacked over the asked level, "
-        f"from the full cache on. Every step of a route takes at least {epsilon:g} of some head’s attention.",
-        tuple(styles.values()),
-        tuple(chain.from_iterable(_stacks(task, policy, found, styles) for policy in policies)),
-        details=(
-            Listing(
-                "Answers of each class, percent", ("policy", "level", *map(str, FailureClass)), rows
-            ),
-        ),
-    )
+    title = f"Why answers are wrong: {task}"
+    shown = tuple(styles.values())
+    return StudySection(f"classes-{task}", title, text, shown, tuple(pictures), details=(listing,))
 
 
 def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection:
-    told = [one for one in curves if one.task == task]
-    styles = full_last(one.policy for one in told)
-
-    def over(title: str, estimate: Callable[[Reached], Estimate]) -> tuple[Picture, ...]:
-        cells = {(one.policy, one.level): estimate(one) for one in told}
-        return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
-
+    of_task = [reached for reached in curves if reached.task == task]
+    styles = full_last(reached.policy for reached in of_task)
+    reached_at = {(reached.policy, reached.level): reached.reached for reached in of_task}
+    relayed_at = {(reached.policy, reached.level): reached.relayed for reached in of_task}
+    title = f"Reached, routes of at least {epsilon:g}"
+    relayed_title = "Reached, though none of it is left"
+    note = "share of answers"
+    pictures = (
+        *over_levels(reached_at, styles, title, note, f"{title}/{task}"),
+        *over_levels(relayed_at, styles, relayed_title, note, f"{relayed_title}/{task}"),
+    )
     listing = listing_of_fields(
         "Of the questions that the full cache has right, percent; width: a share",
-        told,
+        of_task,
         {"chance": ".0%", "width": ".2f"},
         leave_out=("task", "epsilon"),
     )
-    return StudySection(
-        f"reach-{task}",
-        f"What reaches the answer: {task}",
-        "Of the questions that the full cache has right: how often a route leads from the gold answer’s tokens to the "
-        "place where the answer is written, and from as many tokens drawn from the context.",
-        tuple(style for name, style in styles.items() if name != FULL),
-        (
-            *over(f"Reached, routes of at least {epsilon:g}", lambda one: one.reached),
-            *over("Reached, though none of it is left", lambda one: one.relayed),
-        ),
-        details=(listing,),
+    text = (
+        "Of the questions that the full cache has right: how often a route leads from the gold "
+        "answer’s tokens to the place where the answer is written, and from as many tokens drawn "
+        "from the context."
     )
+    shown = tuple(style for name, style in styles.items() if name != FULL)
+    heading = f"What reaches the answer: {task}"
+    return StudySection(f"reach-{task}", heading, text, shown, pictures, details=(listing,))
 
 
 def _stacks(
     task: str,
     policy: str,
-    found: Mapping[tuple[str, Level], Shares],
+    cells: Mapping[tuple[str, Level], Shares],
     styles: Mapping[str, LineStyle],
 ) -> Iterator[Picture]:
     """Draws the classes of one policy over its levels of each kind."""
-    for ending, axis in axes_of(level for name, level in found if name == policy).items():
-        yield _stack(task, policy, found, styles, axis, ending)
+    levels = [level for name, level in cells if name == policy]
+    for ending, axis in axes_by_kind(levels).items():
+        places = _places(policy, cells, axis)
+        yield _stack(f"{policy}{ending}", policy, task, places, styles, axis)
+
+
+def _places(
+    policy: str, cells: Mapping[tuple[str, Level], Shares], axis: Axis
+) -> dict[float, Shares]:
+    """Returns the shares of a policy by their place on an axis, from the full cache on."""
+    places = {}
+    for (name, level), of_class in cells.items():
+        if name == policy and level in axis:
+            places[level.value] = of_class
+    if not places:  # it has one level, which is the same at each of the others
+        return dict.fromkeys(axis.ends, cells[policy, UNTREATED])
+    if axis.origin is not None and (FULL, UNTREATED) in cells:
+        places[axis.origin] = cells[FULL, UNTREATED]
+    return places
 
 
 def _stack(
-    task: str,
+    title: str,
     policy: str,
-    found: Mapping[tuple[str, Level], Shares],
+    task: str,
+    places: Mapping[float, Shares],
     styles: Mapping[str, LineStyle],
     axis: Axis,
-    ending: str,
 ) -> Picture:
-    """Draws the classes of one policy over the levels of an axis, from the full cache on. ``ending``: of its title,
-    which tells pictures of the policy apart."""
-    own = {
-        level.value: of_class
-        for (name, level), of_class in found.items()
-        if name == policy and level in axis
-    }
-    if not own:  # it has one level, which is the same at each of the others
-        own = dict.fromkeys(axis.ends, found[policy, UNTREATED])
-    elif axis.origin is not None and (FULL, UNTREATED) in found:
-        own[axis.origin] = found[FULL, UNTREATED]
-    places = tuple(sorted(own))
-    heights = np.array([[own[place][outcome].mean for outcome in FailureClass] for place in places])
+    """Draws the classes of one policy over the levels of an axis. ``title``: tells pictures of the policy apart."""
+    across = tuple(sorted(places))
+    heights = np.zeros((len(across), len(FailureClass)))
+    for row, place in enumerate(across):
+        heights[row] = [places[place][outcome].mean for outcome in FailureClass]
     tops = np.cumsum(heights, axis=1)
-    marks = tuple(
-        Band.between(style, places, tuple(top - height), tuple(top), OPACITY)
-        for style, top, height in zip(styles.values(), tops.T, heights.T, strict=True)
-        if height.any()
-    )
-    title = f"{policy}: classes of answers over the {axis.title}, {task}"
-    drawing = Drawing(
-        Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}{ending}"
-    )
-    return Picture(f"{policy}{ending}", "share of answers", drawing)
+    marks = []
+    for style, top, height in zip(styles.values(), tops.T, heights.T, strict=True):
+        if height.any():
+            below = tuple(top - height)
+            marks.append(Band.between(style, across, below, tuple(top), OPACITY))
+    words = f"{policy}: classes of answers over the {axis.title}, {task}"
+    frame = Frame(axis, Axis.around("", SHARE))
+    drawing = Drawing(frame, tuple(marks), words, f"classes/{task}/{title}")
+    return Picture(title, "share of answers", drawing)
 
 
 DEFINITIONS = (
     Definition(
         "Class of an answer",
-        "The first of these that holds, of questions whose answer stands in the context. Right. Wrong with the full "
-        "cache too. Not observed: the press has a prefill of its own, merges or rewrites rows, or goes on cutting "
-        "while it answers, or it failed. Erased: no row of the gold answer’s tokens is left in any layer and head, and "
-        "no route leads from them. Unreachable: rows are left, and no route leads from them. With a route: silent, if "
-        "the answer is empty or an abstention; confused, if it is a value that the context states for something else "
-        "and a route leads from there too; else reached and unused. Routes have at least the attention there with "
-        "which no more than a tenth of a context’s tokens reach the answer under the full cache. They end where the "
-        "answer’s first token is written: of a gold of many tokens, such as a number of seven digits, one may be "
-        "reached and the rest lost, which rows put back tell from a failure of use.",
-        "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
-        "reached and unused = all answers",
+        "The first of these that holds, of questions whose answer stands in the context. Right. "
+        "Wrong with the full cache too. Not observed: the press has a prefill of its own, merges "
+        "or rewrites rows, or goes on cutting while it answers, or it failed. Erased: no row of "
+        "the gold answer’s tokens is left in any layer and head, and no route leads from them. "
+        "Unreachable: rows are left, and no route leads from them. With a route: silent, if the "
+        "answer is empty or an abstention; confused, if it is a value that the context states for "
+        "something else and a route leads from there too; else reached and unused. Routes have at "
+        "least the attention there with which no more than a tenth of a context’s tokens reach "
+        "the answer under the full cache. They end where the answer’s first token is written: of "
+        "a gold of many tokens, such as a number of seven digits, one may be reached and the rest "
+        "lost, which rows put back tell from a failure of use.",
+        "right + wrong with the full cache too + not observed + erased + unreachable + silent + "
+        "confused + reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
     ),
     Definition(
         "Reached, and by chance",
-        "Nodes are tokens before and behind each layer. A layer leads from a token to one that gives it at least "
-        "epsilon of some head’s attention, and from each token to itself. Context reads context as in the uncompressed "
-        "prefill; the question and the first token of the answer read the context only where a row is left. An answer "
-        "is reached if a path leads from a token of the gold to the last token of the question, or to the first token "
-        "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of the context’s tokens "
-        "that reach the answer and n the tokens of the gold. Relayed: reached although no row of the gold is left. "
-        "Width: the least attention in the widest path; mean over answers.",
+        "Nodes are tokens before and behind each layer. A layer leads from a token to one that "
+        "gives it at least epsilon of some head’s attention, and from each token to itself. "
+        "Context reads context as in the uncompressed prefill; the question and the first token "
+        "of the answer read the context only where a row is left. An answer is reached if a path "
+        "leads from a token of the gold to the last token of the question, or to the first token "
+        "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of "
+        "the context’s tokens that reach the answer and n the tokens of the gold. Relayed: "
+        "reached although no row of the gold is left. Width: the least attention in the widest "
+        "path; mean over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
     ),

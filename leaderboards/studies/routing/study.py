@@ -21,9 +21,9 @@ from leaderboards.statistics.bootstrap import FLAT, Estimate
 from leaderboards.studies.cliff.sweeps import slopes, steepest
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.lost_answers import lost_section
-from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
+from leaderboards.studies.parts import estimate_mean, list_rows, listing_of_fields
 from leaderboards.studies.routing import heads, probes, rigidity, routes
-from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
+from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, context_names
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 
@@ -74,7 +74,7 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
     full = full.rename(columns={"f1": "f1_full", "gold_nll": "gold_nll_full"})
     joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
-    joined[CONTEXT] = contexts_of(joined)
+    joined[CONTEXT] = context_names(joined)
     return joined.merge(full, on=QUESTION, validate="many_to_one")
 
 
@@ -82,21 +82,19 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
     """Returns by policy the level behind its cliff: behind the step of the realised ratio over which the share of
     lost answers rises fastest, among questions with evidence that the full cache has right. Policies that lose none
     are left out, and so are levels that remove no tokens."""
-    full = records[
-        (records["policy"] == FULL) & (records["right"] == 1) & (records["evidence_tokens"] > 0)
-    ]
-    asked = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
-    asked = asked[asked["ratio"].notna() & (asked["realised_ratio"] > FLAT)]
+    has_evidence = records["evidence_tokens"] > 0
+    full = records[(records["policy"] == FULL) & (records["right"] == 1) & has_evidence]
+    answers = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
+    answers = answers[answers["ratio"].notna() & (answers["realised_ratio"] > FLAT)]
+    answers = answers.assign(lost=1.0 - answers["right"].astype(float))
     cliffs = {}
-    for policy, of_policy in asked.assign(lost=1.0 - asked["right"].astype(float)).groupby(
-        "policy", observed=True
-    ):
-        levels = of_policy.groupby(["level_kind", "level"], observed=True)[
-            ["realised_ratio", "lost"]
-        ].mean()
-        levels = levels.sort_values("realised_ratio")
-        levels = levels[np.diff(levels["realised_ratio"], prepend=0.0) > FLAT]
-        ratios, lost = (np.array([0.0, *levels[name]]) for name in ("realised_ratio", "lost"))
+    for policy, of_policy in answers.groupby("policy", observed=True):
+        cells = of_policy.groupby(["level_kind", "level"], observed=True)
+        levels = cells[["realised_ratio", "lost"]].mean().sort_values("realised_ratio")
+        steps = np.diff(levels["realised_ratio"], prepend=0.0)
+        levels = levels[steps > FLAT]
+        ratios = np.array([0.0, *levels["realised_ratio"]])
+        lost = np.array([0.0, *levels["lost"]])
         _, rises = slopes(ratios, lost[None])
         if levels.size and rises.max() > FLAT:
             kind, value = levels.index[int(steepest(rises)[0])]
@@ -107,58 +105,57 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
 def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
     """Returns for every policy what the rows of each span repair at its level, over all tasks."""
     restored = outcomes[outcomes["action"] == "restore"]
-    found = []
+    results = []
     for policy, level in levels.items():
-        cell = {"policy": policy, "level_kind": level.kind, "level": level.value}
-        of_policy = restored[
-            np.logical_and.reduce([restored[name] == value for name, value in cell.items()])
-        ]
+        of_policy = restored[restored["policy"] == policy]
+        is_level = (of_policy["level_kind"] == level.kind) & (of_policy["level"] == level.value)
+        at_level = of_policy[is_level]
         for target in TARGETS:
-            own, pairs = _paired(of_policy, target)
-            if not own.empty:
-                found.append(_repair(policy, level, target, own, pairs))
-    return found
+            rows, pairs = _paired(at_level, target)
+            if not rows.empty:
+                results.append(_repair(policy, level, target, rows, pairs))
+    return results
 
 
 def removals(outcomes: DataFrame) -> list[Removal]:
     """Returns for every task what the full cache loses without the rows of each span."""
     removed = outcomes[outcomes["action"] == "remove"]
-    found = []
+    results = []
     for task, of_task in removed.groupby("task", observed=True, sort=False):
         for target in TARGETS:
-            own, pairs = _paired(of_task, target)
-            own, pairs = (rows[rows["gold_nll"].notna()] for rows in (own, pairs))
-            if not own.empty:
-                found.append(_removal(str(task), target, own, pairs))
-    return found
+            rows, pairs = _paired(of_task, target)
+            rows = rows[rows["gold_nll"].notna()]
+            pairs = pairs[pairs["gold_nll"].notna()]
+            if not rows.empty:
+                results.append(_removal(str(task), target, rows, pairs))
+    return results
 
 
-def _paired(rows: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
+def _paired(outcomes: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
     """Returns the rows of a span, and those of them that have as many random rows, with what these do (``_random``).
     Where a span is most of its context, too few other rows are left to compare with."""
-    of_target = rows[rows["target"] == target]
-    own = of_target[~of_target["random"]]
+    of_target = outcomes[outcomes["target"] == target]
+    rows = of_target[~of_target["random"]]
     random = of_target[of_target["random"]][[*CELL, "rows", "f1", "gold_nll"]]
-    pairs = own.merge(random, on=CELL, suffixes=("", "_random"), validate="one_to_one")
-    return own, pairs[pairs["rows_random"] == pairs["rows"]]
+    pairs = rows.merge(random, on=CELL, suffixes=("", "_random"), validate="one_to_one")
+    return rows, pairs[pairs["rows_random"] == pairs["rows"]]
 
 
-def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataFrame) -> Repair:
-    known = own[own[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)]
-    nats = (
-        known["gold_nll_before"] - known["gold_nll"],
-        known["gold_nll_before"] - known["gold_nll_full"],
-    )
+def _repair(policy: str, level: Level, target: str, rows: DataFrame, pairs: DataFrame) -> Repair:
+    has_likelihood = rows[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)
+    likely = rows[has_likelihood]
+    nats_back = likely["gold_nll_before"] - likely["gold_nll"]
+    nats_lost = likely["gold_nll_before"] - likely["gold_nll_full"]
+    f1_back = rows["f1"] - rows["f1_before"]
+    f1_lost = rows["f1_full"] - rows["f1_before"]
     lost = pairs["f1_full"] - pairs["f1_before"]
     return Repair(
         policy,
         level,
         target,
-        answers=len(own),
-        f1=estimate_of(
-            own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]
-        ),
-        nats=_share(known, *nats),
+        answers=len(rows),
+        f1=estimate_mean(f1_back, rows[CONTEXT], f1_lost),
+        nats=_share(likely, nats_back, nats_lost),
         random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost),
         alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost),
     )
@@ -166,61 +163,63 @@ def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataF
 
 def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
     """Divides the sum of what comes back by that of what was lost, and resamples contexts; None where nothing was."""
-    return estimate_of(gain, rows[CONTEXT], lost) if len(rows) and lost.sum() > FLAT else None
+    if rows.empty or not lost.sum() > FLAT:
+        return None
+    return estimate_mean(gain, rows[CONTEXT], lost)
 
 
-def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Removal:
-    of_random: list[Estimate | None] = [None, None]
+def _removal(task: str, target: str, rows: DataFrame, pairs: DataFrame) -> Removal:
+    random_nats, random_f1 = None, None
     if len(pairs):
-        lost = (
-            pairs["gold_nll_random"] - pairs["gold_nll_before"],
-            pairs["f1_before"] - pairs["f1_random"],
-        )
-        of_random = [estimate_of(one, pairs[CONTEXT]) for one in lost]
+        nats_lost = pairs["gold_nll_random"] - pairs["gold_nll_before"]
+        f1_lost = pairs["f1_before"] - pairs["f1_random"]
+        random_nats = estimate_mean(nats_lost, pairs[CONTEXT])
+        random_f1 = estimate_mean(f1_lost, pairs[CONTEXT])
     return Removal(
         task,
         target,
-        len(own),
-        float(own["rows"].mean()),
-        estimate_of(own["gold_nll"] - own["gold_nll_before"], own[CONTEXT]),
-        estimate_of(own["f1_before"] - own["f1"], own[CONTEXT]),
-        *of_random,
+        len(rows),
+        float(rows["rows"].mean()),
+        nats=estimate_mean(rows["gold_nll"] - rows["gold_nll_before"], rows[CONTEXT]),
+        f1=estimate_mean(rows["f1_before"] - rows["f1"], rows[CONTEXT]),
+        random_nats=random_nats,
+        random_f1=random_f1,
     )
 
 
 ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1"), Estimate)
 
 
-def causes_of(given: StudyInput) -> StudyContent:
-    outcomes = with_outcomes(given.tables[TABLE], given.records)
-    repaired, removed = repairs(outcomes, cliff_levels(given.records)), removals(outcomes)
-    explained = sorted(
-        (one for one in repaired if one.target == "evidence"),
-        key=lambda one: -(one.alone.mean if one.alone else -1.0),
-    )
-    parts = [_explained(explained, repaired)] * bool(explained) + [_removals(removed)] * bool(
-        removed
-    )
+def build_causes(study_input: StudyInput) -> StudyContent:
+    """Shows what comes back when rows are put back, and what is lost without them."""
+    outcomes = with_outcomes(study_input.tables[TABLE], study_input.records)
+    repaired = repairs(outcomes, cliff_levels(study_input.records))
+    removed = removals(outcomes)
+    of_evidence = [repair for repair in repaired if repair.target == "evidence"]
+    parts = []
+    if of_evidence:
+        parts.append(_explained(of_evidence, repaired))
+    if removed:
+        parts.append(_removals(removed))
+    repair_rows = [*map(vars, repaired)]
+    removal_rows = [*map(vars, removed)]
+    title = "What rows repair at the cliff"
     sheets = [
-        Sheet.of(
-            "routing-repairs",
-            "What rows repair at the cliff",
-            [*map(vars, repaired)],
-            kinds=ESTIMATES,
-        ),
-        Sheet.of(
-            "routing-removals", "What is lost without rows", [*map(vars, removed)], kinds=ESTIMATES
-        ),
+        Sheet.of("routing-repairs", title, repair_rows, kinds=ESTIMATES),
+        Sheet.of("routing-removals", "What is lost without rows", removal_rows, kinds=ESTIMATES),
     ]
     return StudyContent(parts, sheets=sheets)
 
 
-def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudySection:
-    of_targets = {(one.policy, one.target): one.f1 for one in found}
-    rows = [
-        vars(one) | {target: of_targets.get((one.policy, target)) for target in TARGETS}
-        for one in of_evidence
-    ]
+def _explained(of_evidence: Sequence[Repair], repaired: Sequence[Repair]) -> StudySection:
+    """Lists policies by what their evidence alone explains, the most first, beside what each span brings back."""
+    of_spans = {(repair.policy, repair.target): repair.f1 for repair in repaired}
+    rows = []
+    for repair in sorted(of_evidence, key=_explains, reverse=True):
+        row = dict(vars(repair))
+        for target in TARGETS:
+            row[target] = of_spans.get((repair.policy, target))
+        rows.append(row)
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "policy": itemgetter("policy"),
         "at its cliff": lambda row: row["level"].where,
@@ -230,17 +229,23 @@ def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudyS
         "as many random rows": itemgetter("random"),
     }
     text = (
-        "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The difference "
-        "between evidence and as many random rows is what the evidence rows alone explain of the loss."
+        "Each policy at its cliff: rows that it evicted are put back, and the question is asked "
+        "again. The difference between evidence and as many random rows is what the evidence rows "
+        "alone explain of the loss."
     )
-    listing = listing_of("Share of the lost F1 that comes back, percent", rows, columns)
+    listing = list_rows("Share of the lost F1 that comes back, percent", rows, columns)
     return StudySection("causes", "What was evicted that was needed", text, listings=(listing,))
 
 
-def _removals(found: Sequence[Removal]) -> StudySection:
+def _explains(repair: Repair) -> float:
+    """Returns what orders policies: what is not known stands last."""
+    return -1.0 if repair.alone is None else repair.alone.mean
+
+
+def _removals(removed: Sequence[Removal]) -> StudySection:
     text = (
-        "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
-        "random rows."
+        "What the full cache loses without the rows of a span, over questions that it has right, "
+        "and without as many random rows."
     )
     forms = {
         "rows": ".0f",
@@ -249,72 +254,80 @@ def _removals(found: Sequence[Removal]) -> StudySection:
         "random_nats": "z.3f",
         "random_f1": "z.1f",
     }
-    listings = (listing_of_fields("Removal", found, forms),)
-    return StudySection("removal", "What is lost without the rows", text, listings=listings)
+    listing = listing_of_fields("Removal", removed, forms)
+    return StudySection("removal", "What is lost without the rows", text, listings=(listing,))
 
 
 DEFINITIONS = (
     Definition(
         "Rows put back",
-        "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
-        "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
-        "An answer is lost if the full cache has it right and the policy wrong.",
+        "Rows that a policy evicted are put back into its branch, and the question is asked "
+        "again: the rows of the answer’s tokens, of the subject’s, of the bridges’ between hops, "
+        "or of all evidence, in all layers and heads. An answer is lost if the full cache has it "
+        "right and the policy wrong.",
     ),
     Definition(
         "At its cliff",
-        "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
-        "questions with evidence that the full cache has right.",
+        "The level behind the step of the realised ratio over which the share of lost answers "
+        "rises fastest, among questions with evidence that the full cache has right.",
     ),
     Definition(
         "Explained by the evidence alone",
-        "The share of the F1 that lost answers have lost which comes back with the evidence rows, less the share that "
-        "comes back with as many random rows of tokens that are no evidence. 100 %: the policy lost these answers "
-        "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
-        "Answers without as many other rows are left out.",
+        "The share of the F1 that lost answers have lost which comes back with the evidence rows, "
+        "less the share that comes back with as many random rows of tokens that are no evidence. "
+        "100 %: the policy lost these answers because it evicted the evidence, and for no other "
+        "reason; 0 %: evidence repairs no more than any rows do. Answers without as many other "
+        "rows are left out.",
         "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
     ),
     Definition(
         "Rows taken away",
-        "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
-        "how many points F1 falls, beside as many random rows.",
+        "Rows are taken away from the full cache: by how much the right answer becomes less "
+        "likely, in nats, and by how many points F1 falls, beside as many random rows.",
     ),
 )
 
 
 FINDERS: Mapping[str, Callable[[StudyInput], StudyContent]] = {
-    routes.TABLE: routes.content_of,
-    heads.TABLE: heads.content_of,
-    probes.TABLE: probes.content_of,
-    TABLE: causes_of,
+    routes.TABLE: routes.build_content,
+    heads.TABLE: heads.build_content,
+    probes.TABLE: probes.build_content,
+    TABLE: build_causes,
 }
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    found = [find(given) for table, find in FINDERS.items() if has(given, table)]
-    sheets = [sheet for one in found for sheet in one.sheets if sheet.rows]
-    lost = lost_section(what_was_lost(given))
-    parts = [part for one in found for part in one.parts]
-    return StudyContent([*([lost] if lost else []), *parts], [*found[0].facts], sheets)
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Shows what became of lost answers, then what each table of the run tells."""
+    parts: list[StudySection] = []
+    lost = lost_section(what_was_lost(study_input))
+    if lost is not None:
+        parts.append(lost)
+    contents = [find(study_input) for table, find in FINDERS.items() if has(study_input, table)]
+    sheets = []
+    for content in contents:
+        parts += content.parts
+        sheets += [sheet for sheet in content.sheets if sheet.rows]
+    return StudyContent(parts, list(contents[0].facts), sheets)
 
 
-def what_was_lost(given: StudyInput) -> list[LostAnswers]:
+def what_was_lost(study_input: StudyInput) -> list[LostAnswers]:
     """Counts what became of lost answers, with routes and with rows put back as far as the run has them; controls are
     last."""
-    unreachable = routes.unreachable_of(given) if has(given, routes.TABLE) else None
-    repaired = None
-    if has(given, TABLE):
-        table = given.tables[TABLE]
-        tried = table[
-            (table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)
-        ]
+    unreachable, repaired = None, None
+    if has(study_input, routes.TABLE):
+        unreachable = routes.find_unreachable(study_input)
+    if has(study_input, TABLE):
+        table = study_input.tables[TABLE]
+        of_evidence = table[(table["action"] == "restore") & (table["target"] == "evidence")]
+        tried = of_evidence[of_evidence["draw"] == 0]
         repaired = tried.set_index(CELL)["right"].eq(True)
-    found = lost_answers(given.records, unreachable, repaired)
-    return sorted(found, key=lambda one: one.policy in CONTROLS)
+    policies = lost_answers(study_input.records, unreachable, repaired)
+    return sorted(policies, key=lambda lost: lost.policy in CONTROLS)
 
 
-def has(given: StudyInput, table: str) -> bool:
+def has(study_input: StudyInput, table: str) -> bool:
     """Tells whether a table has rows of the full cache, with which everything is compared."""
-    return table in given.tables and FULL in set(given.tables[table]["policy"])
+    return table in study_input.tables and FULL in set(study_input.tables[table]["policy"])
 
 
 STUDY = Study(
@@ -322,8 +335,8 @@ STUDY = Study(
     title="Routing",
     lead="An answer is wrong because its evidence was erased, because no route leads from it to the answer, or because "
     "it was reached and not used. Which of these does each policy cause, and at which level?",
-    takes=lambda given: any(has(given, table) for table in FINDERS),
-    find=content_of,
+    takes=lambda study_input: any(has(study_input, table) for table in FINDERS),
+    find=build_content,
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",

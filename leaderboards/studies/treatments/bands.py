@@ -1,8 +1,7 @@
 """Maps what is kept where a fault hits one band of layers alone: a row for each band, a column for each rate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
@@ -51,55 +50,60 @@ def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list
     """Returns the cells of all maps: those of faults that were run in two bands or more, and of the same fault in all
     layers at the rates of the bands."""
     by_fault: dict[str, list[Damage]] = {}
-    for one in members:
-        by_fault.setdefault(one.in_all_layers, []).append(one)
-    cells = []
+    for member in members:
+        by_fault.setdefault(member.in_all_layers, []).append(member)
+    cells: list[BandCell] = []
     for fault, of_fault in by_fault.items():
-        bands = sorted((one for one in of_fault if one.band), key=_place_of)
-        if len(bands) < FEWEST_BANDS:
-            continue
-        whole = [one for one in of_fault if not one.band]
-        for task in tasks:
-            rates = {level for one in bands for level in task.evidence.levels(one.policy)}
-            for one in (*bands, *whole):
-                levels = [
-                    level
-                    for level in task.evidence.levels(one.policy)
-                    if level in rates and level.amount
-                ]
-                cells += [
-                    BandCell(task, fault, one.band or ALL_LAYERS, one.policy, level)
-                    for level in levels
-                ]
+        bands = sorted((member for member in of_fault if member.band), key=_band_place)
+        whole = [member for member in of_fault if not member.band]
+        if len(bands) >= FEWEST_BANDS:
+            for task in tasks:
+                cells += _cells_of_map(task, fault, bands, whole)
     return cells
 
 
-def _place_of(one: Damage) -> tuple[str, str]:
+def _cells_of_map(
+    task: MeasuredTask, fault: str, bands: Sequence[Damage], whole: Sequence[Damage]
+) -> Iterator[BandCell]:
+    rates: set[Level] = set()
+    for member in bands:
+        rates.update(task.evidence.levels(member.policy))
+    for member in (*bands, *whole):
+        for level in task.evidence.levels(member.policy):
+            if level in rates and level.amount:
+                yield BandCell(task, fault, member.band or ALL_LAYERS, member.policy, level)
+
+
+def _band_place(member: Damage) -> tuple[str, str]:
     """Puts quarters before halves, as text F does, and layers by number before both."""
-    return {"Q": "1", "H": "2"}.get(one.band[0], "0"), one.band
+    kind = {"Q": "1", "H": "2"}.get(member.band[0], "0")
+    return kind, member.band
 
 
 def band_section(cells: Sequence[BandCell]) -> list[StudySection]:
     """Shows a map for each task and fault; nothing without cells."""
     if not cells:
         return []
-    maps: dict[tuple[str, str], list[BandCell]] = {}
+    by_map: dict[tuple[str, str], list[BandCell]] = {}
     for cell in cells:
-        maps.setdefault((cell.task.label, cell.fault), []).append(cell)
+        by_map.setdefault((cell.task.label, cell.fault), []).append(cell)
     text = (
-        "Percent of what the full cache has, where the fault hits these layers alone, with the 95 % interval over "
-        "contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 and H2 the halves."
+        "Percent of what the full cache has, where the fault hits these layers alone, with the 95 "
+        "% interval over contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 "
+        "and H2 the halves."
     )
-    drawn = tuple(_map_of(f"{task}: {fault}", of_map) for (task, fault), of_map in maps.items())
-    return [StudySection("bands", "Bands of layers", text, maps=drawn)]
+    maps = [_heat_map(f"{task}: {fault}", of_map) for (task, fault), of_map in by_map.items()]
+    return [StudySection("bands", "Bands of layers", text, maps=tuple(maps))]
 
 
-def _map_of(title: str, cells: Sequence[BandCell]) -> HeatMap:
+def _heat_map(title: str, cells: Sequence[BandCell]) -> HeatMap:
+    tiles: dict[str, dict[Level, Tile | None]] = {}
+    for cell in cells:
+        tiles.setdefault(cell.band, {})[cell.level] = _tile(cell.kept)
     levels = sorted({cell.level for cell in cells}, key=lambda level: level.amount)
-    by_place = {(cell.band, cell.level): cell.kept for cell in cells}
-    bands = dict.fromkeys(cell.band for cell in cells)
-    tiles = {place: _tile(kept) for place, kept in by_place.items()}
-    rows = [(band, tuple(map(tiles.get, product([band], levels)))) for band in bands]
+    rows = []
+    for band, by_level in tiles.items():
+        rows.append((band, tuple(map(by_level.get, levels))))
     names = names_of(levels)
     columns = tuple(names[level] for level in levels)
     return HeatMap(title, "layers", columns, tuple(rows), levels[0].declared.axis, "share kept")
@@ -108,15 +112,14 @@ def _map_of(title: str, cells: Sequence[BandCell]) -> HeatMap:
 def _tile(kept: Estimate | None) -> Tile | None:
     if kept is None:
         return None
-    ends = (
-        "" if kept.interval is None else " to ".join(f"{100 * end:z.0f}" for end in kept.interval)
-    )
-    return Tile(f"{100 * kept.mean:z.0f}", ends or NONE, min(1.0, max(0.0, kept.mean)))
+    ends = NONE
+    if kept.interval is not None:
+        low, high = kept.interval
+        ends = f"{100 * low:z.0f} to {100 * high:z.0f}"
+    heat = min(1.0, max(0.0, kept.mean))
+    return Tile(f"{100 * kept.mean:z.0f}", ends, heat)
 
 
 def bands_sheet(cells: Sequence[BandCell]) -> Sheet:
-    return Sheet.of(
-        "treatments-bands",
-        "What is kept with a fault in a band of layers",
-        [cell.row for cell in cells],
-    )
+    rows = [cell.row for cell in cells]
+    return Sheet.of("treatments-bands", "What is kept with a fault in a band of layers", rows)

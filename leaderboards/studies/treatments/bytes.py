@@ -31,59 +31,64 @@ class FrontierPoint:
     family: str
     level: Level
     held: float  # bytes, in percent of the full cache's
-    score: (
-        FloatArray  # what leads the task, as a share of its highest value, shape (1 + resamples,)
-    )
+    # What leads the task, as a share of its highest value, shape (1 + resamples,).
+    score: FloatArray
 
     @property
     def place(self) -> tuple[float, float]:
         return self.held, float(100 * self.score[0])
 
+    @property
+    def words(self) -> tuple[str, str, str]:
+        name = self.policy
+        if self.level.amount:
+            name = f"{name} at {self.level}"
+        return name, self.family, f"{self.held:.1f}"
 
-def family_of(policy: str) -> str:
+
+def family_name(policy: str) -> str:
     """Tells what a policy does to the full cache; empty for controls, faults, wrappers and what is not known."""
     plain, way = plain_and_way(policy)
     if policy in CONTROLS:
         return ""
     if is_one_of(policy, FORMATS):
         return QUANTISATION
-    if is_one_of(way, FORMATS) and family_of(plain) == EVICTION:
+    if is_one_of(way, FORMATS) and family_name(plain) == EVICTION:
         return BOTH
-    known = built_in(policy)
-    return (
-        EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
-    )
+    if is_treatment(policy) or policy != plain:
+        return ""
+    declared = built_in(policy)
+    return EVICTION if declared and declared.frees else ""
 
 
 def has_families(policies: Sequence[str]) -> bool:
     """Tells whether something is evicted, something stored in fewer bits, and something both."""
-    return set(FAMILIES) <= {family_of(policy) for policy in policies}
+    return set(FAMILIES) <= {family_name(policy) for policy in policies}
 
 
-def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
+def frontier_points(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
+    """Lists every level of every policy that has a family."""
     full = task.evidence.mean(FULL, None, "kv_bytes")[0]
     highest = (METRICS[task.column].bounds or (0, 1))[1]
-    return [
-        FrontierPoint(
-            policy,
-            family,
-            level,
-            float(100 * task.evidence.mean(policy, level.value, "kv_bytes")[0] / full),
-            task.evidence.mean(policy, level.value, task.column) / highest,
-        )
-        for policy in policies
-        if (family := family_of(policy))
-        for level in task.evidence.levels(policy)
-    ]
+    points = []
+    for policy in policies:
+        family = family_name(policy)
+        if not family:
+            continue
+        for level in task.evidence.levels(policy):
+            held = task.evidence.mean(policy, level.value, "kv_bytes")[0]
+            score = task.evidence.mean(policy, level.value, task.column) / highest
+            points.append(FrontierPoint(policy, family, level, float(100 * held / full), score))
+    return points
 
 
 def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
     """Returns the Pareto front: the highest score at each byte count, by bytes; of equal ones the first."""
-    found: list[FrontierPoint] = []
-    for point in sorted(points, key=lambda one: (one.held, -one.score[0])):
-        if not found or point.score[0] > found[-1].score[0]:
-            found.append(point)
-    return found
+    best: list[FrontierPoint] = []
+    for point in sorted(points, key=lambda point: (point.held, -point.score[0])):
+        if not best or point.score[0] > best[-1].score[0]:
+            best.append(point)
+    return best
 
 
 def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[StudySection]:
@@ -93,25 +98,24 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         return []
     styles = named_styles(FAMILIES)
     pictures, listings = list[Picture](), list[Listing]()
+    no_front = ""
     for task in tasks:
-        points = points_of(task, policies)
+        points = frontier_points(task, policies)
         if task.shows_rise:
             pictures.append(_rise_over_bytes(task, points, styles))
         pictures.append(_score_over_bytes(task, points, styles))
-        listings.append(
-            _every_point(task, points) if task.withheld else _front_of_all(task, points)
-        )
-    return [
-        StudySection(
-            "front",
-            "Answers over bytes",
-            "A dot for each policy and level, by the bytes that keys and values take. The line of a family is its "
-            f"Pareto front{NO_FRONT if any(task.withheld for task in tasks) else ''}.",
-            tuple(styles.values()),
-            tuple(pictures),
-            tuple(listings),
-        )
-    ]
+        if task.withheld:
+            listings.append(_every_point(task, points))
+            no_front = NO_FRONT
+        else:
+            listings.append(_front_of_all(task, points))
+    text = (
+        "A dot for each policy and level, by the bytes that keys and values take. The line of a "
+        f"family is its Pareto front{no_front}."
+    )
+    shown = tuple(styles.values())
+    title = "Answers over bytes"
+    return [StudySection("front", title, text, shown, tuple(pictures), tuple(listings))]
 
 
 def _score_over_bytes(
@@ -124,27 +128,26 @@ def _score_over_bytes(
         if not task.withheld:  # a front puts policies in order
             marks.append(PolicyLine(style, tuple(point.place for point in front(members))))
     frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
-    drawing = Drawing(
-        frame, tuple(marks), f"{task.title} over {AXIS}: {task.name}", f"bytes/{task.name}"
-    )
+    title = f"{task.title} over {AXIS}: {task.name}"
+    drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
     return Picture(task.label, f"{task.title}, percent", drawing)
 
 
 def _rise_over_bytes(
     task: MeasuredTask, points: Sequence[FrontierPoint], styles: Mapping[str, LineStyle]
 ) -> Picture:
-    rises = {
-        id(point): rise.mean
-        for point in points
-        if (rise := task.rise(point.policy, point.level)) is not None
-    }
+    heights: list[float] = []
     marks = []
     for family, style in styles.items():
-        members = [point for point in points if point.family == family and id(point) in rises]
-        marks.append(Dots(style, tuple((point.held, rises[id(point)]) for point in members)))
-    frame = Frame(
-        Axis.up_to(AXIS, 100), Axis.from_values("", list(rises.values())), corner="↙ better"
-    )
+        places = []
+        for point in points:
+            rise = task.rise(point.policy, point.level) if point.family == family else None
+            if rise is not None:
+                places.append((point.held, rise.mean))
+                heights.append(rise.mean)
+        marks.append(Dots(style, tuple(places)))
+    upright = Axis.from_values("", heights)
+    frame = Frame(Axis.up_to(AXIS, 100), upright, corner="↙ better")
     title = f"{DELTA_NLL.title} over {AXIS}: {task.name}"
     drawing = Drawing(frame, tuple(marks), title, f"rise/{task.name}")
     return Picture(task.label, f"{DELTA_NLL.title}, {DELTA_NLL.unit}", drawing)
@@ -152,32 +155,34 @@ def _rise_over_bytes(
 
 def _front_of_all(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
     columns = ("on the front", "way", "bytes, percent", "score, percent")
-    rows = [(*_words_of(one), in_percent(task.estimate(one.score))) for one in front(points)]
+    rows = []
+    for point in front(points):
+        score = in_percent(task.estimate(point.score))
+        rows.append((*point.words, score))
     return Listing(f"The front of all, {task.name}", columns, tuple(rows))
 
 
 def _every_point(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
+    columns = ["policy", "way", "bytes, percent", "score, percent"]
+    if task.shows_rise:
+        columns.insert(3, "NLL rise, nats")
     rows = []
-    for one in sorted(points, key=lambda point: point.held):
-        rise = (in_numbers(task.rise(one.policy, one.level)),) if task.shows_rise else ()
-        rows.append((*_words_of(one), *rise, in_percent(task.estimate(one.score))))
-    rises = ("NLL rise, nats",) if task.shows_rise else ()
-    columns = ("policy", "way", "bytes, percent", *rises, "score, percent")
-    return Listing(f"Every policy and level by bytes, {task.label}", columns, tuple(rows))
-
-
-def _words_of(point: FrontierPoint) -> tuple[str, str, str]:
-    name = f"{point.policy} at {point.level}" if point.level.amount else point.policy
-    return name, point.family, f"{point.held:.1f}"
+    for point in sorted(points, key=lambda point: point.held):
+        texts = [*point.words, in_percent(task.estimate(point.score))]
+        if task.shows_rise:
+            texts.insert(3, in_numbers(task.rise(point.policy, point.level)))
+        rows.append(tuple(texts))
+    title = f"Every policy and level by bytes, {task.label}"
+    return Listing(title, tuple(columns), tuple(rows))
 
 
 def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet:
     rows = []
     for task in tasks if has_families(policies) else ():
-        points = points_of(task, policies)
+        points = frontier_points(task, policies)
         best = {id(point) for point in front(points)}
-        rows += [
-            {
+        for point in points:
+            row = {
                 "task": task.name,
                 "policy": point.policy,
                 "way": point.family,
@@ -188,6 +193,5 @@ def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet
                 RISE: task.rise(point.policy, point.level),
                 "not_mastered": task.withheld or None,
             }
-            for point in points
-        ]
+            rows.append(row)
     return Sheet.of("treatments-bytes", "Answers over bytes", rows)

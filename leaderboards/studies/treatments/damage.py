@@ -22,14 +22,16 @@ class Damage:
 
     def changed(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
-        return (
-            self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
-        )
+        if isinstance(self.options, FaultOptions):
+            return self.options.numbers_hit(rate, dtype)
+        return 1.0
 
     @property
     def phase(self) -> str:
         """Returns when a fault acts; empty for fewer bits, which is how a cache is stored."""
-        return self.options.phase if isinstance(self.options, FaultOptions) else ""
+        if isinstance(self.options, FaultOptions):
+            return self.options.phase
+        return ""
 
     @property
     def band(self) -> str:
@@ -59,8 +61,8 @@ class DamageGroup:
 
 FRESH_TITLE = "Replaced while answers are written, anew before every pass"
 FRESH_TEXT = (
-    "Before every pass of the model, other entries are drawn and replaced; the pass reads them, and then they hold "
-    "again what they held. This is the form of text F. "
+    "Before every pass of the model, other entries are drawn and replaced; the pass reads them, "
+    "and then they hold again what they held. This is the form of text F. "
 )
 KEPT_TITLE = "How much is kept"  # of treatments of several phases, or stored in fewer bits
 ONCE_TITLE = "Damaged once, after the context is read"
@@ -70,43 +72,45 @@ ONCE_TEXT = "Entries are damaged before the question is read, and stay so for th
 def damages(policies: Iterable[str]) -> list[Damage]:
     """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
     kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
-    return [
-        Damage(one, options_in(one, kinds[kind_in(one)]))
-        for one in policies
-        if is_one_of(one, kinds)
-    ]
+    members = []
+    for policy in policies:
+        if is_one_of(policy, kinds):
+            options = options_in(policy, kinds[kind_in(policy)])
+            members.append(Damage(policy, options))
+    return members
 
 
-def groups_of(members: Sequence[Damage]) -> list[DamageGroup]:
+def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
     """Parts what is replaced anew before every pass from the rest, which is damaged once or stored otherwise."""
-    fresh = [one for one in members if _is_fresh(one)]
-    others = [one for one in members if not _is_fresh(one)]
+    fresh = [member for member in members if _is_fresh(member)]
+    others = [member for member in members if not _is_fresh(member)]
     groups = []
     if fresh:
         groups.append(DamageGroup("-fresh", FRESH_TITLE, FRESH_TEXT, fresh))
     if others:
-        at_once = all(one.phase == "resident" for one in others)
-        words = (ONCE_TITLE, ONCE_TEXT) if at_once else (KEPT_TITLE, "")
+        phases = {member.phase for member in others}
+        words = (ONCE_TITLE, ONCE_TEXT) if phases == {"resident"} else (KEPT_TITLE, "")
         groups.append(DamageGroup("", *words, others))
     return groups
 
 
-def _is_fresh(one: Damage) -> bool:
-    if not isinstance(one.options, FaultOptions):
+def _is_fresh(member: Damage) -> bool:
+    if not isinstance(member.options, FaultOptions):
         return False
-    return one.phase == "every_step" and one.options.persistence == "transient"
+    return member.phase == "every_step" and member.options.persistence == "transient"
 
 
 def compared_faults(task: MeasuredTask, members: Sequence[Damage]) -> list[Damage]:
     """Returns the faults that were run at the rates of the most, two or more: the least harmful first, where the model
     can do the task."""
-    usual = max((task.evidence.levels(one.policy) for one in members), key=len, default=())
+    usual = max((task.evidence.levels(member.policy) for member in members), key=len, default=())
     if len([level for level in usual if level.amount]) < 2:
         return []
-    compared = [one for one in members if task.evidence.levels(one.policy) == usual]
+    compared = [member for member in members if task.evidence.levels(member.policy) == usual]
     if task.withheld:
         return compared
-    kept = {one.policy: task.kept(one.policy, usual[-1]) for one in compared}
-    return sorted(
-        compared, key=lambda one: -(estimate.mean if (estimate := kept[one.policy]) else 0.0)
-    )
+    kept = {}
+    for member in compared:
+        estimate = task.kept(member.policy, usual[-1])
+        kept[member.policy] = 0.0 if estimate is None else estimate.mean
+    return sorted(compared, key=lambda member: -kept[member.policy])

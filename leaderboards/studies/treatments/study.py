@@ -1,8 +1,9 @@
 """The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk, and
 what eviction, fewer bits and both keep at equal bytes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pandas import DataFrame
 
@@ -14,9 +15,14 @@ from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, curve, in_numbers, in_percent, level_table, line_of
+from leaderboards.studies.parts import NONE, banded_line, curve, in_numbers, in_percent, level_table
 from leaderboards.studies.treatments.bands import band_cells, band_section, bands_sheet
-from leaderboards.studies.treatments.beside import beside_section, beside_sheet, pairs_of
+from leaderboards.studies.treatments.beside import (
+    ModelPair,
+    beside_sections,
+    beside_sheet,
+    pair_models,
+)
 from leaderboards.studies.treatments.bytes import bytes_sheet, equal_bytes, has_families
 from leaderboards.studies.treatments.damage import (
     KEPT_TITLE,
@@ -24,7 +30,7 @@ from leaderboards.studies.treatments.damage import (
     DamageGroup,
     compared_faults,
     damages,
-    groups_of,
+    group_damages,
 )
 from leaderboards.studies.treatments.tasks import OUTCOMES, RISE, MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
@@ -57,64 +63,68 @@ RISEN = Quantity(
     MeasuredTask.rise,
     in_numbers,
 )
-LONG = (
-    "treatment",
-    "level",
-    "share kept, percent",
-    *(f"{name}, percent" for name in OUTCOMES.values()),
-)
 BANDS = "on the same questions; bands and brackets are 95 % intervals over contexts."
 
 
 def _kept(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
     """Shows what is kept over the share of numbers changed: faults of bits and of rows change others at one rate."""
-    found = group.members
-    compared = {task.name: compared_faults(task, found) for task in tasks}
-    shown = {one.policy for of_task in compared.values() for one in of_task}
-    styles = policy_styles([one.policy for one in found if one.policy in shown])
-    listings, details = list[Listing](), list[Listing]()
+    compared = {task.name: compared_faults(task, group.members) for task in tasks}
+    styles = _styles_of_compared(group, compared)
+    pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     for task in tasks:
         faults = compared[task.name]
+        every_cell = _every_cell(task, group.members)
         if faults:
+            pictures.append(_over_changed(KEPT, task, faults, styles, dtype))
             listings.append(_by_rate(KEPT, task, faults, dtype))
-        (details if faults else listings).append(_every_cell(task, found))
-    pictures = [
-        _over_changed(KEPT, task, compared[task.name], styles, dtype)
-        for task in tasks
-        if compared[task.name]
-    ]
-    text = f"{group.text}What is kept of what the full cache has, {BANDS}"
-    drawn = (tuple(styles.values()), tuple(pictures))
+            details.append(every_cell)
+        else:
+            listings.append(every_cell)
     return StudySection(
         f"kept{group.identifier}",
         group.title,
-        text,
-        *drawn,
+        f"{group.text}What is kept of what the full cache has, {BANDS}",
+        tuple(styles.values()),
+        tuple(pictures),
         listings=tuple(listings),
         details=tuple(details),
     )
 
 
+def _styles_of_compared(
+    group: DamageGroup, compared: Mapping[str, Sequence[Damage]]
+) -> dict[str, LineStyle]:
+    """Returns a style for each treatment that some task draws, in the order of the group."""
+    drawn: set[str] = set()
+    for faults in compared.values():
+        drawn.update(fault.policy for fault in faults)
+    policies = [member.policy for member in group.members]
+    return policy_styles([policy for policy in policies if policy in drawn])
+
+
 def _risen(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
     """Shows by how much the right answer becomes less likely where the model cannot do the task."""
-    found = group.members
     shown = [task for task in tasks if task.shows_rise]
-    compared = {task.name: compared_faults(task, found) for task in shown}
-    drawn = {one.policy for of_task in compared.values() for one in of_task}
-    styles = policy_styles([one.policy for one in found if one.policy in drawn])
-    pictures = [
-        _over_changed(RISEN, task, compared[task.name], styles, dtype)
-        for task in shown
-        if compared[task.name]
-    ]
-    listings = [_by_rate(RISEN, task, compared[task.name] or found, dtype) for task in shown]
+    compared = {task.name: compared_faults(task, group.members) for task in shown}
+    styles = _styles_of_compared(group, compared)
+    pictures, listings = list[Picture](), list[Listing]()
+    for task in shown:
+        faults = compared[task.name]
+        if faults:
+            pictures.append(_over_changed(RISEN, task, faults, styles, dtype))
+        listings.append(_by_rate(RISEN, task, faults or group.members, dtype))
+    title = DELTA_NLL.title
+    if group.title != KEPT_TITLE:
+        title = f"{title}: {group.title.lower()}"
+    text = (
+        f"{group.text}How much less likely the right answer becomes than with the full cache, in "
+        f"nats a token, {BANDS} It moves before answers do, and comes first where the model cannot "
+        "do the task: nothing is judged there."
+    )
     return StudySection(
         f"rise{group.identifier}",
-        DELTA_NLL.title
-        if group.title == KEPT_TITLE
-        else f"{DELTA_NLL.title}: {group.title.lower()}",
-        f"{group.text}How much less likely the right answer becomes than with the full cache, in nats a token, {BANDS} "
-        "It moves before answers do, and comes first where the model cannot do the task: nothing is judged there.",
+        title,
+        text,
         tuple(styles.values()),
         tuple(pictures),
         listings=tuple(listings),
@@ -129,22 +139,20 @@ def _over_changed(
     dtype: str,
 ) -> Picture:
     """Draws a line for each fault over the share of numbers changed, from the full cache on."""
-    start = Estimate(
-        quantity.untreated, quantity.untreated, quantity.untreated, task.evidence.contexts
-    )
+    untreated = quantity.untreated
+    start = Estimate(untreated, untreated, untreated, task.evidence.contexts)
     lines = []
+    places: list[float] = []
     for fault in reversed(faults):
-        levels = [level for level in task.evidence.levels(fault.policy) if level.amount]
-        places = [fault.changed(level.value, dtype) for level in levels]
-        estimates = [quantity.of(task, fault.policy, level) for level in levels]
-        points = [
-            (place, one) for place, one in zip(places, estimates, strict=True) if one is not None
-        ]
+        points = []
+        for level in task.evidence.levels(fault.policy):
+            estimate = quantity.of(task, fault.policy, level) if level.amount else None
+            if estimate is not None:
+                points.append((fault.changed(level.value, dtype), estimate))
         if points:
-            lines.append(line_of(styles[fault.policy], [(0.0, start), *points]))
-    axis = Axis.from_values(
-        "share of numbers changed", [x for line in lines for x, _ in line.places]
-    )
+            lines.append(banded_line(styles[fault.policy], [(0.0, start), *points]))
+            places += [place for place, _ in points]
+    axis = Axis.from_values("share of numbers changed", places)
     return curve(task.label, quantity.note, lines, axis, f"{quantity.note}/{task.name}")
 
 
@@ -152,97 +160,120 @@ def _by_rate(
     quantity: Quantity, task: MeasuredTask, compared: Sequence[Damage], dtype: str
 ) -> Listing:
     """Lists what comes of each fault at each rate, and how many numbers that is where it is another share."""
-    cells = {}
-    for one in compared:
-        for level in task.evidence.levels(one.policy):
-            changed = one.changed(level.value, dtype)
-            numbers = "" if changed == level.value else f", {100 * changed:.3g} % of numbers"
-            cells[one.policy, level] = (
-                f"{quantity.text(quantity.of(task, one.policy, level))}{numbers}"
-            )
-    return level_table(
-        f"{quantity.heading}, {task.label}, {quantity.unit}", cells, first="treatment"
-    )
+    texts = {}
+    for fault in compared:
+        for level in task.evidence.levels(fault.policy):
+            text = quantity.text(quantity.of(task, fault.policy, level))
+            changed = fault.changed(level.value, dtype)
+            if changed != level.value:
+                text = f"{text}, {100 * changed:.3g} % of numbers"
+            texts[fault.policy, level] = text
+    title = f"{quantity.heading}, {task.label}, {quantity.unit}"
+    return level_table(title, texts, first="treatment")
 
 
-def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
-    rows = []
-    for row in (
-        task.row(one.policy, level) for one in found for level in task.evidence.levels(one.policy)
-    ):
-        ends = (NONE if row[name] is None else f"{100 * row[name]:.0f}" for name in OUTCOMES)
-        rise = (in_numbers(row[RISE]),) if task.shows_rise else ()
-        rows.append(
-            (row["policy"], f"{row['level']:g}", *rise, in_percent(row["share_kept"]), *ends)
-        )
-    columns = (*LONG[:2], "NLL rise, nats", *LONG[2:]) if task.shows_rise else LONG
-    return Listing(f"Every treatment, {task.label}", columns, tuple(rows))
+def _every_cell(task: MeasuredTask, members: Sequence[Damage]) -> Listing:
+    columns = ["treatment", "level"]
+    if task.shows_rise:
+        columns.append("NLL rise, nats")
+    columns.append("share kept, percent")
+    columns += [f"{name}, percent" for name in OUTCOMES.values()]
+    lines = []
+    for row in _rows(task, members):
+        texts = [row["policy"], format(row["level"], "g")]
+        if task.shows_rise:
+            texts.append(in_numbers(row[RISE]))
+        texts.append(in_percent(row["share_kept"]))
+        for name in OUTCOMES:
+            share = row[name]
+            texts.append(NONE if share is None else f"{100 * share:.0f}")
+        lines.append(tuple(texts))
+    return Listing(f"Every treatment, {task.label}", tuple(columns), tuple(lines))
 
 
-def _fact_of(task: MeasuredTask) -> str:
+def _rows(task: MeasuredTask, members: Sequence[Damage]) -> Iterator[dict[str, Any]]:
+    """Yields the row of each treatment at each of its levels."""
+    for member in members:
+        for level in task.evidence.levels(member.policy):
+            yield task.row(member.policy, level)
+
+
+def _full_cache_fact(task: MeasuredTask) -> str:
     """Says what the full cache has of a task, and what follows where that is little."""
     if task.withheld:
         return f"{task.withheld}: numbers are shown, verdicts are withheld"
     return f"{task.title} {task.evidence.mean(FULL, None, task.column)[0]:.3g}"
 
 
-def content_of(given: StudyInput) -> StudyContent:
-    tasks, unknown = measured_tasks(given.records)
-    policies = policies_in(given.records)
-    found = damages(policies)
-    dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
-    cells_of_bands = band_cells(tasks, found)
-    groups = groups_of(found)
+def build_content(study_input: StudyInput) -> StudyContent:
+    """Shows what treatments keep: by phase, by band of layers, at equal bytes, and beside other models."""
+    tasks, unknown = measured_tasks(study_input.records)
+    policies = policies_in(study_input.records)
+    members = damages(policies)
+    dtype = _dtype(study_input)
+    cells_of_bands = band_cells(tasks, members)
+    groups = group_damages(members)
     parts = [_risen(tasks, group, dtype) for group in groups]
     parts += [_kept(tasks, group, dtype) for group in groups]
     parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
-    # Two models stand beside one another once, on the page of the first.
-    pairs = [pairs_of(given, other) for other in given.beside if other.number > given.number]
-    sections = [
-        beside_section(of_model, found, number) for number, of_model in enumerate(pairs, start=1)
-    ]
-    parts += [one for one in sections if one is not None]
-    cells = [
-        task.row(one.policy, level)
-        for task in tasks
-        for one in found
-        for level in task.evidence.levels(one.policy)
-    ]
+    all_pairs: list[ModelPair] = []
+    number = 0
+    for other in study_input.beside:
+        # Two models stand beside one another once, on the page of the first.
+        if other.number > study_input.number:
+            number += 1
+            pairs = pair_models(study_input, other)
+            parts += beside_sections(pairs, members, number)
+            all_pairs += pairs
+    rows: list[dict[str, Any]] = []
+    for task in tasks:
+        rows += _rows(task, members)
     sheets = (
-        Sheet.of("treatments-kept", "What is kept with each treatment", cells),
+        Sheet.of("treatments-kept", "What is kept with each treatment", rows),
         bands_sheet(cells_of_bands),
         bytes_sheet(tasks, policies),
-        beside_sheet([pair for of_model in pairs for pair in of_model], found),
+        beside_sheet(all_pairs, members),
     )
+    shown = [part for part in parts if part.pictures or part.maps or _has_rows(part)]
     facts = [
-        *((f"Full cache, {task.name}", _fact_of(task)) for task in tasks),
-        (
-            "Contexts",
-            ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none",
-        ),
-        ("Draws of each", str(1 + int(given.records["repeat"].max()))),
+        *((f"Full cache, {task.name}", _full_cache_fact(task)) for task in tasks),
+        ("Contexts", _contexts(tasks)),
+        ("Draws of each", str(1 + int(study_input.records["repeat"].max()))),
         *(("Tells nothing", reason) for reason in unknown),
-    ]
-    shown = [
-        part
-        for part in parts
-        if part.pictures or part.maps or any(one.rows for one in part.listings)
     ]
     return StudyContent(shown, facts, [sheet for sheet in sheets if sheet.rows])
 
 
-def _takes(given: StudyInput) -> bool:
+def _dtype(study_input: StudyInput) -> str:
+    """Returns the dtype of the first run that says which."""
+    for run in study_input.runs:
+        if "identity" in run:
+            return str(run["identity"]["dtype"])
+    return "float32"
+
+
+def _contexts(tasks: Sequence[MeasuredTask]) -> str:
+    counts = [f"{task.evidence.contexts} of {task.name}" for task in tasks]
+    return ", ".join(counts) or "none"
+
+
+def _has_rows(part: StudySection) -> bool:
+    return any(listing.rows for listing in part.listings)
+
+
+def _takes(study_input: StudyInput) -> bool:
     """Takes runs of the full cache and a fault at two rates, errors beside fewer bits, or both ways to fewer bytes."""
-    policies = policies_in(given.records)
-    levels = (
-        given.records[given.records["level"] > 0]
-        .groupby("policy", observed=True)["level"]
-        .nunique()
-    )
-    found = damages(policies)
-    faults = [one.policy for one in found if isinstance(one.options, FaultOptions)]
-    at_rates = any(levels.get(policy, 0) > 1 for policy in faults)
-    return FULL in policies and (at_rates or 0 < len(faults) < len(found) or has_families(policies))
+    records = study_input.records
+    policies = policies_in(records)
+    if FULL not in policies:
+        return False
+    treated = records[records["level"] > 0]
+    levels = treated.groupby("policy", observed=True)["level"].nunique()
+    members = damages(policies)
+    faults = [member for member in members if isinstance(member.options, FaultOptions)]
+    if any(levels.get(fault.policy, 0) > 1 for fault in faults):
+        return True
+    return 0 < len(faults) < len(members) or has_families(policies)
 
 
 CHAPTER = Chapter(
@@ -251,37 +282,41 @@ CHAPTER = Chapter(
     (
         Definition(
             "Share kept",
-            "What a treatment keeps of what the full cache has: right answers, next tokens, or directives obeyed where "
-            "a task has directives, as a share of the full cache’s on the same questions, averaged over the draws of a "
-            "random treatment. Its interval resamples contexts, for treatment and full cache together.",
+            "What a treatment keeps of what the full cache has: right answers, next tokens, or "
+            "directives obeyed where a task has directives, as a share of the full cache’s on the "
+            "same questions, averaged over the draws of a random treatment. Its interval "
+            "resamples contexts, for treatment and full cache together.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
         ),
         Definition(
             "Rise of the right answer’s NLL, of a treatment",
-            "By how many nats a token the right answer becomes less likely than with the full cache, mean over the "
-            "answers that did not fail. It comes first where the model cannot do the task, where nothing is put in "
-            "order, and no front is drawn.",
+            "By how many nats a token the right answer becomes less likely than with the full "
+            "cache, mean over the answers that did not fail. It comes first where the model "
+            "cannot do the task, where nothing is put in order, and no front is drawn.",
             "rise = mean(gold_nll | treated − gold_nll | full cache)",
         ),
         Definition(
             "Where a treatment acts",
-            "A fault hits a share of the entries of a place alone. An entry is a row, which one head of one layer "
-            "stores for one token, or with unit=value a single number of a row. Layers: Q1 to Q4 are quarters of the "
-            "layers from the input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the "
-            "answer follows from, answer those of the answer itself, other all but the evidence, random as many tokens "
-            "as carry evidence, of those that do not.",
+            "A fault hits a share of the entries of a place alone. An entry is a row, which one "
+            "head of one layer stores for one token, or with unit=value a single number of a row. "
+            "Layers: Q1 to Q4 are quarters of the layers from the input on, H1 and H2 the halves. "
+            "Tokens: evidence is the tokens of the sentences that the answer follows from, answer "
+            "those of the answer itself, other all but the evidence, random as many tokens as "
+            "carry evidence, of those that do not.",
         ),
         Definition(
             "When a treatment acts",
-            "Replaced while answers are written (phase=every_step, persistence=transient): anew before every pass, by "
-            "a draw of its own, and clean again behind it. Once as written (phase=write): every row of context, "
-            "question and answer as it enters the cache, so that all reads see it. Damaged once (phase=resident): "
-            "before the question is read, for good.",
+            "Replaced while answers are written (phase=every_step, persistence=transient): anew "
+            "before every pass, by a draw of its own, and clean again behind it. Once as written "
+            "(phase=write): every row of context, question and answer as it enters the cache, so "
+            "that all reads see it. Damaged once (phase=resident): before the question is read, "
+            "for good.",
         ),
         Definition(
             "The front, at equal bytes",
-            "Bytes: what keys and values take once the context is read, codes with their scales and zero points, in "
-            "percent of the full cache. On the front is what nothing else exceeds in as few bytes.",
+            "Bytes: what keys and values take once the context is read, codes with their scales "
+            "and zero points, in percent of the full cache. On the front is what nothing else "
+            "exceeds in as few bytes.",
         ),
     ),
 )
@@ -291,6 +326,6 @@ STUDY = Study(
     lead="The cache holds noise, rounded numbers, wrong signs, or fewer tokens. How much of that does an answer "
     "survive, in which layers and tokens, and what keeps most in as many bytes?",
     takes=_takes,
-    find=content_of,
+    find=build_content,
     chapter=CHAPTER,
 )

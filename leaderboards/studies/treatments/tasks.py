@@ -65,11 +65,12 @@ class MeasuredTask:
         if not whole[0]:
             return None
         part = self.evidence.mean(policy, level.value, self.column)
-        return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+        undefined = np.full_like(part, np.nan)
+        return np.divide(part, whole, out=undefined, where=whole > 0)
 
     def score(self, policy: str, level: Level | None) -> Estimate:
         """Estimates what leads the task, as a share of its highest value."""
-        highest = (METRICS[self.column].bounds or (0, 1))[1]
+        _, highest = METRICS[self.column].bounds or (0, 1)
         rate = None if level is None else level.value
         return self.estimate(self.evidence.mean(policy, rate, self.column) / highest)
 
@@ -86,25 +87,26 @@ class MeasuredTask:
             return None
 
     def estimate(self, values: FloatArray) -> Estimate:
-        """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
+        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without an interval from a
+        single context."""
         contexts = self.evidence.contexts
-        return Estimate.of(float(values[0]), values[1:] if contexts > 1 else None, contexts)
+        resampled = None
+        if contexts > 1:
+            resampled = values[1:]
+        return Estimate.of(float(values[0]), resampled, contexts)
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
         """Returns a row of a download: what is kept, how answers end, and the rise of the likelihood."""
-        cell = {
-            "task": self.name,
-            "policy": policy,
-            "level": level.value,
-            "share_kept": self.kept(policy, level),
-        }
-        rest = {RISE: self.rise(policy, level), "not_mastered": self.withheld or None}
-        if self.evidence.records["masked"].isna().all():  # running text has no outcomes
-            return {**cell, **dict.fromkeys(OUTCOMES), **rest}
-        shares = {
-            name: float(self.evidence.mean(policy, level.value, name)[0]) for name in OUTCOMES
-        }
-        return {**cell, **shares, **rest}
+        row: dict[str, Any] = {"task": self.name, "policy": policy, "level": level.value}
+        row["share_kept"] = self.kept(policy, level)
+        has_outcomes = not self.evidence.records["masked"].isna().all()  # running text has none
+        for name in OUTCOMES:
+            row[name] = None
+            if has_outcomes:
+                row[name] = float(self.evidence.mean(policy, level.value, name)[0])
+        row[RISE] = self.rise(policy, level)
+        row["not_mastered"] = self.withheld or None
+        return row
 
 
 def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
@@ -120,4 +122,7 @@ def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
 
 def _leading_column(task: TaskEvidence) -> str:
     full = task.records[task.records["policy"] == FULL]
-    return next((name for name in (*LEADS,) if full[name].notna().any()), "right")
+    for name in LEADS:
+        if full[name].notna().any():
+            return name
+    return "right"

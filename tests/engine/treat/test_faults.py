@@ -101,11 +101,10 @@ def assert_plain(
 
 def treatment_of(branch: Branch) -> Any:
     policy, situation = branch.treatment.policy, branch.treatment.situation
-    return (
-        policy.step_treatment([situation], [""])
-        if policy.step_treatment
-        else policy.prefill_treatment([situation])
-    )  # type: ignore[misc]
+    if policy.step_treatment:
+        return policy.step_treatment([situation], [""])
+    assert policy.prefill_treatment is not None
+    return policy.prefill_treatment([situation])
 
 
 def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(

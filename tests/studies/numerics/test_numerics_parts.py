@@ -33,7 +33,7 @@ def test_each_step_averages_the_contexts_that_reach_it() -> None:
     rows = DataFrame(
         [pair(0, [0.0, 2e-4, 4e-4]), pair(1, [0.0, 4e-4]), pair(1, [0.0, 0.0], draw=1)]
     )
-    first, second, third = steps.steps_of(rows)
+    first, second, third = steps.measure_steps(rows)
     assert [one.step for one in (first, second, third)] == [0, 1, 2]
     assert [one.contexts for one in (first, second, third)] == [2, 2, 1]
     assert (first.kl.mean, third.kl.mean) == (0.0, 4e-4)
@@ -44,9 +44,11 @@ def test_each_step_averages_the_contexts_that_reach_it() -> None:
 
 
 def test_steps_that_overflow_are_no_steps_and_runs_before_jensen_and_shannon_have_none() -> None:
-    (one,) = steps.steps_of(DataFrame([pair(0, [NAN, 2e-4], js=None), pair(1, [NAN], js=None)]))
+    (one,) = steps.measure_steps(
+        DataFrame([pair(0, [NAN, 2e-4], js=None), pair(1, [NAN], js=None)])
+    )
     assert (one.step, one.contexts, one.js) == (1, 1, None)
-    assert steps.content_of({TABLE: DataFrame([pair(0, [NAN])])}).parts == ()
+    assert steps.build_content({TABLE: DataFrame([pair(0, [NAN])])}).parts == ()
 
 
 def test_curves_of_orders_of_magnitude_are_drawn_as_powers_of_ten() -> None:
@@ -57,7 +59,7 @@ def test_curves_of_orders_of_magnitude_are_drawn_as_powers_of_ten() -> None:
         for regime in ("teacher-forced", "free-running")
     ]
     rows += [pair(n, [0.0, 1e-12], dtype="float32", regime="teacher-forced") for n in range(3)]
-    (section,) = steps.content_of({TABLE: DataFrame(rows)}).parts
+    (section,) = steps.build_content({TABLE: DataFrame(rows)}).parts
     assert [picture.title for picture in section.pictures] == ["base, teacher-forced"] * 2 + [
         "base, free-running"
     ] * 2
@@ -78,7 +80,7 @@ def test_answers_that_one_path_alone_has_right_are_tossed() -> None:
     right = [(True, False)] * 5 + [(False, True), (True, True), (False, False)]
     rows = [pair(n, right=on, other_right=off) for n, (on, off) in enumerate(right)]
     rows += [pair(n, right=True, other_right=True, dtype="float32") for n in range(8)]
-    single, half = accuracy.accuracies_of(DataFrame(rows))
+    single, half = accuracy.compare_accuracies(DataFrame(rows))
     assert (half.contexts, half.right_on, half.right_off) == (8, 6 / 8, 2 / 8)
     assert (half.only_on, half.only_off) == (5, 1)
     assert half.difference.mean == pytest.approx(50), "cache on less cache off, in points"
@@ -96,13 +98,14 @@ def test_draws_of_a_context_are_no_further_contexts() -> None:
         for n in range(2)
         for draw in range(5)
     ]
-    (one,) = accuracy.accuracies_of(DataFrame(rows[::-1]))
+    (one,) = accuracy.compare_accuracies(DataFrame(rows[::-1]))
     assert (one.contexts, one.only_on, one.p) == (2, 2, 0.5)
 
 
 def test_text_on_which_nothing_is_asked_has_no_accuracy() -> None:
     assert (
-        accuracy.content_of({TABLE: DataFrame([pair(0, right=None, other_right=None)])}).parts == ()
+        accuracy.build_content({TABLE: DataFrame([pair(0, right=None, other_right=None)])}).parts
+        == ()
     )
 
 
@@ -119,7 +122,7 @@ def test_an_example_parts_at_all_draws_at_some_or_at_none() -> None:
         for draw, parts in enumerate(draws)
     ]
     rows += [pair(4, sampling="top_p", draw=0), pair(4, [NAN, NAN], sampling="top_p", draw=1)]
-    (one,) = repeats.repeats_of(DataFrame(rows))
+    (one,) = repeats.measure_repeats(DataFrame(rows))
     assert (one.draws, one.examples) == (3, 4), "an example of which a draw overflows is left out"
     assert (one.always.mean, one.sometimes.mean, one.never.mean) == (0.25, 0.5, 0.25)
     assert one.always.interval is not None
@@ -149,7 +152,7 @@ LAYERS = [
 
 def test_layers_are_told_at_step_1_and_tested_against_the_layer_before() -> None:
     """Three distances above three others: 2 of 20 orders; two tests are corrected."""
-    first, second, third = layers.layers_of(DataFrame(LAYERS))
+    first, second, third = layers.measure_layers(DataFrame(LAYERS))
     assert (first.l2.mean, second.l2.mean, second.contexts) == (0.375, 1.125, 3)
     assert second.cosine.mean == pytest.approx(1 - 1.125 / 8)
     assert second.turned.mean == pytest.approx(1.125 / 8)
@@ -171,15 +174,15 @@ def test_answers_that_lack_the_step_or_overflow_tell_nothing_of_layers() -> None
         drift(9, layer, 1.0, **dict.fromkeys(("hidden_l2", "hidden_cosine", "attention_kl")))
         for layer in (0, 1)
     ]
-    assert layers.layers_of(DataFrame(LAYERS + short + lost + before)) == layers.layers_of(
-        DataFrame(LAYERS)
-    )
-    assert layers.content_of({DRIFT: DataFrame(short + before)}).parts == ()
-    assert heads.content_of({DRIFT: DataFrame(short + before)}).parts == ()
+    assert layers.measure_layers(
+        DataFrame(LAYERS + short + lost + before)
+    ) == layers.measure_layers(DataFrame(LAYERS))
+    assert layers.build_content({DRIFT: DataFrame(short + before)}).parts == ()
+    assert heads.build_content({DRIFT: DataFrame(short + before)}).parts == ()
 
 
 def test_heads_have_their_mean_and_a_map_of_shares_of_the_largest() -> None:
-    found = heads.heads_of(DataFrame(LAYERS))
+    found = heads.measure_heads(DataFrame(LAYERS))
     assert [(one.layer, one.head) for one in found] == [
         (0, 0),
         (0, 1),
@@ -189,7 +192,7 @@ def test_heads_have_their_mean_and_a_map_of_shares_of_the_largest() -> None:
         (2, 1),
     ]
     assert [one.kl.mean for one in found[:2]] == pytest.approx([0.375, 3 * 0.375])
-    (section,) = heads.content_of({DRIFT: DataFrame(LAYERS)}).parts
+    (section,) = heads.build_content({DRIFT: DataFrame(LAYERS)}).parts
     (name, tiles), *_ = section.maps[0].rows
     assert name == "0"
     assert [tile.heat for tile in tiles if tile] == pytest.approx([0.375 / 3.375, 1.125 / 3.375])
@@ -202,14 +205,14 @@ def test_maps_of_heads_are_of_16_bits_unless_there_nothing_parts() -> None:
     single = [one | {"dtype": "float32"} for one in LAYERS]
     equal = [one | {"attention_kl": [0.0, 0.0]} for one in LAYERS]
     for rows, dtype in ((LAYERS + single, "float16"), (equal + single, "float32")):
-        content = heads.content_of({DRIFT: DataFrame(rows)})
+        content = heads.build_content({DRIFT: DataFrame(rows)})
         assert [one.title.split(":")[0] for one in content.parts[0].maps] == [f"base, {dtype}"]
         assert len(content.sheets[0].rows) == 12, "the sheet has both"
-    assert heads.content_of({DRIFT: DataFrame(equal)}).parts == ()
+    assert heads.build_content({DRIFT: DataFrame(equal)}).parts == ()
 
 
 def test_layers_have_a_picture_of_distance_and_of_cosine() -> None:
-    (section,) = layers.content_of({DRIFT: DataFrame(LAYERS)}).parts
+    (section,) = layers.build_content({DRIFT: DataFrame(LAYERS)}).parts
     assert [picture.note for picture in section.pictures] == [
         "L2 distance, as a power of ten",
         "1 − cosine, as a power of ten",

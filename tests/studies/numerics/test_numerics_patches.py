@@ -11,11 +11,11 @@ from leaderboards.studies.numerics.patches import (
     HIGHEST,
     INTO_OFF,
     INTO_ON,
-    content_of,
+    build_content,
+    estimate_median,
     highest,
-    median_of,
+    measure_recoveries,
     patches_of,
-    recoveries_of,
 )
 from leaderboards.studies.numerics.walked import ALL
 
@@ -76,7 +76,7 @@ def test_recovery_by_hand_at_the_step_and_over_those_behind() -> None:
     """Of three contexts a patch leaves a half, none and twice the divergence: 0.5, 1 and -1."""
     left = (0.25, 0.0, 1.0)
     rows = [row(number, kl_patched=kl, kl_after_patched=0.9) for number, kl in enumerate(left)]
-    (one,) = recoveries_of(DataFrame(rows))
+    (one,) = measure_recoveries(DataFrame(rows))
     assert one.cases == 3
     assert one.recovered.mean == pytest.approx(0.5 / 3)
     assert one.median.mean == pytest.approx(0.5)
@@ -88,15 +88,15 @@ def test_recovery_by_hand_at_the_step_and_over_those_behind() -> None:
 
 
 def test_a_step_without_divergence_has_no_recovery() -> None:
-    assert recoveries_of(DataFrame([row(0, kl=0.0, kl_patched=0.0)])) == []
-    assert recoveries_of(DataFrame([row(0, kl_patched=float("nan"))])) == []
+    assert measure_recoveries(DataFrame([row(0, kl=0.0, kl_patched=0.0)])) == []
+    assert measure_recoveries(DataFrame([row(0, kl_patched=float("nan"))])) == []
 
 
 def test_the_median_weighs_contexts_and_has_an_interval() -> None:
-    median = median_of(np.array([0.0, 0.0, 0.3, 1.0]), ["a", "a", "b", "c"])
+    median = estimate_median(np.array([0.0, 0.0, 0.3, 1.0]), ["a", "a", "b", "c"])
     assert median.mean == 0.3
     assert median.interval == (0.0, 1.0)
-    assert median_of(np.array([0.5]), ["a"]).interval is None
+    assert estimate_median(np.array([0.5]), ["a"]).interval is None
 
 
 def test_the_texts_direction_is_measured_on_the_answers_of_the_largest_divergence() -> None:
@@ -112,7 +112,7 @@ def test_the_texts_direction_is_measured_on_the_answers_of_the_largest_divergenc
 def test_tables_of_earlier_runs_are_read_in_one_direction_without_later_steps() -> None:
     table = patches_of({"numerics_patches": earlier_rows(at_flip=True)})
     assert table is not None
-    found = {(one.patched, one.layers, one.layer): one for one in recoveries_of(table)}
+    found = {(one.patched, one.layers, one.layer): one for one in measure_recoveries(table)}
     whole = found["keys and values", "all", ALL]
     assert (whole.direction, whole.place, whole.cases, whole.recovered_after) == (
         INTO_ON,
@@ -133,7 +133,7 @@ def test_a_page_draws_single_and_cumulative_over_layers() -> None:
         for number in range(4)
         for extent, layer in extents
     ]
-    content = content_of({"numerics_recovery": DataFrame(rows)})
+    content = build_content({"numerics_recovery": DataFrame(rows)})
     (section,) = content.parts
     (picture,) = section.pictures
     lines = [mark.places for mark in picture.drawing.marks if isinstance(mark, PolicyLine)]
@@ -151,4 +151,4 @@ def test_a_page_draws_single_and_cumulative_over_layers() -> None:
         "median",
         "median_low",
     } <= {*sheet.columns}
-    assert content_of({}).parts == ()
+    assert build_content({}).parts == ()

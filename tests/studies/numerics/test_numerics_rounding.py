@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pandas import DataFrame
 
-from leaderboards.studies.numerics.rounding import content_of, layer_errors, product_errors
+from leaderboards.studies.numerics.rounding import build_content, layer_errors, product_errors
 
 
 def row(context: str, layer: int, **more: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_layers() -> None:
 
 
 def test_the_page_has_both_experiments_and_their_downloads() -> None:
-    content = content_of({"numerics_rounding": DataFrame(ROWS)})
+    content = build_content({"numerics_rounding": DataFrame(ROWS)})
     assert [part.identifier for part in content.parts] == ["products", "propagation"]
     assert [sheet.name for sheet in content.sheets] == ["numerics-products", "numerics-propagation"]
-    assert content_of({}).parts == ()
+    assert build_content({}).parts == ()

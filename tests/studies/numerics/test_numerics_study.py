@@ -10,9 +10,9 @@ from pandas import DataFrame
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.study import (
     STUDY,
-    drift_of,
-    forced_of,
-    free_of,
+    measure_drift,
+    measure_forced,
+    measure_free,
 )
 from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
@@ -91,7 +91,7 @@ def test_the_first_token_that_differs_is_the_flip_also_where_one_answer_has_ende
 
 
 def test_every_step_weighs_the_same() -> None:
-    cache, null = forced_of(table_of(*ROWS))
+    cache, null = measure_forced(table_of(*ROWS))
     assert (cache.paths, cache.steps, null.paths, null.steps) == ("cache", 4, "chunks", 4)
     assert cache.kl is not None
     assert cache.kl.mean == pytest.approx(2.5e-4)
@@ -99,15 +99,15 @@ def test_every_step_weighs_the_same() -> None:
 
 
 def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
-    assert forced_of(table_of(*ROWS))[0].above_null is False
-    assert forced_of(table_of(*ROWS[:2]))[0].above_null is True
+    assert measure_forced(table_of(*ROWS))[0].above_null is False
+    assert measure_forced(table_of(*ROWS[:2]))[0].above_null is True
 
 
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     overflowing = row("a", [NAN, 2e-4], same_top=[False, True]), row("b", [NAN], same_top=[False])
-    (one,) = forced_of(table_of(*overflowing))
+    (one,) = measure_forced(table_of(*overflowing))
     assert (one.steps, one.overflow, one.same_top) == (1, 2, 1.0)
-    (none,) = forced_of(table_of(overflowing[1]))
+    (none,) = measure_forced(table_of(overflowing[1]))
     assert (none.steps, none.overflow, none.same_top) == (0, 1, None)
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
@@ -118,14 +118,14 @@ def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
 
 def test_an_answer_that_overflows_is_no_answer_that_stays() -> None:
     sound, lost = row("q0", [1e-3, 2e-3], **FREE), row("q1", [1e-3, NAN], **FREE)
-    (free,) = free_of(table_of(sound, lost))
+    (free,) = measure_free(table_of(sound, lost))
     assert free.pairs == 1
     facts = dict(build_study(STUDY, given(sound, lost))[1].facts)
     assert facts["Answers in float16 that overflow"] == "1 of 2, left out"
 
 
 def test_figures_are_told_before_and_behind_the_flip() -> None:
-    (free,) = free_of(table_of(*ROWS))
+    (free,) = measure_free(table_of(*ROWS))
     assert (free.pairs, free.differ.mean, free.first_flip) == (2, 0.5, 1.0)
     assert free.kl_before == pytest.approx(BEFORE)
     assert free.kl_after == pytest.approx(AFTER)
@@ -159,18 +159,18 @@ def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
-    first, second, _ = drift_of(DataFrame(drifts()))
+    first, second, _ = measure_drift(DataFrame(drifts()))
     assert (first.keys_prompt, first.keys_answer) == pytest.approx((1e-6, 1e-3))
     assert second.hidden.mean == pytest.approx(2 * first.hidden.mean)
     assert "How the error enters" in page_of(drift=DataFrame(drifts()))
 
 
 def test_drift_leaves_out_answers_that_overflow() -> None:
-    assert drift_of(DataFrame(drifts(hidden=[0.0, NAN]))) == []
+    assert measure_drift(DataFrame(drifts(hidden=[0.0, NAN]))) == []
 
 
 def test_answers_of_one_token_have_no_drift() -> None:
-    assert drift_of(DataFrame(drifts(hidden=[0.0]))) == []
+    assert measure_drift(DataFrame(drifts(hidden=[0.0]))) == []
 
 
 def page_of(**tables: DataFrame) -> str:
