@@ -101,8 +101,8 @@ TASKS = by_name(
     )
 )
 
-# Tasks whose rows come from elsewhere, or may: they take part where they are named. But for prose they have no contexts
-# before they have rows.
+# Tasks whose rows come from elsewhere, or may: they take part where they are named. But for prose
+# they have no contexts before they have rows.
 FROM_DATA = by_name((IFEVAL, GSM8K, PROSE))
 
 # The needles that the field knows. They take part where they or their family are named.
@@ -118,12 +118,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 
 
 def is_file_of_questions(name: str) -> bool:
-    """Tells whether what stands for a task is a file of a user's own questions: no task has that name."""
+    """Tells whether what stands for a task is a file of a user's own questions: no task has that
+    name."""
     return name not in KNOWN_TASKS and (name.endswith(".jsonl") or Path(name).is_file())
 
 
 def get_task(name: str) -> Task:
-    """Finds a task, or makes that of a file; raises :class:`DatasetError` for an unknown name, or a wrong line."""
+    """Finds a task, or makes that of a file; raises :class:`DatasetError` for an unknown name, or a
+    wrong line."""
     if is_file_of_questions(name):
         return own_questions(Path(name), KNOWN_TASKS)
     if name not in KNOWN_TASKS:

@@ -47,16 +47,18 @@ _TEXTS, _SPANS = (
     List(Value("string")),
     List({"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}),
 )
+# Of columns that are no text.
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("golds", "abstentions", "bridges", "directives", "stated_values"), _TEXTS),
     **dict.fromkeys(("spans", "context_spans"), _SPANS),
     **dict.fromkeys(("every_gold", "answerable"), Value("bool")),
     "hops": Value("int32"),
-}  # of columns that are no text
+}
 
 
 def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
-    """Returns the questions of an example, each with its context. Spans are character ranges of the context."""
+    """Returns the questions of an example, each with its context. Spans are character ranges of the
+    context."""
     for question in example.questions:
         yield {
             "question_id": question.id,

@@ -1,8 +1,8 @@
 """Measures a card in eight minutes and writes docs/gpu.json: ``make gpu``, as docs/gpu.md tells.
 
-The file is written after each row, so that a run which is cut keeps what it has. A part that fails is written down as
-failed, and the others go on. ``--take FILE`` puts what another machine measured in its place here.
-"""
+The file is written after each row, so that a run which is cut keeps what it has. A part that fails
+is written down as failed, and the others go on. ``--take FILE`` puts what another machine measured
+in its place here."""
 
 import argparse
 import json
@@ -101,7 +101,8 @@ def about(card: Card) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "revision": revision,
         "changed": changed,
-        "source": source_hash(),  # of the code that results depend on: the card's machine may lack git
+        # Of the code that results depend on: the card's machine may lack git.
+        "source": source_hash(),
         "dtype": "bfloat16",
     }
 
@@ -125,7 +126,8 @@ def measure(card: Card, report: Report, parts: Sequence[Part], minutes: float) -
                         f"  {value.row}: {value.measured:.4g} {part.rows[value.row]}  {value.note}",
                         flush=True,
                     )
-        # Whatever a card does for the first time may fail in any way, and one part is not worth the others.
+        # Whatever a card does for the first time may fail in any way, and one part is not worth the
+        # others.
         except (Exception, TookTooLongError) as error:
             failed = f"{type(error).__name__}: {first_line(error)}"
         report.seconds[part.name] = round(time.monotonic() - start, 1)

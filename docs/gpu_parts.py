@@ -1,7 +1,7 @@
 """Declares what ``make gpu`` measures on a card, in the order of its worth (docs/gpu.py runs it).
 
-A large model has the configuration of Llama 3.1 8B and random weights: times and memory do not depend on what it says.
-"""
+A large model has the configuration of Llama 3.1 8B and random weights: times and memory do not
+depend on what it says."""
 
 import gc
 import math
@@ -44,11 +44,8 @@ from policies.composition import TREATMENTS
 
 GIGABYTE = 1e9
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
-AT_EACH = {
-    "ratio": "0.5",
-    "rate": "0.1",
-    "bits": "4",
-}  # the one level of each kind where equality is asked for
+# The one level of each kind where equality is asked for.
+AT_EACH = {"ratio": "0.5", "rate": "0.1", "bits": "4"}
 BESIDE_PIPELINE = ("streaming_llm", "snapkv", "keydiff")
 STEPPED = ("full", "int4", "fp8_e4m3", "zeros(phase=every_step)")
 CALLS = 20  # passes over one token
@@ -75,7 +72,8 @@ class Sizes:
     treatments: tuple[str, ...]
     tasks: tuple[str, ...]
     suites: tuple[str, ...]
-    shipped: bool = True  # the models of kvbench are measured too; else random weights alone, which take less time
+    # The models of kvbench are measured too; else random weights alone, which take less time.
+    shipped: bool = True
 
 
 LLAMA = {"hidden_size": 4096, "intermediate_size": 14_336, "vocab_size": 128_256}
@@ -110,7 +108,8 @@ class Value:
 
 @dataclass
 class Card:
-    """Holds the device, the models that are measured on it, and the constants that ``plan`` may take from it."""
+    """Holds the device, the models that are measured on it, and the constants that ``plan`` may
+    take from it."""
 
     device: str  # cuda or cpu
     sizes: Sizes
@@ -122,7 +121,8 @@ class Card:
 
     @cached_property
     def machine(self) -> Machine | None:
-        """Returns what ``plan`` knows of the card; None of one that it does not know, and of a processor."""
+        """Returns what ``plan`` knows of the card; None of one that it does not know, and of a
+        processor."""
         return MACHINES.get(card_of(self.name))
 
     @cached_property
@@ -130,7 +130,8 @@ class Card:
         return random_llama("an 8B model", self.sizes.large, self.device)
 
     def reference(self, device: str) -> LoadedModel:
-        """Returns the reference model in float32, or random weights under its name: the same ones on every device."""
+        """Returns the reference model in float32, or random weights under its name: the same ones
+        on every device."""
         if self.sizes.shipped:
             return load_model("reference", device, "float32")
         torch.manual_seed(0)
@@ -139,7 +140,8 @@ class Card:
         return wrap_model("reference", moved.to(torch.device(device)), made.tokenizer, "")
 
     def peak(self) -> float | None:
-        """Returns the most gigabytes of tensors since :meth:`forget_peak`; None on a CPU, which does not count them."""
+        """Returns the most gigabytes of tensors since :meth:`forget_peak`; None on a CPU, which
+        does not count them."""
         return torch.cuda.max_memory_allocated() / GIGABYTE if self.device == "cuda" else None
 
     def forget_peak(self) -> None:
@@ -152,7 +154,8 @@ class Card:
 def random_llama(
     name: str, sizes: Mapping[str, int], device: str, dtype: torch.dtype = torch.bfloat16
 ) -> LoadedModel:
-    """Makes a network of Llama 3.1's configuration with random weights where it will run: the host never holds it."""
+    """Makes a network of Llama 3.1's configuration with random weights where it will run: the host
+    never holds it."""
     fixed: dict[str, Any] = {"max_position_embeddings": PLACES, "rope_parameters": ROTATION}
     config = LlamaConfig(**fixed, **dict[str, Any](sizes), tie_word_embeddings=False)
     with torch.device(device):
@@ -165,7 +168,8 @@ def random_llama(
 
 @dataclass(frozen=True)
 class Part:
-    """Declares a part: the seconds that it may take, its rows with their units, and how it is measured."""
+    """Declares a part: the seconds that it may take, its rows with their units, and how it is
+    measured."""
 
     name: str
     seconds: float
@@ -293,14 +297,13 @@ def treat(card: Card, task: Task, policies: Sequence[Policy], points: Sequence[P
     return Treated(trace, answers, read - start, model.clock() - begun, (read_peak, card.peak()))
 
 
-NO_MACHINE = Machine(
-    "counts", math.inf, math.inf, 1e15, "counts alone"
-)  # takes no time for anything
+# Takes no time for anything.
+NO_MACHINE = Machine("counts", math.inf, math.inf, 1e15, "counts alone")
 
 
 def large_model(number: int, seconds: float) -> Part:
-    """Reads a context for the default policies at five ratios and answers its six questions, beside what ``plan`` says
-    and what the data sheet allows."""
+    """Reads a context for the default policies at five ratios and answers its six questions, beside
+    what ``plan`` says and what the data sheet allows."""
     tokens = WHOLE.lengths[number]
     units = {
         "prefill": "s",
@@ -317,9 +320,8 @@ def large_model(number: int, seconds: float) -> Part:
 
     def measure(card: Card) -> Iterator[Value]:
         policies, points = default_policies(), at_ratios(FIVE)
-        treat(
-            card, base_task(card.large, card.sizes.warm_up, 2), policies, at_ratios((0.5,))
-        )  # untimed
+        # Untimed.
+        treat(card, base_task(card.large, card.sizes.warm_up, 2), policies, at_ratios((0.5,)))
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
         cost = cost_of(card.large, task, policies, points, card.machine or NO_MACHINE)
         planned: Callable[[float], float | None] = lambda value: value if card.machine else None  # noqa: E731
@@ -350,8 +352,8 @@ def large_model(number: int, seconds: float) -> Part:
 def _shares_of_data_sheet(
     card: Card, cost: RunCost, done: Treated, rows: Mapping[str, str]
 ) -> Iterator[Value]:
-    """Compares the operations of the prefill and the bytes that answers read with what the card could do at best, and
-    notes the shares that make ``plan`` right."""
+    """Compares the operations of the prefill and the bytes that answers read with what the card
+    could do at best, and notes the shares that make ``plan`` right."""
     if (sheet := TABLE["machines"].get(card_of(card.name))) is None:
         return
     flops, _, _, bandwidth, memory = sheet  # in 16 bits, as the model is
@@ -386,9 +388,8 @@ def cost_of(
 ) -> RunCost:
     """Returns what ``plan`` says of one context of a task."""
     load = load_of(Grid([(task, 1)], Setting(policies, points)), task, 1, tokenizer=model.tokenizer)
-    load = replace(
-        load, answer_tokens=task.max_new_tokens
-    )  # no answer of random weights ends early
+    # No answer of random weights ends early.
+    load = replace(load, answer_tokens=task.max_new_tokens)
     return RunCost([load], shape_of_network(model.name, model.network, model.dtype_name), machine)
 
 
@@ -397,7 +398,8 @@ def seconds_of(cost: RunCost, part: str) -> float:
 
 
 def calls_of_a_layer(seconds: float) -> Part:
-    """Times a layer in a pass over one token, whose operations a card does faster than PyTorch calls them."""
+    """Times a layer in a pass over one token, whose operations a card does faster than PyTorch
+    calls them."""
     row = "a layer in a pass over one token"
 
     def measure(card: Card) -> Iterator[Value]:
@@ -417,7 +419,8 @@ def calls_of_a_layer(seconds: float) -> Part:
 
 
 def steps(seconds: float) -> Part:
-    """Times a step of six answers under what acts between steps, by the difference of long and short answers."""
+    """Times a step of six answers under what acts between steps, by the difference of long and
+    short answers."""
     tokens = WHOLE.lengths[0]
     rows = {name: f"8B at {tokens:,}, `{name}`: a step" for name in STEPPED}
     # cuDNN plans each new shape, and the shapes of steps are all new.
@@ -496,7 +499,8 @@ def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[s
 
 
 def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs a job on a model that is loaded; returns the tokens of each answer and the rows of each table of a study."""
+    """Runs a job on a model that is loaded; returns the tokens of each answer and the rows of each
+    table of a study."""
     executor = on_this_machine(Job.model_validate({**options, "device": model.device.type}), model)
     rows = RowsByTable()
     for task, _ in executor.grid.tasks:

@@ -1,4 +1,5 @@
-"""Takes the pictures of the README and of docs from the pages that ``make pictures`` builds, with headless Chromium."""
+"""Takes the pictures of the README and of docs from the pages that ``make pictures`` builds, with
+headless Chromium."""
 
 import shutil
 import subprocess

@@ -1,7 +1,8 @@
-"""Measures the rows of docs/performance.md and draws how the cost grows: ``make suite``, 25 minutes on two quiet cores.
+"""Measures the rows of docs/performance.md and draws how the cost grows: ``make suite``, 25 minutes
+on two quiet cores.
 
-Whole commands are timed by the clock, with one thread a process; parts of one context in processor seconds.
-"""
+Whole commands are timed by the clock, with one thread a process; parts of one context in processor
+seconds."""
 
 import json
 import os
@@ -60,7 +61,8 @@ def held(process: int) -> int:
 
 
 def timed(*words: str) -> tuple[float, float, str]:
-    """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB, and its output."""
+    """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB,
+    and its output."""
     start, most = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
@@ -76,7 +78,8 @@ def timed(*words: str) -> tuple[float, float, str]:
 
 
 def against_pipeline() -> Iterator[Row]:
-    """Compares the engine with kvpress's pipeline; one that gives other tokens ends with an error."""
+    """Compares the engine with kvpress's pipeline; one that gives other tokens ends with an
+    error."""
     short = ("--tasks", "base", "--limit", "1")
     rows: dict[str, tuple[int, tuple[str, ...]]] = {
         "smollm2": (30, (*short, "--ratios", "0.5,0.9")),
@@ -138,8 +141,8 @@ def prompt_of(model: LoadedModel, name: str, tokens: int) -> Prompt:
 def costs(
     model: LoadedModel, prompt: Prompt, policies: Sequence[Policy], ratios: Sequence[float]
 ) -> tuple[float, float, int]:
-    """Returns the processor seconds of reading a context for all policies and of decoding all answers, and how many
-    tokens went through the model."""
+    """Returns the processor seconds of reading a context for all policies and of decoding all
+    answers, and how many tokens went through the model."""
     start = time.process_time()
     trace = prefill(
         model, prompt, with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt)
@@ -154,7 +157,8 @@ def costs(
 
 
 def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
-    """Returns the least processor seconds of a token: the products with all weights, at a size that is fast here."""
+    """Returns the least processor seconds of a token: the products with all weights, at a size that
+    is fast here."""
     weights = [one for one in decoder_of(model.network).layers.parameters() if one.ndim == 2]
     rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
     best = float("inf")
@@ -178,11 +182,11 @@ def shares_of_the_roof() -> Iterator[Row]:
 
 
 def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
-    """Measures the seconds of the model's own prefill and of the engine by tokens, and of decoding by branches."""
+    """Measures the seconds of the model's own prefill and of the engine by tokens, and of decoding
+    by branches."""
     model = load_model("reference", "cpu", "float32")
-    model.network.config.max_position_embeddings = (
-        2 * LENGTHS[-1]
-    )  # costs do not depend on what it answers there
+    # Costs do not depend on what it answers there.
+    model.network.config.max_position_embeddings = 2 * LENGTHS[-1]
     model.tokenizer.model_max_length = 2 * LENGTHS[-1]
     lengths: list[tuple[int, float, float]] = []
     branches: list[tuple[int, float]] = []

@@ -1,7 +1,7 @@
 """``python docs/tables.py`` writes the tables of the README and of docs anew.
 
-A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
-"""
+A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has
+drifted."""
 
 import json
 import re
@@ -32,12 +32,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def items(of_name: Iterable[tuple[str, str]]) -> str:
-    """Returns a Markdown list of what names stand for, which is shorter than a table of two columns."""
+    """Returns a Markdown list of what names stand for, which is shorter than a table of two
+    columns."""
     return "\n".join(f"- {name}: {text}" for name, text in of_name)
 
 
 def faults() -> str:
-    """Returns what a damaged row is under every kind of fault, with the options that are its own."""
+    """Returns what a damaged row is under every kind of fault, with the options that are its
+    own."""
     own = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
     names = {
         name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()
@@ -46,7 +48,8 @@ def faults() -> str:
 
 
 def quantisations() -> str:
-    """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
+    """Returns every kind of quantisation with its options and their defaults; kinds with equal ones
+    share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
         names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(
@@ -82,9 +85,8 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
 
 
 DOCS = Path(__file__).parent
-MEASURED = (
-    DOCS / "claims"
-)  # registers, as the commands of runs.txt wrote them, natural models first
+# Registers, as the commands of runs.txt wrote them, natural models first.
+MEASURED = DOCS / "claims"
 REFERENCE = "reference"
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
@@ -105,7 +107,8 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims, in a sentence for the first natural model and one for the reference."""
+    """Counts the verdicts on all claims, in a sentence for the first natural model and one for the
+    reference."""
     sentences = []
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
@@ -120,7 +123,8 @@ def verdicts_in_short() -> str:
 
 
 def verdicts() -> str:
-    """Returns the names of the models, and an item for each claim: the verdict on each, and what the text says."""
+    """Returns the names of the models, and an item for each claim: the verdict on each, and what
+    the text says."""
     by_model = {model: _verdicts(rows) for model, rows in examined().items()}
     signs = {
         name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values())
@@ -162,7 +166,8 @@ def _verdicts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Count]:
-    """Counts the claims of a model that are decided. Registers of before do not say whether a precondition is met."""
+    """Counts the claims of a model that are decided. Registers of before do not say whether a
+    precondition is met."""
     model, rows = of_model
     known = [row for row in rows if row["claim"] in claims()]
     return model, Count.of(
@@ -172,10 +177,8 @@ def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Co
 
 PRESS = DOCS / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
-BUILT_ON_OTHERS = (
-    "protection",
-    "deployed",
-)  # families whose policies are another one with a suffix
+# Families whose policies are another one with a suffix.
+BUILT_ON_OTHERS = ("protection", "deployed")
 
 
 def metrics() -> str:
@@ -195,7 +198,8 @@ def tasks() -> str:
 
 
 def policies() -> str:
-    """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
+    """Lists the policies of each family that evicts, with their papers; those of a default run are
+    bold."""
     by_family: dict[str, list[str]] = {}
     for row in KINDS["policies"]().plain():
         name = (
@@ -211,7 +215,8 @@ def policies() -> str:
 
 
 def papers() -> str:
-    """Returns the register of the texts' tables and figures: a section for each text, a table below each command."""
+    """Returns the register of the texts' tables and figures: a section for each text, a table below
+    each command."""
     titles = {claim.text.letter: claim.text for claim in claims().values()}
     parts = []
     for letter, register in registers().items():
@@ -268,7 +273,8 @@ def performance() -> str:
 
 
 def gpu() -> str:
-    """Returns what ``make gpu`` measured on a card, a line for each row, and what ``plan`` said of it beforehand."""
+    """Returns what ``make gpu`` measured on a card, a line for each row, and what ``plan`` said of
+    it beforehand."""
     content = json.loads((DOCS / "gpu.json").read_text(encoding="utf-8"))
     lines = []
     for row in content["rows"]:
@@ -307,7 +313,8 @@ BLOCK = re.compile(r"(<!-- begin (.+?) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Returns the documents that people read: the README, the index, and the others in the order of the index."""
+    """Returns the documents that people read: the README, the index, and the others in the order of
+    the index."""
     index = DOCS / "index.md"
     listed = [DOCS / name for name in re.findall(r"\]\((\w+\.md)\)", index.read_text())]
     return [ROOT / "README.md", index, *listed]
@@ -319,7 +326,8 @@ def blocks_of(text: str) -> list[str]:
 
 
 def fill_tables(text: str, page: str) -> str:
-    """Writes every table of a page anew; raises :class:`KVBenchError` for one that is unknown or has no end."""
+    """Writes every table of a page anew; raises :class:`KVBenchError` for one that is unknown or
+    has no end."""
     complete = {match[2] for match in BLOCK.finditer(text)}
     for name in blocks_of(text):
         if name not in BLOCKS:

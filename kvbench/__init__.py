@@ -1,8 +1,9 @@
 """kvbench measures what a KV-cache treatment breaks, at which budget, and why."""
 
-# Python puts the folder in which `python -m kvbench` is started before all others, so that a folder or a file there
-# which is named as a package of ours, as torch or as random would be imported in its place. What follows is done before
-# anything else is imported, and so with nothing but what Python has loaded when it starts.
+# Python puts the folder in which `python -m kvbench` is started before all others, so that a folder
+# or a file there which is named as a package of ours, as torch or as random would be imported in
+# its place. What follows is done before anything else is imported, and so with nothing but what
+# Python has loaded when it starts.
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
@@ -27,12 +28,14 @@ def _check_packages() -> None:
         file = getattr(sys.modules.get(name), "__file__", _ROOT) or "a folder of that name"
         if not file.startswith(_ROOT):
             raise ImportError(
-                f"kvbench has a package {name}, and {file} was imported under that name: rename that one"
+                f"kvbench has a package {name}, and {file} was imported under that name: rename "
+                f"that one"
             )
 
 
 def _put_current_folder_last() -> None:
-    """Has modules of the current folder, such as plug-ins, be found after those of Python and of installed packages."""
+    """Has modules of the current folder, such as plug-ins, be found after those of Python and of
+    installed packages."""
     try:
         is_first = bool(sys.path) and os.path.samefile(sys.path[0] or ".", ".")  # noqa: PTH121
     except OSError:  # the folder is gone, or an entry that never was one

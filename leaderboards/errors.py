@@ -12,6 +12,7 @@ class MetricError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error that is not blank, cut where it has no end, or an empty text."""
+    """Returns the first line of an error that is not blank, cut where it has no end, or an empty
+    text."""
     line = next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"

@@ -1,4 +1,5 @@
-"""Policies of several parts, such as ``snapkv+pages16+int4+zeros(rate=0.01)``: evict pages, quantise, damage."""
+"""Policies of several parts, such as ``snapkv+pages16+int4+zeros(rate=0.01)``: evict pages,
+quantise, damage."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +25,8 @@ from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
 from policies.treatments.options import is_one_of
 
-TREATMENTS: Mapping[str, Policy] = {
-    **QUANTISATIONS,
-    **FAULTS,
-}  # of what an eviction leaves, and of the full cache
+# Of what an eviction leaves, and of the full cache.
+TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}
 
 
 @dataclass
@@ -68,7 +67,8 @@ class WriteChain:
 
 
 def followed_by(plain: Policy, way: Policy) -> Policy:
-    """Makes the policy that treats what another leaves as ``way`` treats the full cache, named ``plain+way``.
+    """Makes the policy that treats what another leaves as ``way`` treats the full cache, named
+    ``plain+way``.
 
     Its level is that of the other. Raises :class:`PolicyError` if the two do not go together.
     """
@@ -157,7 +157,8 @@ def _write_treatment(
 
 
 def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
-    """Raises :class:`PolicyError` for a fault of codewords that does not come right behind a quantisation, and last."""
+    """Raises :class:`PolicyError` for a fault of codewords that does not come right behind a
+    quantisation, and last."""
     if plain.check_codewords:
         raise PolicyError(f"{name}: a fault of codewords comes last, and {way.name} follows")
     if not way.check_codewords:
@@ -165,7 +166,8 @@ def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
     if not plain.codeword_bits:
         before = plain.name.rpartition("+")[2]
         raise PolicyError(
-            f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as int4"
+            f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as "
+            f"int4"
         )
     try:
         way.check_codewords(plain.codeword_bits)
@@ -183,7 +185,8 @@ def _last_treatment(treatment: StepTreatment) -> StepTreatment:
 def _side_by_side(
     first: Mapping[str, Argument], second: Mapping[str, Argument], name: str
 ) -> Mapping[str, Argument]:
-    """Joins the arguments of two treatments; one of the second that the first has too stands behind its name."""
+    """Joins the arguments of two treatments; one of the second that the first has too stands behind
+    its name."""
     kind = name.partition("(")[0]
     arguments = dict(first)
     for key, value in second.items():
@@ -201,30 +204,35 @@ def is_way(name: str) -> bool:
 
 
 def treatment_of(name: str) -> Policy:
-    """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it has not."""
+    """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it
+    has not."""
     if is_one_of(name, FAULTS):
         return fault_of(name)
     return quantisation_of(name)
 
 
 def check_alone(policy: Policy) -> Policy:
-    """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation before it stores."""
+    """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation
+    before it stores."""
     if policy.check_codewords:
         raise PolicyError(
-            f"{policy.name} stores no codewords: put a quantisation before it, as int4+{policy.name}"
+            f"{policy.name} stores no codewords: put a quantisation before it, as "
+            f"int4+{policy.name}"
         )
     return policy
 
 
 def compose(plain: Policy, way: str) -> Policy:
-    """Makes ``plain+way``: protects, deploys or treats; raises :class:`PolicyError` if they do not go together."""
+    """Makes ``plain+way``: protects, deploys or treats; raises :class:`PolicyError` if they do not
+    go together."""
     if is_way(way):
         return deploy(plain, way)
     return followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
-    """Finds a policy of this package by any name of a run, building no press; None for others, such as a plug-in."""
+    """Finds a policy of this package by any name of a run, building no press; None for others, such
+    as a plug-in."""
     if name in POLICIES:
         return POLICIES[name]
     plain_name, way = plain_and_way(name)

@@ -19,7 +19,8 @@ from tests.support.models.runs import CommandLine, ToyRuns, small_command
 from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer
 from tests.support.records.small_store import small_store
 
-# Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
+# Toy tensors are too small to share: where another job holds a core, two threads take fifteen times
+# as long as one.
 torch.set_num_threads(1)
 # No test depends on time, and a red test is red again on the next run.
 settings.register_profile(
@@ -30,7 +31,8 @@ settings.load_profile("kvbench")
 
 @pytest.fixture(scope="session", autouse=True)
 def _float32_on_every_processor() -> Iterator[None]:
-    """Toy models are loaded in float32 unless a test says otherwise, also where bfloat16 is faster."""
+    """Toy models are loaded in float32 unless a test says otherwise, also where bfloat16 is
+    faster."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(precision, "faster_dtype", lambda: torch.float32)
         yield
@@ -68,7 +70,8 @@ def cli(capsys: pytest.CaptureFixture[str], toy_folder: Path, tmp_path: Path) ->
 
 @pytest.fixture(scope="session")
 def toy_run(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished run of the toy model, ``runs/x``, and its ``site``. Tests read it and change nothing."""
+    """A folder with a finished run of the toy model, ``runs/x``, and its ``site``. Tests read it
+    and change nothing."""
     folder = tmp_path_factory.mktemp("toy")
     assert (
         main([str(word) for word in small_command(toy_folder, folder, "--policies", "knorm")]) == 0
@@ -92,8 +95,8 @@ def small_site(small_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="session")
 def prompt() -> Prompt:
-    """An agnostic prompt of task ``base``: one context and three of its questions: the first, whose row treats it, and
-    two that get copies."""
+    """An agnostic prompt of task ``base``: one context and three of its questions: the first, whose
+    row treats it, and two that get copies."""
     return toy_prompt(questions=3)
 
 
@@ -112,7 +115,8 @@ def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrom
 
 @pytest.fixture(scope="module")
 def browser(running_chromium: Chromium) -> Chromium:
-    """One page of headless Chromium, which has not complained of anything before the tests of a module."""
+    """One page of headless Chromium, which has not complained of anything before the tests of a
+    module."""
     running_chromium.evaluate("0")  # what the module before asked for has arrived by then
     running_chromium.complaints.clear()
     running_chromium.requests.clear()

@@ -1,10 +1,9 @@
-"""Shows that the tests notice faults: puts one small fault at a time into a copy of the tree and runs the tests that
-should fail.
+"""Shows that the tests notice faults: puts one small fault at a time into a copy of the tree and
+runs the tests that should fail.
 
-``make mutants`` tries all of them and fails if a fault survives; ``python -m tests.mutants WORD ...`` tries those whose
-file or new text holds one of the words. Pytest does not collect this file, but ``tests/test_mutants.py`` checks that
-every fault still fits its file.
-"""
+``make mutants`` tries all of them and fails if a fault survives; ``python -m tests.mutants WORD
+...`` tries those whose file or new text holds one of the words. Pytest does not collect this file,
+but ``tests/test_mutants.py`` checks that every fault still fits its file."""
 
 import os
 import shutil
@@ -41,7 +40,8 @@ PAGES, DOWNLOADS, TERMINAL = "leaderboards/pages", "leaderboards/downloads", "le
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: the only place of ``file`` that reads ``old`` reads ``new``, and ``killer``, a test, fails."""
+    """One fault: the only place of ``file`` that reads ``old`` reads ``new``, and ``killer``, a
+    test, fails."""
 
     file: str
     old: str
@@ -440,7 +440,8 @@ def passes(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
         "no:randomly",
         *tests,
     ]
-    # Without compiled files: one of the file before the fault may look like one of the file with it.
+    # Without compiled files: one of the file before the fault may look like one of the file with
+    # it.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
     try:
         ended = subprocess.run(
@@ -486,7 +487,8 @@ def main(words: Sequence[str]) -> int:
         for mutant, killer in zip(chosen, pool.map(killer_of, chosen), strict=True):
             survived += killer is None
             print(
-                f"{'SURVIVED' if killer is None else 'killed'}  {mutant}\n    {killer or mutant.killer}",
+                f"{'SURVIVED' if killer is None else 'killed'}  {mutant}\n    "
+                f"{killer or mutant.killer}",
                 flush=True,
             )
     print(f"{len(chosen) - survived} of {len(chosen)} killed")

@@ -1,4 +1,5 @@
-"""The shape of the tree: folders that stay small, imports that go one way, and packages that know their place."""
+"""The shape of the tree: folders that stay small, imports that go one way, and packages that know
+their place."""
 
 import ast
 import re
@@ -60,7 +61,8 @@ def module_graph() -> Graph:
 
 
 def folder_of(module: str) -> str:
-    """Names the folder of a module. A package's door counts as the package itself, and a program's entry as its own."""
+    """Names the folder of a module. A package's door counts as the package itself, and a program's
+    entry as its own."""
     return module if sources()[module].name in ENTRIES else module.rpartition(".")[0]
 
 
@@ -91,7 +93,8 @@ def test_between_folders_imports_go_one_way() -> None:
 
 
 def rooms() -> dict[str, int]:
-    """Reads the tables of docs/architecture.md: the place of each folder, from the top of its package's table on."""
+    """Reads the tables of docs/architecture.md: the place of each folder, from the top of its
+    package's table on."""
     package = ""
     places: dict[str, int] = {}
     for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
@@ -146,7 +149,8 @@ def reached(module: str, seen: set[str]) -> set[str]:
 
 
 def reaching(package: str, forbidden: Iterable[str]) -> dict[str, set[str]]:
-    """Maps modules of a package to the forbidden names that they import, directly or by way of others."""
+    """Maps modules of a package to the forbidden names that they import, directly or by way of
+    others."""
     found = {
         module: reached(module, set()) & set(forbidden)
         for module in sources()
@@ -165,7 +169,8 @@ def test_policies_know_no_runner() -> None:
 
 
 def lazy_names() -> dict[str, set[str]]:
-    """Lists by module what the four packages take of it through a ``LazyModule``, which type checkers cannot see."""
+    """Lists by module what the four packages take of it through a ``LazyModule``, which type
+    checkers cannot see."""
     names: dict[str, set[str]] = defaultdict(set)
     for path in sources().values():
         tree = ast.parse(path.read_text())

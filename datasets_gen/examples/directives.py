@@ -11,8 +11,8 @@ from datasets_gen.examples.wording import Phrasings, phrasings_of
 from datasets_gen.texts.folding import FLAGS, LETTER, composed
 from datasets_gen.texts.words import parts_in, words_as_written, words_in
 
-# The kinds of directives of IFEval (arXiv 2311.07911): the family stands before the colon. They are judged by the
-# official checkers, which are not here.
+# The kinds of directives of IFEval (arXiv 2311.07911): the family stands before the colon. They are
+# judged by the official checkers, which are not here.
 
 # What the checker of each kind takes; it would draw at random what is not given.
 ARGUMENTS: Mapping[str, Mapping[str, type]] = {
@@ -88,13 +88,13 @@ class DirectiveKind:
     family: str
     phrasings: Phrasings
     obeys: Callable[[str, str], bool]  # of the argument and an output of one word at least
-    undo: Callable[[str, str], str] = lambda _, text: (
-        text
-    )  # takes from a text what the directive makes it say
+    # Takes from a text what the directive makes it say.
+    undo: Callable[[str, str], str] = lambda _, text: text
 
 
 def words_of(text: str) -> list[str]:
-    """Lists the words of a text without punctuation, in small letters: the case of a word is another directive."""
+    """Lists the words of a text without punctuation, in small letters: the case of a word is
+    another directive."""
     return words_in(text)
 
 
@@ -131,7 +131,8 @@ def _is_titled(word: str, output: str) -> bool:
 
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
-    """Accepts one pair of marks, or one around each of the two halves that a mark of ``twice`` divides."""
+    """Accepts one pair of marks, or one around each of the two halves that a mark of ``twice``
+    divides."""
     if _is_in_one_pair(output.strip(), opening, closing):
         return True
     for mark in MARKS.values():
@@ -155,7 +156,8 @@ def _is_doubled(name: str, output: str) -> bool:
 
 
 def _said_first(name: str, text: str) -> str:
-    """Returns the text before the mark; all of a text without the mark, or with nothing before it."""
+    """Returns the text before the mark; all of a text without the mark, or with nothing before
+    it."""
     first, _, _ = text.partition(MARKS[name].strip())
     return first if first.strip() else text
 
@@ -177,8 +179,8 @@ KINDS: Mapping[str, DirectiveKind] = {
     )
 }
 
-# Kinds that one answer cannot obey together, or only in a way that the directives do not tell: whether a first word is
-# said twice, whether a title is written in capitals or counts as a word.
+# Kinds that one answer cannot obey together, or only in a way that the directives do not tell:
+# whether a first word is said twice, whether a title is written in capitals or counts as a word.
 CLASHES = frozenset(
     frozenset((kind, other))
     for kind, others in {
@@ -200,7 +202,8 @@ def kind_of(directive: Directive) -> DirectiveKind:
 
 
 def check_argument(directive: Directive) -> None:
-    """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody could obey."""
+    """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody
+    could obey."""
     takes_word = "{argument}" in kind_of(directive).phrasings.common[0]
     forms = {"exactly": r"[1-9]\d{0,3}", "brackets": "|".join(BRACKETS), "twice": "|".join(MARKS)}
     a_word = r"[\p{L}\p{M}\p{N}]+" if takes_word else ""
@@ -226,13 +229,15 @@ def compatible(kind: str, others: Collection[str]) -> bool:
 
 
 def check(directive: Directive, output: str) -> bool:
-    """Tells whether the output, as it stands, obeys the directive. An output without a word obeys none."""
+    """Tells whether the output, as it stands, obeys the directive. An output without a word obeys
+    none."""
     obeys = kind_of(directive).obeys
     return bool(words_of(output)) and obeys(directive.argument, output)
 
 
 def share_obeyed(directives: Sequence[Directive], output: str) -> float:
-    """Returns the share of the directives that the output obeys, from 0 to 1; 1 where there is none to disobey."""
+    """Returns the share of the directives that the output obeys, from 0 to 1; 1 where there is none
+    to disobey."""
     if not directives:
         return 1.0
     obeyed = sum(check(directive, output) for directive in directives)

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 
 class DatasetError(ValueError):
-    """Something asked of the generators that they cannot do; the message is one line that says what to do."""
+    """Something asked of the generators that they cannot do; the message is one line that says what
+    to do."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
@@ -22,7 +23,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if none is near."""
+    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if
+    none is near."""
     names = list(known)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
     by_word = {word: whole for whole in names for word in whole.split("-")} | {

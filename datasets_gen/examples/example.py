@@ -19,11 +19,11 @@ AnswerType = Literal[
 class Span:
     """Characters ``[start, end)`` of the context, and what they are.
 
-    Of a question: ``answer``, the value asked for, or from which the answer is worked out; ``subject``, the mention the
-    question starts from; ``fact``, a whole sentence that states the answer; ``bridge``, a whole sentence that must be
-    read on the way to it; ``directive``, a whole sentence that the answer is to obey. Of a context: ``distractor``,
-    prose that no question is about; ``defence`` and ``directive``, the parts of a system prompt.
-    """
+    Of a question: ``answer``, the value asked for, or from which the answer is worked out;
+    ``subject``, the mention the question starts from; ``fact``, a whole sentence that states the
+    answer; ``bridge``, a whole sentence that must be read on the way to it; ``directive``, a whole
+    sentence that the answer is to obey. Of a context: ``distractor``, prose that no question is
+    about; ``defence`` and ``directive``, the parts of a system prompt."""
 
     kind: SpanKind
     start: int
@@ -39,7 +39,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class StatedValue:
-    """A value that the context states about anything, and the characters ``[start, end)`` where it does."""
+    """A value that the context states about anything, and the characters ``[start, end)`` where it
+    does."""
 
     text: str
     start: int
@@ -60,25 +61,23 @@ class Question:
     direction: Direction
     answer_type: AnswerType
     hops: int  # facts that have to be read, 0 if the question cannot be answered
-    spans: tuple[
-        Span, ...
-    ]  # empty if the question cannot be answered: nothing in the context carries the answer
-    bridges: tuple[
-        str, ...
-    ] = ()  # names on the way to the answer, in order: one less than the facts of a chain
-    # The answer stands in the context (standard), is worked out of what stands there (manipulated), or is put together
-    # from several places (part).
+    # Empty if the question cannot be answered: nothing in the context carries the answer.
+    spans: tuple[Span, ...]
+    # Names on the way to the answer, in order: one less than the facts of a chain.
+    bridges: tuple[str, ...] = ()
+    # The answer stands in the context (standard), is worked out of what stands there (manipulated),
+    # or is put together from several places (part).
     type: QuestionType = "standard"
     target: str | None = (
         None  # what a model is trained to write, where that is more than the first gold
     )
     directives: tuple[Directive, ...] = ()  # to be obeyed by the answer
     protected: str = ""  # the text that an attack is after
-    others: tuple[
-        str, ...
-    ] = ()  # right for something else that the context tells of, in other words than its own
-    # The beginning of the sentence that states the answer, such as "Ada Falbrook lives in": decoded behind the question
-    # where a run asks for it, never compressed, and no part of the answer. It does not end with a space.
+    # Right for something else that the context tells of, in other words than its own.
+    others: tuple[str, ...] = ()
+    # The beginning of the sentence that states the answer, such as "Ada Falbrook lives in": decoded
+    # behind the question where a run asks for it, never compressed, and no part of the answer. It
+    # does not end with a space.
     answer_prefix: str = ""
     every_gold: bool = (
         False  # an answer has to name all golds, in any order; else any one of them is right
@@ -106,7 +105,8 @@ class Example:
 
     @property
     def stated_values(self) -> tuple[str, ...]:
-        """Lists each stated value once: a wrong answer among them is a confusion, not a fabrication."""
+        """Lists each stated value once: a wrong answer among them is a confusion, not a
+        fabrication."""
         return tuple(dict.fromkeys(value.text for value in self.stated))
 
     def text_of(self, kind: SpanKind) -> str:

@@ -1,8 +1,8 @@
-"""Turns rows of public data sets into rows of one's own questions: of kvpress, RULER, LongBench and SQuAD.
+"""Turns rows of public data sets into rows of one's own questions: of kvpress, RULER, LongBench and
+SQuAD.
 
-What such a row says of itself, as its number and its language, is left out; a field that nobody knows is an error, in
-these rows as in our own.
-"""
+What such a row says of itself, as its number and its language, is left out; a field that nobody
+knows is an error, in these rows as in our own."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ _METADATA = "_id id index idx title task dataset language length all_classes tok
 _METADATA += "difficulty is_impossible plausible_answers subject"
 METADATA = frozenset(_METADATA.split())
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
-# where line ends were taken out.
+# Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind
+# the last full stop where line ends were taken out.
 BORDERS = tuple(
     map(
         re.compile,
@@ -42,8 +42,8 @@ class Converted:
 
 
 def converted(row: Mapping[str, Any], where: str, task: str) -> Converted:
-    """Returns the fields of a row in our own form. ``task``: which tells kvpress's questions with one answer from its
-    others, where the row does not."""
+    """Returns the fields of a row in our own form. ``task``: which tells kvpress's questions with
+    one answer from its others, where the row does not."""
     any_is_right = str(row.get("task", row.get("dataset", task))).startswith("qa")
     fields = {name: value for name, value in row.items() if name not in METADATA}
     if "input" in fields and "outputs" in fields:
@@ -77,8 +77,8 @@ def _of_ruler(fields: dict[str, Any], any_is_right: bool) -> Converted:
 
 
 def _with_options(fields: dict[str, Any], where: str) -> dict[str, Any]:
-    """Sets the options of a row into its question, each behind its letter; an answer that is the number of an option
-    becomes its letter."""
+    """Sets the options of a row into its question, each behind its letter; an answer that is the
+    number of an option becomes its letter."""
     options = _take_options(fields, where)
     if not options:
         return fields

@@ -1,4 +1,5 @@
-"""Reads rows from a file of JSON lines, and the fields of a row; every fault names the file and the line."""
+"""Reads rows from a file of JSON lines, and the fields of a row; every fault names the file and the
+line."""
 
 import ast
 import json
@@ -14,8 +15,9 @@ HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON writes half of a character
 
 
 def read_entries(path: Path, kind: str, option: str = "--data") -> list[tuple[str, object]]:
-    """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the first line that is no
-    JSON. ``kind`` names the rows that the file should have, ``option`` the one that names the file."""
+    """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the
+    first line that is no JSON. ``kind`` names the rows that the file should have, ``option`` the
+    one that names the file."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a mark
     except OSError as error:

@@ -1,8 +1,8 @@
 """The frozen word lists, and how subjects and values are drawn from them.
 
-The lists live in ``lexicon.json`` beside this file. They are our own, carry a version, and their hash is checked:
-a benchmark whose words changed silently would compare numbers that are not comparable.
-"""
+The lists live in ``lexicon.json`` beside this file. They are our own, carry a version, and their
+hash is checked: a benchmark whose words changed silently would compare numbers that are not
+comparable."""
 
 import hashlib
 import json
@@ -52,11 +52,13 @@ class Lexicon(BaseModel):
 
 
 def read_released(package: str, name: str, digest: str) -> Any:
-    """Reads a file of words; raises :class:`DatasetError` if it is not the released one, byte for byte."""
+    """Reads a file of words; raises :class:`DatasetError` if it is not the released one, byte for
+    byte."""
     content = files(package).joinpath(name).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise DatasetError(
-            f"{name} of {package} was changed: restore it, or release a new version of the words together with its hash"
+            f"{name} of {package} was changed: restore it, or release a new version of the words "
+            f"together with its hash"
         )
     return json.loads(content)
 
@@ -69,9 +71,8 @@ def lexicon() -> Lexicon:
 def name_split(full_name: str) -> Split:
     """Tells the split that a full name belongs to, for ever.
 
-    Subjects of the two splits are disjoint, so no (subject, value) pair can be seen in training and asked in a test.
-    ``crc32`` and not ``hash``: the latter changes with PYTHONHASHSEED.
-    """
+    Subjects of the two splits are disjoint, so no (subject, value) pair can be seen in training and
+    asked in a test. ``crc32`` and not ``hash``: the latter changes with PYTHONHASHSEED."""
     return "test" if zlib.crc32(full_name.encode()) % TEST_SHARE == 0 else "train"
 
 
@@ -115,10 +116,11 @@ def draw_value(rng: random.Random, kind: str) -> str:
 
 
 def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
-    """Draws ``count`` values of a kind; no two share a word, or a confused answer would be half right by F1.
+    """Draws ``count`` values of a kind; no two share a word, or a confused answer would be half
+    right by F1.
 
-    One may begin as another does ("69", "694"): outputs are compared word by word, never by what they contain.
-    """
+    One may begin as another does ("69", "694"): outputs are compared word by word, never by what
+    they contain."""
     values: list[str] = []
     used: set[str] = set()
     while len(values) < count:
@@ -152,7 +154,8 @@ def _kinds() -> dict[str, frozenset[str]]:
 
 @cache
 def kinds_of(value: str) -> frozenset[str]:
-    """Returns the kinds that a value of the lexicon, or a list of such values, is of; none of any other text.
+    """Returns the kinds that a value of the lexicon, or a list of such values, is of; none of any
+    other text.
 
     >>> sorted(kinds_of("Ada Falbrook")), sorted(kinds_of("canoe")), sorted(kinds_of("Oslo"))
     (['person'], ['thing'], [])

@@ -11,7 +11,8 @@ MOST_NAMED = 3
 
 
 def notes_on(questions: Sequence[Question], golds: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Returns a line for each surprise. ``golds``: of each question as they are written in the file."""
+    """Returns a line for each surprise. ``golds``: of each question as they are written in the
+    file."""
     answered = [question for question in questions if question.answerable and question.golds]
     notes = (_without_evidence(answered), _unanswerable(golds), _equal(answered))
     return tuple(note for note in notes if note)
@@ -30,7 +31,8 @@ def _without_evidence(answered: Sequence[Question]) -> str:
 
 
 def _unanswerable(golds: Sequence[Sequence[str]]) -> str:
-    """Names the phrases that are taken to say that there is no answer, but for the one that is documented."""
+    """Names the phrases that are taken to say that there is no answer, but for the one that is
+    documented."""
     number = 0
     phrases: dict[str, None] = {}
     for of_one in golds:

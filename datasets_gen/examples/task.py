@@ -16,12 +16,12 @@ INSTRUCTION = "Answer briefly or say I don't know."
 ABSTENTION = "I don't know"
 
 
-# The tokens of a context of a run: of 768, a window of 64 and the sinks are a small part of what is kept at 0.9.
+# The tokens of a context of a run: of 768, a window of 64 and the sinks are a small part of what is
+# kept at 0.9.
 USUAL_TOKENS = 768
 NATIVE = "native"  # instead of a number: each task has contexts of its own length
-USUAL: Literal["usual"] = (
-    "usual"  # likewise: those that a run has unless another length is asked for
-)
+# Likewise: those that a run has unless another length is asked for.
+USUAL: Literal["usual"] = "usual"
 
 Profile = Literal["quick", "paper"]
 MOST_TOKENS = 131_072
@@ -34,8 +34,8 @@ def digest_of(rows: object) -> str:
 
 @dataclass(frozen=True)
 class Length:
-    """How many tokens a context has, or up to 2 % less, and where in it the evidence stands. A number of tokens or a
-    depth that cannot be raises :class:`DatasetError`."""
+    """How many tokens a context has, or up to 2 % less, and where in it the evidence stands. A
+    number of tokens or a depth that cannot be raises :class:`DatasetError`."""
 
     tokens: int
     count: Callable[[str], int]  # the tokens of a text
@@ -51,7 +51,8 @@ class Length:
             )
         if self.depth is not None and not 0 <= self.depth <= 1:
             raise DatasetError(
-                f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {self.depth}"
+                f"the depth of the evidence goes from 0, the beginning, to 1, the end, not "
+                f"{self.depth}"
             )
 
     @property
@@ -67,7 +68,8 @@ class Length:
         return f"{task.variant}+{name}" if task.variant else name
 
     def depths(self, rng: random.Random, count: int) -> list[float]:
-        """Draws the depth of each piece of evidence, ascending; with a given depth the draw decides nothing."""
+        """Draws the depth of each piece of evidence, ascending; with a given depth the draw decides
+        nothing."""
         drawn = sorted(rng.random() for _ in range(count))
         return drawn if self.depth is None else [self.depth] * count
 
@@ -102,8 +104,9 @@ class Task:
     version: str
     description: str
     make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
-    # By level, the percent right of the best guesser who knows how often each answer is right but not the context. At
-    # level 0, the shortest, training starts; the last level is the task itself: see at_level.
+    # By level, the percent right of the best guesser who knows how often each answer is right but
+    # not the context. At level 0, the shortest, training starts; the last level is the task itself:
+    # see at_level.
     chances: tuple[float, ...]
     contexts: Mapping[Profile, int]  # how many
     questions_per_context: int = 6
@@ -116,22 +119,24 @@ class Task:
     answer_marker: str = ""  # stands before the answer in an output that shows its steps
     variant: str = ""
     level: str = ""  # of difficulty, such as "3 of 5", where it is not the highest: see at_level
-    arms: tuple[Arm, ...] = (
-        "",
-    )  # the ways in which each draw is written, one context after the other
+    # The ways in which each draw is written, one context after the other.
+    arms: tuple[Arm, ...] = ("",)
     most: int | None = None  # how many contexts there are, None where any number can be made
     paper: str = ""  # which has such a task
     family: str = ""  # the benchmark whose forms it has, whose name stands for all of its tasks
     begins_answers: bool = (
         False  # whether answers go on from the answer prefixes of their questions
     )
-    # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its tokens.
+    # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its
+    # tokens.
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
     notes: tuple[str, ...] = ()  # what may surprise whoever gave the data, a line each
-    # Makes the task with contexts of a number of tokens; None where prose around its own contexts does.
+    # Makes the task with contexts of a number of tokens; None where prose around its own contexts
+    # does.
     with_length: "Callable[[Length], Task] | None" = None
-    # Makes the task with a text that begins the answers; None where each question has its own, or none at all.
+    # Makes the task with a text that begins the answers; None where each question has its own, or
+    # none at all.
     with_prefix: "Callable[[str], Task] | None" = None
 
     @property
@@ -156,10 +161,11 @@ class Task:
         questions: int | None = None,
         held_out: bool = False,
     ) -> Example:
-        """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
+        """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was
+        generated.
 
-        ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
-        """
+        ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not
+        touch."""
         level = self.top_level if level is None else min(level, self.top_level)
         questions = self.questions_per_context if questions is None else questions
         if split not in get_args(Split):
@@ -213,11 +219,11 @@ class Task:
 
 
 def at_level(task: Task, level: int) -> Task:
-    """Returns the task at one of its levels of difficulty, whatever level is asked of it; raises :class:`DatasetError`
-    for a level that it has not.
+    """Returns the task at one of its levels of difficulty, whatever level is asked of it; raises
+    :class:`DatasetError` for a level that it has not.
 
-    Contexts of a seed have the same ids at all levels: the version tells them apart, which names the level.
-    """
+    Contexts of a seed have the same ids at all levels: the version tells them apart, which names
+    the level."""
     if not 0 <= level <= task.top_level:
         raise DatasetError(
             f"{task.name} has no level {level}: its levels are 0 to {task.top_level}"

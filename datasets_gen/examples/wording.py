@@ -1,8 +1,8 @@
 """Several ways to say the same thing, some of which are kept from training.
 
-They live in ``phrasings.json``. A statement begins or goes on with ``{subject}`` where a pronoun could stand, or has it
-in "the ... of {subject}", or last: that is what ``coreference`` turns into "he", "his" and "him".
-"""
+They live in ``phrasings.json``. A statement begins or goes on with ``{subject}`` where a pronoun
+could stand, or has it in "the ... of {subject}", or last: that is what ``coreference`` turns into
+"he", "his" and "him"."""
 
 import json
 import random
@@ -47,7 +47,8 @@ class QuestionText:
     answer_prefix: str = ""
 
     def format(self, **words: str) -> "QuestionText":
-        """Fills in the words. A prefix may begin with a subject such as "the mentor of Ada Falbrook"."""
+        """Fills in the words. A prefix may begin with a subject such as "the mentor of Ada
+        Falbrook"."""
         prefix = self.answer_prefix.format(**words)
         return QuestionText(self.text.format(**words), prefix[:1].upper() + prefix[1:])
 
@@ -63,5 +64,6 @@ class Wording:
         return rng.choice(phrasings.held_out if self.held_out else phrasings.common[: self.count])
 
     def choose_question(self, rng: random.Random, phrasings: Phrasings) -> QuestionText:
-        """Chooses a phrasing; the answer prefix is that of all of them, and takes no random number."""
+        """Chooses a phrasing; the answer prefix is that of all of them, and takes no random
+        number."""
         return QuestionText(self.choose(rng, phrasings), phrasings.answer_prefix)

@@ -28,7 +28,8 @@ class ArithmeticSize:
 
 
 ALL_ALONE = ("gain", "loss", "packs", "times")
-# By level; the last is the task. First an addition, then a chain of two, then every operation, then whose number it is.
+# By level; the last is the task. First an addition, then a chain of two, then every operation, then
+# whose number it is.
 SIZES = (
     ArithmeticSize((1, 1), 9, ("gain",), 0.0, 1),
     ArithmeticSize((1, 2), 9, ("gain", "loss"), 0.0, 1),
@@ -115,7 +116,8 @@ def make(rng: random.Random, request: Request) -> Draft:
 def _story(
     rng: random.Random, request: Request, size: ArithmeticSize, wording: Wording
 ) -> tuple[ArithmeticStory, list[Account]]:
-    """Draws a story, and what its people have at its end; the first of them takes a number of steps of the size."""
+    """Draws a story, and what its people have at its end; the first of them takes a number of steps
+    of the size."""
     steps = [rng.randint(*size.steps)]
     if rng.random() < size.pairs:
         steps.append(rng.randint(size.steps[0], OTHER_STEPS))
@@ -141,8 +143,9 @@ def _happen(
     account: Account,
     other: Account | None,
 ) -> None:
-    """Tells an event and books it on every account that it changes, unless it cannot happen here: too long to work out,
-    or out of what one can have. A gain or a loss can always happen, or both."""
+    """Tells an event and books it on every account that it changes, unless it cannot happen here:
+    too long to work out, or out of what one can have. A gain or a loss can always happen, or
+    both."""
     if EQUATIONS.get(event, 1) > account.left:
         return
     room, size = MOST - account.count, 0
@@ -191,6 +194,7 @@ ARITHMETIC = Task(
     contexts={"quick": 24, "paper": 700},
     questions_per_context=1,
     instruction=f"Write each step, then {MARKER} and the number.",
-    max_new_tokens=64,  # five steps of nine tokens, the marker and two digits, where digits are tokens
+    # Five steps of nine tokens, the marker and two digits, where digits are tokens.
+    max_new_tokens=64,
     answer_marker=MARKER,
 )

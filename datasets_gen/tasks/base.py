@@ -8,8 +8,8 @@ from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.passage import ATTRIBUTES, draw_facts, write_passage
 from datasets_gen.writing.questions import Asker, attribute_questions
 
-# (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
-# alone tells the answer, then the name alone, then both are needed.
+# (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task.
+# First the relation alone tells the answer, then the name alone, then both are needed.
 SIZES = (
     ((1, 1), (2, 4), 1),
     ((2, 4), (1, 1), 1),

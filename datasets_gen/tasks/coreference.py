@@ -1,4 +1,5 @@
-"""Task ``coreference``: facts told with pronouns and definite descriptions, asked about by name or value."""
+"""Task ``coreference``: facts told with pronouns and definite descriptions, asked about by name or
+value."""
 
 import random
 import re
@@ -37,7 +38,8 @@ class CoreferenceSize:
     phrasings: int  # in use
 
 
-# By level; the last is the task. First all by name, then one kind of reference alone, then both and longer.
+# By level; the last is the task. First all by name, then one kind of reference alone, then both and
+# longer.
 SIZES = (
     CoreferenceSize((2, 2), (1, 2), (0, 0), (), 1),
     CoreferenceSize((2, 2), (2, 3), (0, 0), ("pronoun",), 1),
@@ -49,10 +51,10 @@ SIZES = (
 UNANSWERABLE_SHARE = 0.25  # of the forward and of the reverse questions
 REVERSE_SHARE = 0.35
 REFERENCE_SHARE = 0.95  # of the sentences that could do without a full name
-PRONOUN_SHARE = 0.6  # of those that could have either, right after a sentence about the same person; else the rest
-CHAIN_SHARE = (
-    0.6  # of those that could have one that goes back to another, which would be rare otherwise
-)
+# Of those that could have either, right after a sentence about the same person; else the rest.
+PRONOUN_SHARE = 0.6
+# Of those that could have one that goes back to another, which would be rare otherwise.
+CHAIN_SHARE = 0.6
 STAY_SHARE = 0.6  # of the sentences go on about the same person
 EMPLOYED_SHARE = 0.8  # of the people, where there are descriptions
 JOB_FIRST_SHARE = 0.4  # of those: a description needs a job that has been told
@@ -82,9 +84,8 @@ class ReferenceWay:
 class Referent:
     """A person, and how they can be referred to in the next sentence.
 
-    A pronoun goes back to the sentence that last named or described the person; since then, that sentence included,
-    nobody else of that gender was mentioned.
-    """
+    A pronoun goes back to the sentence that last named or described the person; since then, that
+    sentence included, nobody else of that gender was mentioned."""
 
     name: str
     feminine: bool
@@ -94,16 +95,18 @@ class Referent:
     known: bool = False  # mentioned before
 
     def was_mentioned(self, kind: Kind, way: ReferenceWay, clearly: bool) -> None:
-        """Notes a mention. ``way``: what a pronoun that went back to it would stand for; ``clearly``: if it could.
+        """Notes a mention. ``way``: what a pronoun that went back to it would stand for;
+        ``clearly``: if it could.
 
-        Where it could go back to one sentence as well as to another, neither is the evidence: then it is doubtful.
-        """
+        Where it could go back to one sentence as well as to another, neither is the evidence: then
+        it is doubtful."""
         self.known = True
         if kind == "pronoun":
             return
         if self.pronoun is None and not self.doubtful:
             self.pronoun, self.doubtful = (way, False) if clearly else (None, True)
-        # A description that is itself understood from the sentence the pronoun goes back to is no second one.
+        # A description that is itself understood from the sentence the pronoun goes back to is no
+        # second one.
         elif kind == "name" or self.pronoun is None or self.pronoun.read[0] not in way.read:
             self.pronoun, self.doubtful = None, True
 
@@ -121,7 +124,8 @@ class Statement:
 
 @cache
 def pronoun_template(template: str) -> tuple[str, str]:
-    """Returns a statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
+    """Returns a statement with room for a pronoun as its subject, and the form of it: ``he``,
+    ``his`` or ``him``."""
     possessive, count = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
     if count:
         return possessive, "his"
@@ -212,8 +216,9 @@ class CoreferenceStory:
                 for one in self.people.values()
                 if one is not person
             )
-            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant. And
-            # a sentence about two people is no new beginning, if somebody else of that gender was told of before.
+            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell
+            # whether he is meant. And a sentence about two people is no new beginning, if somebody
+            # else of that gender was told of before.
             clearly = other is None or not (rivals or (person is other and kind == "description"))
             person.was_mentioned(how, way, clearly)
 
@@ -240,7 +245,8 @@ def make(rng: random.Random, request: Request) -> Draft:
 
 
 def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) -> list[list[Fact]]:
-    """Draws the facts about each; there is an attribute that one of them has and another has not."""
+    """Draws the facts about each; there is an attribute that one of them has and another has
+    not."""
     described = "description" in size.references
     free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
     pool = rng.sample(free, size.attributes[1] + 1)
@@ -292,7 +298,8 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
 
 
 def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
-    """Lists facts that are stated of one person and neither stated nor implied of another, who can be asked about."""
+    """Lists facts that are stated of one person and neither stated nor implied of another, who can
+    be asked about."""
     facts = [statement.fact for statement in story.statements]
     known = {person: said_of(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}
@@ -306,8 +313,8 @@ def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, s
     statement, reverse = rng.choice(story.statements), rng.random() < REVERSE_SHARE
     fact = statement.fact
     if rng.random() >= UNANSWERABLE_SHARE:
-        # "The baker" tells the job again, so that no sentence alone would be the evidence; and what somebody's lawyer
-        # works as has two answers.
+        # "The baker" tells the job again, so that no sentence alone would be the evidence; and what
+        # somebody's lawyer works as has two answers.
         bound = any(other.fact.value == fact.subject for other in story.statements)
         ambiguous = fact.relation is JOB and (bound or f"the {fact.value}" in story.described)
         return _answerable(ask, story, statement, reverse or ambiguous)

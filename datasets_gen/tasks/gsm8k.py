@@ -1,10 +1,9 @@
 """Task ``gsm8k``: word problems of GSM8K (arXiv 2110.14168), for real models.
 
-The context, all of which is compressed, is a few worked problems and the problem itself: texts that damage the cache of
-GSM8K damage that of the whole prompt. Nothing is asked behind it. The answer is the number behind the last ``####``, as
-in the worked problems, and an answer without one is wrong (the strict match of lm-eval). The rows come from elsewhere:
-``GSM8K`` alone has none.
-"""
+The context, all of which is compressed, is a few worked problems and the problem itself: texts that
+damage the cache of GSM8K damage that of the whole prompt. Nothing is asked behind it. The answer is
+the number behind the last ``####``, as in the worked problems, and an answer without one is wrong
+(the strict match of lm-eval). The rows come from elsewhere: ``GSM8K`` alone has none."""
 
 import random
 import re
@@ -25,9 +24,8 @@ from datasets_gen.writing.questions import answerable
 SHOTS = 4  # rows at the beginning that are shown as worked problems, and not asked
 QUICK = 12  # problems
 INSTRUCTION = f"Answer the last question step by step, as the others are answered. End with {MARKER} and the number."
-CALCULATION = re.compile(
-    r"<<.*?>>"
-)  # of the calculator that the solutions were written for: no word of the solution
+# Of the calculator that the solutions were written for: no word of the solution.
+CALCULATION = re.compile(r"<<.*?>>")
 NUMBER = re.compile(r"[-−]?\d[\d,]*(\.\d+)?")
 
 
@@ -41,16 +39,19 @@ class Problem:
 
 
 def read_rows(path: Path) -> tuple[Problem, ...]:
-    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
+    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that
+    is none."""
     return rows_of(read_entries(path, "GSM8K"), str(path))
 
 
 def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem, ...]:
-    """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with its place."""
+    """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with
+    its place."""
     rows = tuple(_row(entry, where) for where, entry in entries)
     if len(rows) <= SHOTS:
         raise DatasetError(
-            f"{source} has {len(rows)} rows: the first {SHOTS} are shown as worked problems, give {SHOTS + 1} or more"
+            f"{source} has {len(rows)} rows: the first {SHOTS} are shown as worked problems, give "
+            f"{SHOTS + 1} or more"
         )
     return rows
 
@@ -67,7 +68,8 @@ def _row(entry: object, where: str) -> Problem:
 
 
 def gsm8k_of(rows: Sequence[Problem]) -> Task:
-    """Makes the task over some rows, in their order: the first ones are worked problems of every context."""
+    """Makes the task over some rows, in their order: the first ones are worked problems of every
+    context."""
     count = len(rows) - SHOTS
     return replace(
         GSM8K,

@@ -1,4 +1,5 @@
-"""Task ``hops``: chains of one to four facts, such as "Where does the mentor of the teacher of X live?"."""
+"""Task ``hops``: chains of one to four facts, such as "Where does the mentor of the teacher of X
+live?"."""
 
 import random
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ from datasets_gen.writing.questions import (
     reverse_question,
 )
 
-# (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in use, by level; the last
-# is the task.
+# (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in
+# use, by level; the last is the task.
 SIZES = (
     ((2, 2), 0, 1, 1),
     ((2, 3), 0, 1, 1),
@@ -38,19 +39,19 @@ SIZES = (
 )
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
-# Where chains begin, all questions are forward and answerable: chains are not learned while what is easier pays.
+# Where chains begin, all questions are forward and answerable: chains are not learned while what is
+# easier pays.
 CHAINS_LEVEL = 2
 WHOSE = phrasings_of("derived")["whose"]
 
 
 @dataclass(frozen=True)
 class ChainOfPeople:
-    """Each person is bound to the next, so that every bond is unambiguous both ways; the last and those beside are
-    bound to nobody, and nobody to the first and those beside.
+    """Each person is bound to the next, so that every bond is unambiguous both ways; the last and
+    those beside are bound to nobody, and nobody to the first and those beside.
 
-    In a closed ring whoever is nobody's mentor would be the answer that was evicted, and a long way forward a short one
-    back.
-    """
+    In a closed ring whoever is nobody's mentor would be the answer that was evicted, and a long way
+    forward a short one back."""
 
     people: list[str]
     bonds: list[Relation]
@@ -70,7 +71,8 @@ def make(rng: random.Random, request: Request) -> Draft:
     ask = Asker(rng, wording)
     length = rng.randint(*people_range)
     people = draw_people(rng, request.split, length + beside)
-    # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
+    # As often a lawyer as a teacher of some kind: a question for what is not stated names them as
+    # often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
     facts = list(map(Fact, bonds, people, people[1:length]))
@@ -105,7 +107,8 @@ def _question(
 
 
 def _subject_phrase(bonds: list[Relation], person: str) -> str:
-    """Returns such as "the teacher of the mentor of X" for bonds (mentor, teacher) starting from X."""
+    """Returns such as "the teacher of the mentor of X" for bonds (mentor, teacher) starting from
+    X."""
     phrase = person
     for bond in bonds:
         phrase = f"the {bond.name} of {phrase}"
@@ -113,7 +116,8 @@ def _subject_phrase(bonds: list[Relation], person: str) -> str:
 
 
 def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
-    """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
+    """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the
+    person reached."""
     to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
     reached = start + hops - 1
@@ -129,7 +133,8 @@ def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
 
 
 def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
-    """Asks from a value to its person, and for two hops on to the person who has that one as a bond."""
+    """Asks from a value to its person, and for two hops on to the person who has that one as a
+    bond."""
     if hops == 1:
         return reverse_question(ask, ask.rng.choice(line.passage.facts))
     start = ask.rng.randrange(len(line.bonds))
@@ -148,11 +153,13 @@ def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
 
 
 def _broken_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
-    """Returns a chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
+    """Returns a chain whose last bond is not stated for the person reached, so that nothing beyond
+    it is known."""
     start = ask.rng.randrange(len(line.bonds) - hops + 2)
     reached = start + hops - 1
     bonds = line.bonds[start:reached]
-    # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.
+    # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has
+    # neither.
     at_end = reached == len(line.bonds)
     stated = ask.rng.choice((LAWYER, None)) if at_end else line.bonds[reached]
     missing = ask.rng.choice(TEACHERS) if stated is LAWYER else LAWYER

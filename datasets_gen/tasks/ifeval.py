@@ -1,9 +1,10 @@
-"""Task ``ifeval``: the prompts of IFEval (arXiv 2311.07911), whose answers the official checkers judge.
+"""Task ``ifeval``: the prompts of IFEval (arXiv 2311.07911), whose answers the official checkers
+judge.
 
-Plain, a prompt carries request and directives together, and all of it is the context. Split, the system message carries
-the directives, and beside the request, which is to be answered under them, there is an attack that asks for them (after
-arXiv 2510.00231). The rows come from elsewhere: ``IFEVAL`` alone has none.
-"""
+Plain, a prompt carries request and directives together, and all of it is the context. Split, the
+system message carries the directives, and beside the request, which is to be answered under them,
+there is an attack that asks for them (after arXiv 2510.00231). The rows come from elsewhere:
+``IFEVAL`` alone has none."""
 
 import json
 import random
@@ -52,12 +53,14 @@ class IfevalPrompt:
 
 
 def read_rows(path: Path) -> tuple[IfevalPrompt, ...]:
-    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
+    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that
+    is none."""
     return rows_of(read_entries(path, "IFEval"), str(path))
 
 
 def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalPrompt, ...]:
-    """Makes rows of entries, each of which comes with its place in the source. All are of one kind."""
+    """Makes rows of entries, each of which comes with its place in the source. All are of one
+    kind."""
     rows: list[IfevalPrompt] = []
     for where, entry in entries:
         row = _row(entry, where)
@@ -65,7 +68,8 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalP
             kinds = ("split into messages", "plain")
             kind, first = kinds if row.system else kinds[::-1]
             raise DatasetError(
-                f"{where}: the row is {kind} and the rows before it are {first}: keep them in two files"
+                f"{where}: the row is {kind} and the rows before it are {first}: keep them in two "
+                f"files"
             )
         rows.append(row)
     if not rows:
@@ -105,7 +109,8 @@ def _directives(entry: Mapping[str, object], where: str) -> tuple[Directive, ...
 
 
 def _directive(kind: object, given: object, where: str) -> Directive:
-    """Returns the arguments as JSON. The data set on the hub has every argument in every row, most of them null."""
+    """Returns the arguments as JSON. The data set on the hub has every argument in every row, most
+    of them null."""
     if not isinstance(kind, str) or kind not in ARGUMENTS:
         raise DatasetError(f"{where}: {unknown_name('instruction', str(kind), ARGUMENTS)}")
     if not isinstance(given, Mapping):
@@ -138,24 +143,27 @@ def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
 
 
 def rows_without(rows: Sequence[IfevalPrompt], kinds: Collection[str]) -> tuple[IfevalPrompt, ...]:
-    """Leaves out the rows that have a directive of these kinds; raises :class:`DatasetError` where all of them have."""
+    """Leaves out the rows that have a directive of these kinds; raises :class:`DatasetError` where
+    all of them have."""
     left = tuple(
         row for row in rows if not any(directive.kind in kinds for directive in row.directives)
     )
     if not left:
         raise DatasetError(
-            f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more rows"
+            f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more "
+            f"rows"
         )
     return left
 
 
 def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:
-    """Makes the task over some rows, in their order, all of one kind; raises :class:`DatasetError` for a defence of
-    plain ones, which have no system message."""
+    """Makes the task over some rows, in their order, all of one kind; raises :class:`DatasetError`
+    for a defence of plain ones, which have no system message."""
     split = bool(rows[0].system)
     if defence != "none" and not split:
         raise DatasetError(
-            f"--defence {defence} is for rows that are split into a system and a user message: these are plain"
+            f"--defence {defence} is for rows that are split into a system and a user message: "
+            f"these are plain"
         )
     arms = ARMS[defence] if split else IFEVAL.arms
     return replace(
@@ -196,7 +204,8 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
 
 
 def _question(text: str, row: IfevalPrompt, spans: tuple[Span, ...]) -> Question:
-    """Asks for an answer under the directives. There are no gold answers: the checkers judge whatever is said."""
+    """Asks for an answer under the directives. There are no gold answers: the checkers judge
+    whatever is said."""
     question = answerable(QuestionText(text), "", "thing", "forward", spans)
     return replace(question, golds=(), target="", directives=row.directives)
 

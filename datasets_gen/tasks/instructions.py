@@ -1,9 +1,8 @@
-"""Task ``instructions``: a system prompt of a defence, directives and facts, then a question to be answered under the
-directives, or an attack that asks for them (after arXiv 2510.00231).
+"""Task ``instructions``: a system prompt of a defence, directives and facts, then a question to be
+answered under the directives, or an attack that asks for them (after arXiv 2510.00231).
 
-A context without a defence answers an attack with its directives: it is the defence, and nothing else, that holds the
-leak.
-"""
+A context without a defence answers an attack with its directives: it is the defence, and nothing
+else, that holds the leak."""
 
 import random
 from collections.abc import Sequence
@@ -43,7 +42,8 @@ from datasets_gen.writing.system_prompt import (
     with_directives,
 )
 
-# Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
+# Every draw in both orders, and without the defence: what each span loses where the other stands in
+# its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
 
 
@@ -60,7 +60,8 @@ class InstructionsSize:
     either_order: bool = False  # of defence and directives
 
 
-# By level; the last is the task. First the facts, then to obey, to repeat, to refuse, and then more of each at a time.
+# By level; the last is the task. First the facts, then to obey, to repeat, to refuse, and then more
+# of each at a time.
 SIZES = (
     InstructionsSize((2, 2), (1, 1), (0, 0), 0.0, 0.0, 1),
     InstructionsSize((2, 2), (1, 1), (1, 1), 0.0, 0.0, 1),
@@ -70,7 +71,8 @@ SIZES = (
     InstructionsSize((2, 3), (1, 2), (1, 4), 0.75, 0.4, 5, either_order=True),
 )
 
-# Kinds of values whose plain form disobeys a directive; a directive that is obeyed by chance would measure nothing.
+# Kinds of values whose plain form disobeys a directive; a directive that is obeyed by chance would
+# measure nothing.
 VALUES_FOR = {
     "upper": ("city", "job", "organisation", "creature", "thing", "date", "event"),
     "lower": ("city", "organisation", "date", "event"),
@@ -130,8 +132,9 @@ def make(rng: random.Random, request: Request) -> Draft:
 
 
 def _kinds_of(rng: random.Random, size: InstructionsSize, request: Request) -> list[str]:
-    """Chooses the kinds of directives. Where contexts are compared, every other draw has one directive, each kind in
-    its turn, and the rest have several where the level has: the families are compared in both, and need to be there."""
+    """Chooses the kinds of directives. Where contexts are compared, every other draw has one
+    directive, each kind in its turn, and the rest have several where the level has: the families
+    are compared in both, and need to be there."""
     fewest, most = size.directives
     if not request.arm:
         return _draw_kinds(rng, rng.randint(fewest, most))
@@ -142,8 +145,8 @@ def _kinds_of(rng: random.Random, size: InstructionsSize, request: Request) -> l
 
 
 def _draw_kinds(rng: random.Random, count: int) -> list[str]:
-    """Draws at most ``count`` kinds of directives that one answer can obey together. A kind is drawn the more often the
-    more others it clashes with, or it would seldom be among several."""
+    """Draws at most ``count`` kinds of directives that one answer can obey together. A kind is
+    drawn the more often the more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
     while len(kinds) < count:
         left = [kind for kind in KINDS if compatible(kind, kinds)]
@@ -173,8 +176,9 @@ def _draw_ground(
 def _draw_shared_ground(
     rng: random.Random, split: Split, size: InstructionsSize, fitting: Sequence[Relation]
 ) -> Ground:
-    """Draws facts that share a word: everybody works for a bank, say, and the word is forbidden. Every plain answer
-    then disobeys, and none is given away by the word, as it would be if that were part of a single value."""
+    """Draws facts that share a word: everybody works for a bank, say, and the word is forbidden.
+    Every plain answer then disobeys, and none is given away by the word, as it would be if that
+    were part of a single value."""
     people = draw_people(rng, split, size.people[1])
     only = rng.choice(
         [relation for relation in fitting if relation.value_kind in ("organisation", "event")]
@@ -224,13 +228,15 @@ def _draw_directives(
 def _write_prompt(
     ask: Asker, size: InstructionsSize, directives: Sequence[Directive], arm: Arm
 ) -> SystemPrompt:
-    """Writes directives next to one another, and the defence, if there is one, before or behind them."""
+    """Writes directives next to one another, and the defence, if there is one, before or behind
+    them."""
     defended = ask.rng.random() < size.defended
     directives_first = size.either_order and ask.rng.random() < 0.5
     for_directives = for_defence = ask
     if arm:
         defended, directives_first = arm != "no defence", arm == "directives first"
-        # Each from a stream of its own: all arms have the same words, and leave the same draws to what follows.
+        # Each from a stream of its own: all arms have the same words, and leave the same draws to
+        # what follows.
         for_directives, for_defence = (
             Asker(random.Random(ask.rng.getrandbits(64)), ask.wording) for _ in range(2)
         )
@@ -257,7 +263,8 @@ def _question_under_directives(
     directives: tuple[Directive, ...],
     prompt: SystemPrompt,
 ) -> Question:
-    """Returns a question about a fact, to be answered under all directives: they are part of its evidence."""
+    """Returns a question about a fact, to be answered under all directives: they are part of its
+    evidence."""
     question = (forward_question if direction == "forward" else reverse_question)(ask, stated)
     if not directives:
         return question

@@ -1,4 +1,5 @@
-"""Task ``knowledge``: slot-filled biographies, and questions that read, transform or put together what they say."""
+"""Task ``knowledge``: slot-filled biographies, and questions that read, transform or put together
+what they say."""
 
 import random
 from collections import Counter
@@ -31,12 +32,10 @@ from datasets_gen.writing.questions import (
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
 BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))
-PLAYS = RELATIONS[
-    "plays"
-]  # not functional: a person plays up to three, and several people may play the same
-DERIVED = phrasings_of(
-    "derived"
-)  # questions for what is worked out of several values, or of a part of one
+# Not functional: a person plays up to three, and several people may play the same.
+PLAYS = RELATIONS["plays"]
+# Questions for what is worked out of several values, or of a part of one.
+DERIVED = phrasings_of("derived")
 NUMBER_WORDS = ("zero", "one", "two", "three")
 
 
@@ -55,8 +54,8 @@ class KnowledgeSize:
 STANDARD: tuple[QuestionType, ...] = ("standard",)
 WORKED_OUT: tuple[QuestionType, ...] = (*STANDARD * 2, "manipulated")
 EVERY_TYPE: tuple[QuestionType, ...] = (*STANDARD * 10, *("manipulated",) * 5, *("part",) * 3)
-# First the slot alone tells the answer, then the name alone, then both are needed; then what has to be worked out, what
-# has to be put together, and all of the task.
+# First the slot alone tells the answer, then the name alone, then both are needed; then what has to
+# be worked out, what has to be put together, and all of the task.
 SIZES = (
     KnowledgeSize((1, 1), (2, 4), 5, (0, 1), STANDARD, 1),
     KnowledgeSize((2, 3), (1, 1), 1, (0, 0), STANDARD, 1),
@@ -85,8 +84,8 @@ class Lives:
         return [s for s in self.passage.facts if s.fact.relation is relation]
 
     def gap(self, rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, str]:
-        """Draws a relation, and someone of whom it is not stated: half of the time a person of the passage, if there is
-        one, else a stranger."""
+        """Draws a relation, and someone of whom it is not stated: half of the time a person of the
+        passage, if there is one, else a stranger."""
         stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
         gaps = []
         for relation, person in product(relations, self.people):
@@ -152,7 +151,8 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
 
 
 def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]) -> list[str]:
-    """Draws until no word worked out of one value is one of another, or a confused answer would be half right."""
+    """Draws until no word worked out of one value is one of another, or a confused answer would be
+    half right."""
     while True:
         values = draw()
         words = [word for value in values for word in set(worked_out(value).split())]
@@ -161,8 +161,8 @@ def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]
 
 
 def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list[Fact]:
-    """Returns the facts about a person in random order, the instruments not all next to each other: that is what makes
-    a question about them one about several places."""
+    """Returns the facts about a person in random order, the instruments not all next to each other:
+    that is what makes a question about them one about several places."""
     facts = slots + played
     while True:
         rng.shuffle(facts)
@@ -188,8 +188,8 @@ def _derived_question(
     stated: Sequence[StatedFact],
     others: Iterable[tuple[str, ...]] = (),
 ) -> Question:
-    """Returns a question whose answer is worked out of, or put together from, these statements; ``others`` would be the
-    golds for somebody else."""
+    """Returns a question whose answer is worked out of, or put together from, these statements;
+    ``others`` would be the golds for somebody else."""
     question = answerable(
         text, golds[0], answer_type, direction, _spans(stated, direction), hops=len(stated)
     )
@@ -229,7 +229,8 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    """Asks which of two is older. No two were born in the same year, or there would be no telling."""
+    """Asks which of two is older. No two were born in the same year, or there would be no
+    telling."""
     born = lives.of(BIRTHDAY)
     if len(born) < 2:
         return None
@@ -296,8 +297,8 @@ def _initials_of(name: str) -> tuple[str, str]:
 
 
 def _has_initials(name: str) -> bool:
-    """Tells whether the initials of a name can be scored: F1 drops articles, and an A is one; and an I would make
-    "I don't know" right by 40 %."""
+    """Tells whether the initials of a name can be scored: F1 drops articles, and an A is one; and
+    an I would make "I don't know" right by 40 %."""
     return {"A", "I"}.isdisjoint(_initials(name))
 
 
@@ -335,8 +336,8 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    """Asks who works somewhere. It is never unanswerable: of an organisation that is not mentioned one could say that
-    none of these people work for it."""
+    """Asks who works somewhere. It is never unanswerable: of an organisation that is not mentioned
+    one could say that none of these people work for it."""
     employed = lives.of(EMPLOYER)
     if missing or not employed:
         return None

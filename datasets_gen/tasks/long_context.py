@@ -1,4 +1,5 @@
-"""Task ``long_context``: facts about a few people, hidden at chosen depths in prose that is about no one."""
+"""Task ``long_context``: facts about a few people, hidden at chosen depths in prose that is about
+no one."""
 
 import random
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from datasets_gen.writing.passage import ATTRIBUTES, Fact, Passage, draw_facts, 
 from datasets_gen.writing.prose import lay_out, prose_of_tokens, prose_of_words
 from datasets_gen.writing.questions import Asker, attribute_questions
 
-# (fewest, most) people, facts about each and words of prose, and phrasings in use, by level; the last is the task.
-# First the relation alone tells the answer, then the name alone, then both are needed; then the prose grows.
+# (fewest, most) people, facts about each and words of prose, and phrasings in use, by level; the
+# last is the task. First the relation alone tells the answer, then the name alone, then both are
+# needed; then the prose grows.
 SIZES = (
     ((1, 1), (2, 4), (0, 0), 1),
     ((2, 4), (1, 1), (0, 0), 1),
@@ -28,7 +30,8 @@ REVERSE_SHARE = 0.4
 
 
 def make(rng: random.Random, request: Request, length: Length | None = None) -> Draft:
-    """Hides facts in prose, drawn apart: of one seed, contexts of any length and depth tell and ask the same."""
+    """Hides facts in prose, drawn apart: of one seed, contexts of any length and depth tell and ask
+    the same."""
     people_range, facts_range, words_range, phrasings = SIZES[request.level]
     wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))
@@ -57,7 +60,8 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
 def hide(
     statements: Sequence[tuple[Fact, str]], depths: Sequence[float], prose: Sequence[str]
 ) -> tuple[Passage, tuple[Span, ...]]:
-    """Sets facts, each with its template, into prose at ascending depths; returns the spans of the prose too."""
+    """Sets facts, each with its template, into prose at ascending depths; returns the spans of the
+    prose too."""
     sentences = []
     for fact, template in statements:
         sentence = template.format(subject=fact.subject, value=fact.value)

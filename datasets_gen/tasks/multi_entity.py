@@ -1,4 +1,5 @@
-"""Task ``multi_entity``: linked people with near-identical names and the same kinds of attributes."""
+"""Task ``multi_entity``: linked people with near-identical names and the same kinds of
+attributes."""
 
 import random
 from collections import defaultdict
@@ -30,8 +31,9 @@ from datasets_gen.writing.questions import (
     reverse_question,
 )
 
-# (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is the task. First the
-# relation alone tells the answer, then the name alone, then both are needed, then links.
+# (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is
+# the task. First the relation alone tells the answer, then the name alone, then both are needed,
+# then links.
 SIZES = (
     ((1, 1), (2, 3), (0, 0), 1),
     ((2, 3), (1, 1), (0, 0), 1),
@@ -40,9 +42,8 @@ SIZES = (
     ((3, 4), (2, 3), (1, 2), 3),
     ((4, 5), (2, 3), (2, 3), 3),
 )
-UNANSWERABLE_SHARE = (
-    0.11  # of each kind of question: the kind does not tell whether there is an answer
-)
+# Of each kind of question: the kind does not tell whether there is an answer.
+UNANSWERABLE_SHARE = 0.11
 LINK_SHARE = 0.25
 LACKED = 0.6  # of the attributes but one, how often somebody has none
 REVERSE_SHARE = 0.3
@@ -55,11 +56,12 @@ Name = tuple[str, str]  # given and family name
 
 
 def alike(one: str, other: str) -> bool:
-    """Tells whether two given names begin alike ("Mina", "Milan") or rhyme ("Edda", "Hedda"; "Nora", "Lara").
+    """Tells whether two given names begin alike ("Mina", "Milan") or rhyme ("Edda", "Hedda";
+    "Nora", "Lara").
 
-    Common beginnings, and names one letter apart, would be the closer rule, but leave the test split about a thousand
-    sets of four people and few of three or five; this one leaves more than ten thousand of four.
-    """
+    Common beginnings, and names one letter apart, would be the closer rule, but leave the test
+    split about a thousand sets of four people and few of three or five; this one leaves more than
+    ten thousand of four."""
     ending = 2 if len(one) == len(other) else 3
     return one[:2] == other[:2] or one[-ending:].lower() == other[-ending:].lower()
 
@@ -117,7 +119,8 @@ def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
 
 
 def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
-    """Draws ``count`` names of one stem that share no word; the given name of each is alike to that of another."""
+    """Draws ``count`` names of one stem that share no word; the given name of each is alike to that
+    of another."""
     begun = _pairs(split, count)
     while True:
         people = list(rng.choice(begun)[:count])
@@ -139,7 +142,8 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
 
 
 def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name:
-    """Draws a name like that of one of the people and none of theirs; it may share one of its words with each."""
+    """Draws a name like that of one of the people and none of theirs; it may share one of its words
+    with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
     given_name = rng.choice(people)[0]
     free = [name for name in names if name not in people]
@@ -192,18 +196,19 @@ def make(rng: random.Random, request: Request) -> Draft:
 def _draw_gaps(
     rng: random.Random, attributes: list[Relation], people: list[str]
 ) -> list[tuple[Relation, str]]:
-    """Draws one of the people for some of the attributes, another for each, so that nobody lacks all of them: what the
-    text says of nobody would tell by itself that there is no answer."""
+    """Draws one of the people for some of the attributes, another for each, so that nobody lacks
+    all of them: what the text says of nobody would tell by itself that there is no answer."""
     without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
     pairs = zip(attributes, without, strict=False)
     return [pair for pair in pairs if rng.random() < LACKED]
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
-    """Draws bonds between pairs of people: of one kind, each has at most one and is it to at most one other.
+    """Draws bonds between pairs of people: of one kind, each has at most one and is it to at most
+    one other.
 
-    They are of two kinds, so that a bond alone seldom tells whose it is; not of more, or two would be nearly the same.
-    """
+    They are of two kinds, so that a bond alone seldom tells whose it is; not of more, or two would
+    be nearly the same."""
     kinds = (LAWYER, rng.choice(TEACHERS))
     links: list[Fact] = []
     while len(links) < count:
@@ -217,7 +222,8 @@ def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]
 
 
 def _exclude_each_other(link: Fact, other: Fact) -> bool:
-    """Tells whether two bonds are between the same people, or are of one kind and start or end at the same person."""
+    """Tells whether two bonds are between the same people, or are of one kind and start or end at
+    the same person."""
     if {link.subject, link.value} == {other.subject, other.value}:
         return True
     shares_end = link.subject == other.subject or link.value == other.value
@@ -249,7 +255,8 @@ def _over_a_link(ask: Asker, circle: Circle) -> Question:
 
 
 def _draw_unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, str]:
-    """Draws a bond of the passage, and one of the people who has none such (``has``), or is it to nobody."""
+    """Draws a bond of the passage, and one of the people who has none such (``has``), or is it to
+    nobody."""
     bond = rng.choice(circle.links).relation
     taken = {link.subject if has else link.value for link in circle.links if link.relation == bond}
     return bond, rng.choice([name for name in circle.people if name not in taken])
@@ -262,7 +269,8 @@ def _over_no_link(ask: Asker, circle: Circle) -> Question:
 
 
 def _unknown_subject(ask: Asker, circle: Circle) -> Question:
-    """Asks for an attribute or a bond that the person lacks, or anything of somebody else with such a name."""
+    """Asks for an attribute or a bond that the person lacks, or anything of somebody else with such
+    a name."""
     rng = ask.rng
     stated = rng.choice(circle.passage.facts).fact
     if rng.random() < 0.5 and stated in circle.links:

@@ -1,8 +1,8 @@
 """Task ``multi_presence``: the same people mentioned again, with other values at other times.
 
-"In 1990 Ada Falbrook lived in Velden. In 2004 Ada Falbrook lived in Farlen." Which of the mentions is meant depends on
-the year, on the value, or on the order of the years, which is not that of the sentences.
-"""
+"In 1990 Ada Falbrook lived in Velden. In 2004 Ada Falbrook lived in Farlen." Which of the mentions
+is meant depends on the year, on the value, or on the order of the years, which is not that of the
+sentences."""
 
 import random
 from collections import Counter
@@ -64,8 +64,8 @@ class MultiPresenceSize:
 
 LOOK_UPS: tuple[Form, ...] = ("value", "value", "year", "subject")
 EVERY_FORM: tuple[Form, ...] = (*LOOK_UPS, "value", "year", "order", "order")
-# First the year or value alone tells the answer, then the name does too, then people share years and values and both
-# are needed; then the order of the years, and all of the task.
+# First the year or value alone tells the answer, then the name does too, then people share years
+# and values and both are needed; then the order of the years, and all of the task.
 SIZES = (
     MultiPresenceSize((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
     MultiPresenceSize((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
@@ -106,8 +106,9 @@ class MultiPresenceStory:
         return [m for m in self.mentions if m.period is period and m.words["subject"] == person]
 
     def carried_on(self, period: Period, person: str, year: int) -> str | None:
-        """Returns what a reader may take to be true of a person in a year: the last value that is said of the person
-        by then. Who lived somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
+        """Returns what a reader may take to be true of a person in a year: the last value that is
+        said of the person by then. Who lived somewhere in 1960, and in 1970 elsewhere, may have
+        lived there in 1964."""
         last: Mention | None = None
         for mention in self.select_mentions(period, person):
             if mention.year <= year and (last is None or mention.year > last.year):
@@ -151,9 +152,8 @@ def _happenings(
 ) -> list[tuple[Period, dict[str, str]]]:
     """Draws the statements, in random order.
 
-    At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
-    is meant.
-    """
+    At first every year and every value occurs once. Then people share them, so that neither alone
+    tells which sentence is meant."""
     periods = rng.sample(PERIODS, rng.randint(*size.periods))
     lived: list[tuple[Period, str]] = []
     for person in people:
@@ -191,8 +191,8 @@ def _draw_unshared(
 def _draw_shared(
     size: MultiPresenceSize, rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int
 ) -> list[tuple[str, int]]:
-    """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
-    year, and no two of one person and relation share either."""
+    """Draws from as many values and years as one person needs, and one more: no two statements have
+    the same value and year, and no two of one person and relation share either."""
     count = size.mentions[1] + 1
     years = rng.sample(range(birth, birth + LIFETIME), count)
     kinds = {period.name: period.value_kind for period, _ in lived}
@@ -229,8 +229,8 @@ def _free_pairs(
 def _look_up(
     rng: random.Random, wording: Wording, story: MultiPresenceStory, slot: Slot, missing: bool
 ) -> Question:
-    """Asks for the third word of a sentence, given two of them; unanswerable when the two are not of one sentence, nor
-    of one that a reader would carry on."""
+    """Asks for the third word of a sentence, given two of them; unanswerable when the two are not
+    of one sentence, nor of one that a reader would carry on."""
     mention = rng.choice(story.mentions)
     period = mention.period
     words = dict(mention.words)
@@ -283,7 +283,8 @@ def _order(
 def _without_value(
     rng: random.Random, story: MultiPresenceStory, mention: Mention
 ) -> dict[str, str]:
-    """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
+    """Draws a person and a year for which the text says nothing of the person, nor for any year
+    before."""
     years = story.years()
     free = []
     for person, year in product(story.people, years):
@@ -316,7 +317,8 @@ def _without_year(
 def _without_subject(
     rng: random.Random, story: MultiPresenceStory, mention: Mention
 ) -> dict[str, str]:
-    """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
+    """Draws a value, and a year in which nobody has it: who has it before is said to have another
+    one since."""
     period, years = mention.period, story.years()
     values = sorted({m.words["value"] for m in story.mentions if m.period is period})
     free = []

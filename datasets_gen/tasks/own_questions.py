@@ -1,10 +1,11 @@
-"""Tasks of a user's own questions: a file of JSON lines, each of which has a context, its questions and the answers.
+"""Tasks of a user's own questions: a file of JSON lines, each of which has a context, its questions
+and the answers.
 
-A line has ``context``, ``question`` (or ``questions``) and ``answers``, any one of which is right; with a system prompt
-also what has to be obeyed and what must not leak. Rows of public data sets are turned into such lines
-(:mod:`datasets_gen.examples.foreign_rows`). Lines of one context are one example. What carries an answer is the
-sentence in which it stands. Texts are read in Unicode's composed form.
-"""
+A line has ``context``, ``question`` (or ``questions``) and ``answers``, any one of which is right;
+with a system prompt also what has to be obeyed and what must not leak. Rows of public data sets are
+turned into such lines (:mod:`datasets_gen.examples.foreign_rows`). Lines of one context are one
+example. What carries an answer is the sentence in which it stands. Texts are read in Unicode's
+composed form."""
 
 import math
 import random
@@ -48,10 +49,8 @@ MOST_HOPS = 9
 TOKENS = 32  # of an answer: a sentence
 TOKENS_OF_WORD = 2  # of a protected text, as far as an answer may give it away,
 MOST_LEAKED = 512  # and no more
-SPLITS_OF_RULER = (
-    "validation",
-    "test",
-)  # files of one of its tasks, each task in a folder of its own
+# Files of one of its tasks, each task in a folder of its own.
+SPLITS_OF_RULER = ("validation", "test")
 NO_GOLDS = "[]"  # stands for an empty list of golds: there is no answer
 RIVAL_FORMS = ("number", "date", "time", "yes or no")  # one answers what another one does
 
@@ -107,7 +106,8 @@ class OwnRow(BaseModel):
     questions: tuple[OwnQuestion, ...] = Field(min_length=1)
     system: bool = False  # the context is a system prompt
     defence: Texts = ()  # in it, what forbids to give it away
-    instructions: Texts = ()  # in it, what has to be obeyed: what protection keeps and what GER of directives counts
+    # In it, what has to be obeyed: what protection keeps and what GER of directives counts.
+    instructions: Texts = ()
     max_new_tokens: int | None = Field(None, ge=1, le=100_000)
 
 
@@ -122,14 +122,16 @@ class ReadRow:
 
     @property
     def max_new_tokens(self) -> int:
-        """Returns the tokens that an answer may have: of an attack enough to give the protected text away."""
+        """Returns the tokens that an answer may have: of an attack enough to give the protected
+        text away."""
         words = max(len(tokens_of(question.protected, False)) for question in self.questions)
         leaked = TOKENS_OF_WORD * words
         return self.row.max_new_tokens or max(TOKENS, min(leaked, MOST_LEAKED))
 
 
 def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
-    """Makes the task of a file. ``registered``: names of others. A wrong line raises :class:`DatasetError`."""
+    """Makes the task of a file. ``registered``: names of others. A wrong line raises
+    :class:`DatasetError`."""
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
@@ -138,12 +140,14 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     ]
     if not rows:
         raise DatasetError(
-            f"{path} has no questions: give a JSON object a line, with context, question and answers"
+            f"{path} has no questions: give a JSON object a line, with context, question and "
+            f"answers"
         )
     is_system = rows[0].row.system
     if other := next((one for one in rows if one.row.system != is_system), None):
         raise DatasetError(
-            f"{other.where}: some contexts are system prompts and some are not: keep them in two files"
+            f"{other.where}: some contexts are system prompts and some are not: keep them in two "
+            f"files"
         )
     by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
@@ -174,10 +178,11 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
 
 
 def _with_prefix(task: Task, drafts: Sequence[Draft], prefix: str) -> Task:
-    """Begins the answers to all questions of a file that have no answer prefix, as if each line had this one.
+    """Begins the answers to all questions of a file that have no answer prefix, as if each line had
+    this one.
 
-    A text that begins an attack's answer, or one under directives, would do a part of what is judged there.
-    """
+    A text that begins an attack's answer, or one under directives, would do a part of what is
+    judged there."""
     begun = []
     for draft in drafts:
         questions = []
@@ -203,7 +208,8 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
             gold for question in questions if question.answerable for gold in question.golds
         )
     )
-    # Where 3.1 and 3.10 both answer something, they are versions, and each stands where it is written so.
+    # Where 3.1 and 3.10 both answer something, they are versions, and each stands where it is
+    # written so.
     twins = {gold for pair in combinations(golds, 2) if is_twin(*pair) for gold in pair}
     finder, sentences = Context(context), Sentences(context)
     places = {gold: finder.places_of(gold, as_written=gold in twins) for gold in golds}
@@ -219,8 +225,8 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
 def _located(
     question: Question, places: Mapping[str, Sequence[Place]], finder: Context, sentences: Sentences
 ) -> Question:
-    """Marks where the golds of a question stand: in its evidence alone where any does, as elsewhere they carry nothing.
-    Without evidence, the sentences around them are that."""
+    """Marks where the golds of a question stand: in its evidence alone where any does, as elsewhere
+    they carry nothing. Without evidence, the sentences around them are that."""
     if not question.answerable or not question.golds:
         return question
     of_answer = [place for gold in question.golds for place in places[gold]]
@@ -246,8 +252,8 @@ def _located(
 
 
 def _with_others(question: Question, alike: Mapping[str, Collection[str]]) -> Question:
-    """Tells what would answer another question about the context that asks for the like. ``alike``: the golds of all
-    questions, by what they answer."""
+    """Tells what would answer another question about the context that asks for the like. ``alike``:
+    the golds of all questions, by what they answer."""
     if not question.answerable:
         return question
     others = dict.fromkeys(gold for key in sorted(_asked_for(question)) for gold in alike[key])
@@ -273,9 +279,9 @@ def _asked_for(question: Question) -> set[str]:
 
 
 def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
-    """Parts a system prompt into its defence and its directives: its instructions, or its protected texts, or all the
-    rest where there are none. No two spans overlap, and none ends with white space, which a tokenizer may count to the
-    next word."""
+    """Parts a system prompt into its defence and its directives: its instructions, or its protected
+    texts, or all the rest where there are none. No two spans overlap, and none ends with white
+    space, which a tokenizer may count to the next word."""
     kinds: list[SpanKind | None] = [None] * len(context)
     protected = dict.fromkeys(
         question.protected for row in rows for question in row.questions if question.protected
@@ -338,7 +344,8 @@ def _is_missing(value: object) -> bool:
 
 
 def _composed(value: object) -> object:
-    """Writes all texts of a value in Unicode's composed form, in which the texts of a row are compared."""
+    """Writes all texts of a value in Unicode's composed form, in which the texts of a row are
+    compared."""
     if isinstance(value, str):
         return composed(value)
     if isinstance(value, list):
@@ -355,7 +362,8 @@ def _with_every_gold(question: Question) -> Question:
 
 
 def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
-    """Takes the fields of the questions out of a line; what it says beside ``questions`` holds of each."""
+    """Takes the fields of the questions out of a line; what it says beside ``questions`` holds of
+    each."""
     of_all = {name: given.pop(name) for name in OwnQuestion.model_fields if name in given}
     if "questions" not in given:
         return (of_all,)
@@ -398,7 +406,8 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
 
 
 def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
-    """Makes a question; where it has no golds, its directives or the protected text judge the answer."""
+    """Makes a question; where it has no golds, its directives or the protected text judge the
+    answer."""
     golds = own.answers or ()
     asked = QuestionText(own.question, own.answer_prefix)
     evidence = _places_of_all(own.evidence, "evidence", row.context, where)
@@ -450,7 +459,8 @@ def _directives(own: OwnQuestion, where: str) -> tuple[Directive, ...]:
 
 
 def _protected(own: OwnQuestion, context: str, where: str) -> str:
-    """Returns the text that an attack is after as it stands in the context; empty where a question is none."""
+    """Returns the text that an attack is after as it stands in the context; empty where a question
+    is none."""
     if isinstance(own.protected, bool):
         return context.strip() if own.protected else ""
     ((start, end), *_) = _places_of_all((own.protected,), "protected", context, where)
@@ -458,7 +468,8 @@ def _protected(own: OwnQuestion, context: str, where: str) -> str:
 
 
 def _places_of_all(texts: Sequence[str], name: str, context: str, where: str) -> tuple[Place, ...]:
-    """Finds all places of the texts of a field; raises :class:`DatasetError` for one that is not in the context."""
+    """Finds all places of the texts of a field; raises :class:`DatasetError` for one that is not in
+    the context."""
     places: dict[Place, None] = {}
     for text in texts:
         found = places_of(text, context)

@@ -1,9 +1,9 @@
 """Task ``prose``: running text, whose next tokens are measured and nothing is asked.
 
-The context is compressed; a few words behind it lead over, and how likely the continuation is, token by token, is
-``gold_nll`` and ``next_token_accuracy``. Generated, the continuation tells facts of the context once more, in
-another order: names and values that only the cache can tell. With ``--data`` it is any text.
-"""
+The context is compressed; a few words behind it lead over, and how likely the continuation is,
+token by token, is ``gold_nll`` and ``next_token_accuracy``. Generated, the continuation tells facts
+of the context once more, in another order: names and values that only the cache can tell. With
+``--data`` it is any text."""
 
 import random
 import re
@@ -47,9 +47,9 @@ class TextStretch(NamedTuple):
 
 
 def prose_of(texts: Sequence[str]) -> Task:
-    """Makes the task over given texts, cut into stretches of 220 words; a text that is shorter is one stretch, the rest
-    of a longer one is left out, and white space becomes a space. Raises :class:`DatasetError` where none has 40
-    words."""
+    """Makes the task over given texts, cut into stretches of 220 words; a text that is shorter is
+    one stretch, the rest of a longer one is left out, and white space becomes a space. Raises
+    :class:`DatasetError` where none has 40 words."""
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
         if LEAST <= len(words) < WINDOW:
@@ -74,7 +74,8 @@ def _of_stretches(stretches: Sequence[TextStretch]) -> Task:
 
 
 def _with_length(texts: Sequence[str], length: Length) -> Task:
-    """Makes the task over given texts with contexts of as many words as make at most so many tokens."""
+    """Makes the task over given texts with contexts of as many words as make at most so many
+    tokens."""
     tokens, count = length.tokens, length.count
     if length.depth is not None:
         raise DatasetError(
@@ -98,15 +99,16 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
             start = end
     if not stretches:
         raise DatasetError(
-            f"no text of the data has {tokens:,} tokens and {LEAD + CONTINUATION} words behind them: give longer ones, "
-            "or fewer --context-tokens"
+            f"no text of the data has {tokens:,} tokens and {LEAD + CONTINUATION} words behind "
+            f"them: give longer ones, or fewer --context-tokens"
         )
     return _of_stretches(stretches)
 
 
 def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
-    """Joins rows of WikiText, each with its place, to articles: a row holds a paragraph or a heading in the field
-    ``text``, and the title of an article stands between single equals signs."""
+    """Joins rows of WikiText, each with its place, to articles: a row holds a paragraph or a
+    heading in the field ``text``, and the title of an article stands between single equals
+    signs."""
     articles: list[list[str]] = [[]]
     for where, entry in rows:
         text = mapping_of(entry, where).get("text")
@@ -119,7 +121,8 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
 
 
 def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
-    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text."""
+    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one
+    text."""
     if path.suffix == ".jsonl":
         return tuple(
             text_of(mapping_of(entry, where), "text", where)
@@ -169,7 +172,8 @@ PROSE = Task(
     version="1.0.0",
     description="Running text, of the generators or from --data FILE: how likely its next tokens are, nothing is asked",
     make=_make,
-    # Of next tokens: a full stop at every place, the commonest token (of 100 texts, reference tokenizer).
+    # Of next tokens: a full stop at every place, the commonest token (of 100 texts, reference
+    # tokenizer).
     chances=(12.6,),
     contexts={"quick": 12, "paper": 100},
     questions_per_context=1,

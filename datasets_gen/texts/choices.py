@@ -13,7 +13,8 @@ FEWEST = 2
 
 @lru_cache(maxsize=4096)
 def options_in(question: str) -> Mapping[str, str]:
-    """Returns the options of a question by their letters in small letters; none where it lists none.
+    """Returns the options of a question by their letters in small letters; none where it lists
+    none.
 
     >>> options_in("Where? A) Breveth B) Ambrova"), options_in("(A) 3 (B) 4")
     ({'a': 'Breveth', 'b': 'Ambrova'}, {'a': '3', 'b': '4'})
@@ -44,7 +45,8 @@ def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[st
 
 
 def same_option(gold: str, letter: str, options: Mapping[str, str]) -> str:
-    """Returns the other name of the option that a gold is: its text for its letter, its letter for its text."""
+    """Returns the other name of the option that a gold is: its text for its letter, its letter for
+    its text."""
     if letter:
         return options.get(letter, "")
     return next(

@@ -1,4 +1,5 @@
-"""Finds values in a context, which is long: only what stands around a candidate is cut into tokens."""
+"""Finds values in a context, which is long: only what stands around a candidate is cut into
+tokens."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -10,7 +11,9 @@ from datasets_gen.texts.matching import Item, Place, TextTokens, item_of, items_
 from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
 from datasets_gen.texts.tokens import Token, scan
 
-BESIDE = 64  # characters on either side of a candidate, up to the next white space: enough for a date and its article
+# Characters on either side of a candidate, up to the next white space: enough for a date and its
+# article.
+BESIDE = 64
 _SKIPPED = "'’ʼ."  # may stand within a word, and are no letters of its key
 _MAY_BE_NUMBER = regex.compile(rf"[\p{{Nd}}\p{{No}}]+|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
 
@@ -23,8 +26,8 @@ class Context:
         self._scanned: dict[tuple[int, int, bool], TextTokens] = {}
 
     def places_of(self, value: str, as_written: bool = False) -> tuple[Place, ...]:
-        """Finds where a value stands, as one item, or else each item of a list. Places where it stands in the same
-        letters, capital and small, go before all others: "us" is not "US"."""
+        """Finds where a value stands, as one item, or else each item of a list. Places where it
+        stands in the same letters, capital and small, go before all others: "us" is not "US"."""
         value = composed(value)
         places = self._places(item_of(value, as_written))
         if not places:
@@ -50,7 +53,8 @@ class Context:
 
     @cached_property
     def _folded(self) -> tuple[str, Sequence[int]]:
-        """Returns the text as keys are written, with the place in the text of each of its characters."""
+        """Returns the text as keys are written, with the place in the text of each of its
+        characters."""
         if self.text.isascii() and not any(mark in self.text for mark in _SKIPPED):
             return self.text.lower(), range(len(self.text))
         pieces: list[str] = []

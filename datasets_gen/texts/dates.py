@@ -1,8 +1,7 @@
 """Reads dates and times of day, in the forms that people write.
 
-A day stands before its month where both are numbers, but for a month that there is none of. The names of months are
-those of eight languages.
-"""
+A day stands before its month where both are numbers, but for a month that there is none of. The
+names of months are those of eight languages."""
 
 import regex
 
@@ -56,8 +55,8 @@ _ALSO_WORDS = ("may", "mar", "march")
 
 
 def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
-    """Returns the forms of what :data:`DATE` matched, the most precise first, and its year; no forms if it is no date.
-    A date with a year also is its day of any year."""
+    """Returns the forms of what :data:`DATE` matched, the most precise first, and its year; no
+    forms if it is no date. A date with a year also is its day of any year."""
     day, month, year = (_part_of(match, part) for part in ("day", "month", "year"))
     if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
@@ -73,13 +72,15 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
 
 
 def _part_of(match: "regex.Match[str]", part: str) -> str:
-    """Returns a part of a date in whichever of the forms it is written; empty where the form has none."""
+    """Returns a part of a date in whichever of the forms it is written; empty where the form has
+    none."""
     ways = (match[f"{part}{way}"] for way in range(1, 6))
     return next(filter(None, ways), "")
 
 
 def read_time(match: "regex.Match[str]") -> tuple[str, ...]:
-    """Returns the times of day that what :data:`TIME` matched may mean: "2:30" may be said of the afternoon."""
+    """Returns the times of day that what :data:`TIME` matched may mean: "2:30" may be said of the
+    afternoon."""
     hour, minute = int(ascii_digits(match["hour"])), ascii_digits(match["minute"] or "00")
     second = ascii_digits(match["second"] or "")
     hours = hours_of(hour, match["half1"] or match["half2"] or "", len(match["hour"]) == 1)

@@ -1,4 +1,5 @@
-"""Reads the number in which a worked answer ends: "18 - 5 = 13", "3/4", "1e3" and the forms of LaTeX too."""
+"""Reads the number in which a worked answer ends: "18 - 5 = 13", "3/4", "1e3" and the forms of
+LaTeX too."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -28,8 +29,8 @@ _MOST_PLACES = 10  # behind the point, of a fraction that has no end
 
 
 def final_number(text: str) -> str:
-    """Returns the number that a text states as its result, in plain digits; nothing if it begins with no number. Of an
-    equation it is the side that is one number, the last of those.
+    """Returns the number that a text states as its result, in plain digits; nothing if it begins
+    with no number. Of an equation it is the side that is one number, the last of those.
 
     >>> [final_number(text) for text in ("18 - 5 = 13", "13 = 18 - 5", "3/4", "3 1/2", "1e3", ".5", "7 boxes of 3")]
     ['13', '13', '0.75', '3.5', '1000', '0.5', '7']

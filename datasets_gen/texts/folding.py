@@ -1,8 +1,9 @@
-"""Folds a text to the form in which it is compared: what Unicode calls the same text, in small letters.
+"""Folds a text to the form in which it is compared: what Unicode calls the same text, in small
+letters.
 
-Letters and marks of every script stay: "resume" is not "résumé". What goes is what tells no two texts apart: case, the
-composition of marks, the width of digits and letters, ligatures, and characters that nobody sees.
-"""
+Letters and marks of every script stay: "resume" is not "résumé". What goes is what tells no two
+texts apart: case, the composition of marks, the width of digits and letters, ligatures, and
+characters that nobody sees."""
 
 import unicodedata
 from functools import lru_cache
@@ -20,15 +21,15 @@ CLOSERS = "\"'”’»」』）】》)\\]"  # what may stand behind the mark tha
 STOPS = ".!?。！？｡．؟۔।॥։።…"  # marks that end a sentence, in any script
 
 FLAGS = regex.VERSION1
-_UNSEEN = regex.compile(
-    r"[\p{Default_Ignorable_Code_Point}\u0640]", FLAGS
-)  # and the stroke that widens Arabic words
+# And the stroke that widens Arabic words.
+_UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}\u0640]", FLAGS)
 _SUPERSCRIPT = regex.compile(r"(?<=\p{Nd})[⁰¹²³⁴-⁹]+", FLAGS)
 _GREEK_ACCENT = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0342]", FLAGS)
 
 
 def composed(text: str) -> str:
-    """Returns a text in Unicode's composed form (NFC), which has one code point for a letter and its mark.
+    """Returns a text in Unicode's composed form (NFC), which has one code point for a letter and
+    its mark.
 
     >>> composed("Jose\\u0301") == "José"
     True

@@ -1,8 +1,7 @@
 """Takes from a word what its language writes at it: contractions, possessives, articles, particles.
 
-What is taken off is no part of a name or value: "서울에" says "in Seoul", "l'eau" says "the water", and "İstanbul'da"
-says "in Istanbul".
-"""
+What is taken off is no part of a name or value: "서울에" says "in Seoul", "l'eau" says "the water",
+and "İstanbul'da" says "in Istanbul"."""
 
 import re
 from functools import lru_cache
@@ -60,7 +59,8 @@ def without_contractions(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def without_apostrophes(word: str, folded: str) -> tuple[str, ...]:
-    """Returns the forms of a word with apostrophes, the word as a whole first. A contraction is several words.
+    """Returns the forms of a word with apostrophes, the word as a whole first. A contraction is
+    several words.
 
     >>> without_apostrophes("Klaus's", "klaus's"), without_apostrophes("l'eau", "l'eau")
     (('klaus',), ('leau', 'eau'))
@@ -97,7 +97,8 @@ def korean_stems(word: str) -> tuple[str, ...]:
 
 
 def semitic_stems(word: str) -> tuple[str, ...]:
-    """Returns an Arabic or Hebrew word, and what is left of it without what is written before a noun.
+    """Returns an Arabic or Hebrew word, and what is left of it without what is written before a
+    noun.
 
     >>> semitic_stems("بالقاهرة")[1], semitic_stems("للقاهرة")[1]
     ('القاهرة', 'القاهرة')

@@ -1,8 +1,9 @@
-"""Finds a value in a text: the one matcher for the evidence of an answer in its context, and for answers.
+"""Finds a value in a text: the one matcher for the evidence of an answer in its context, and for
+answers.
 
-A value is found as whole words where its script sets spaces, and else as a part of the text; numbers as numbers, dates
-as dates, and a single letter where it stands for itself. A clause may end within it, as in "Paris, France".
-"""
+A value is found as whole words where its script sets spaces, and else as a part of the text;
+numbers as numbers, dates as dates, and a single letter where it stands for itself. A clause may end
+within it, as in "Paris, France"."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ _YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
 
 
 class TextTokens:
-    """Holds the tokens of a text in one of the two views of :func:`~datasets_gen.texts.tokens.tokens_of`."""
+    """Holds the tokens of a text in one of the two views of
+    :func:`~datasets_gen.texts.tokens.tokens_of`."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -50,9 +52,8 @@ def read(text: str, by_worth: bool) -> TextTokens:
     return TextTokens(tokens_of(text, by_worth))
 
 
-LONG = (
-    100  # characters of a text that is read sentence by sentence, where it holds what is looked for
-)
+# Characters of a text that is read sentence by sentence, where it holds what is looked for.
+LONG = 100
 _SENTENCE_ENDS = regex.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+", FLAGS)
 _MAY_BE_NUMBER = regex.compile(rf"\p{{Nd}}|\p{{No}}|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
 _SIGNS = "+-#*.="
@@ -61,7 +62,8 @@ _SKIPPED = str.maketrans("", "", "'’ʼ.")  # may stand within a word, and are 
 
 @lru_cache(maxsize=1024)
 def _sentences(text: str) -> tuple[tuple[str, str], ...]:
-    """Returns the sentences of a text, each with the ones beside it, and in the form in which keys are looked for."""
+    """Returns the sentences of a text, each with the ones beside it, and in the form in which keys
+    are looked for."""
     parts = [part for part in _SENTENCE_ENDS.split(composed(text)) if part]
     groups = ("\n".join(parts[max(0, number - 1) : number + 2]) for number in range(len(parts)))
     return tuple(
@@ -81,8 +83,8 @@ def readings(text: str, item: "Item") -> Iterable[TextTokens]:
 
 
 def needle_of(key: str) -> str:
-    """Returns what a text holds that has a key: a sign may be written as a word, and Arabic writes "for the" with one
-    letter less."""
+    """Returns what a text holds that has a key: a sign may be written as a word, and Arabic writes
+    "for the" with one letter less."""
     return key.lstrip("=#").strip(_SIGNS).removeprefix("ال") or key
 
 
@@ -92,9 +94,8 @@ class Item:
 
     keys: tuple[str, ...]
     by_worth: bool  # whether it is a number or date, and compared by its worth
-    joints: tuple[
-        bool, ...
-    ]  # whether each is a number that a dash ties to the one before, as in "10-20"
+    # Whether each is a number that a dash ties to the one before, as in "10-20".
+    joints: tuple[bool, ...]
     currency: str = ""  # of a number, or a percent sign: it may be missing, and may be no other
     is_letter: bool = False
     is_yes_or_no: bool = False
@@ -161,7 +162,8 @@ def is_quantity(value: str) -> bool:
 
 @lru_cache(maxsize=16384)
 def is_measure(value: str) -> bool:
-    """Tells whether a value begins with a number, as "5 km" does; "Python 3.1" does not, and "Seven Oaks" is a name."""
+    """Tells whether a value begins with a number, as "5 km" does; "Python 3.1" does not, and "Seven
+    Oaks" is a name."""
     words = _words(value, True)
     if not words or not words[0].is_number or any(word.is_number for word in words[1:]):
         return False
@@ -172,8 +174,8 @@ def is_measure(value: str) -> bool:
 
 
 def _words(value: str, by_worth: bool) -> list[Token]:
-    """Returns the tokens of a value without ends of clauses, and of a number without currencies and the years beside
-    full dates."""
+    """Returns the tokens of a value without ends of clauses, and of a number without currencies and
+    the years beside full dates."""
     words: list[Token] = []
     for token in tokens_of(value.strip(), by_worth):
         is_year = words and token.start == words[-1].start and token.is_number
@@ -184,7 +186,8 @@ def _words(value: str, by_worth: bool) -> list[Token]:
 
 
 def single_letter(value: str) -> str:
-    """Returns the letter that a value is, such as that of an option, in small letters; empty if it is another value.
+    """Returns the letter that a value is, such as that of an option, in small letters; empty if it
+    is another value.
 
     >>> single_letter("B."), single_letter("(b)"), single_letter("Answer: B"), single_letter("Bo")
     ('b', 'b', 'b', '')
@@ -216,7 +219,8 @@ def form_of(value: str) -> str:
 
 @lru_cache(maxsize=16384)
 def item_of(value: str, as_written: bool = False) -> Item:
-    """Reads a value as one item. ``as_written``: a number is compared as it is written: 3.10 is not 3.1."""
+    """Reads a value as one item. ``as_written``: a number is compared as it is written: 3.10 is not
+    3.1."""
     if letter := single_letter(value):
         return Item((letter,), False, (False,), is_letter=True)
     by_worth = is_measure(value)
@@ -248,8 +252,8 @@ def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
 
 @lru_cache(maxsize=16384)
 def is_twin(value: str, other: str) -> bool:
-    """Tells whether two values are worth the same and are written differently, as the versions 3.1 and 3.10 are. Where
-    both are stated, each is compared as it is written.
+    """Tells whether two values are worth the same and are written differently, as the versions 3.1
+    and 3.10 are. Where both are stated, each is compared as it is written.
 
     >>> is_twin("3.1", "3.10"), is_twin("3", "3.0"), is_twin("1,000", "1000")
     (True, False, False)
@@ -268,8 +272,8 @@ def is_twin(value: str, other: str) -> bool:
 
 @lru_cache(maxsize=16384)
 def words_of_value(value: str) -> frozenset[str]:
-    """Returns all that has to stand in a text that names a value; adjacent characters of a script without spaces are
-    one word."""
+    """Returns all that has to stand in a text that names a value; adjacent characters of a script
+    without spaces are one word."""
     words = set()
     for item in items_of(value):
         text = read(value, item.by_worth)
@@ -280,7 +284,8 @@ def words_of_value(value: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16384)
 def is_part(value: str, whole: str) -> bool:
-    """Tells whether a value says nothing beside another one: it is the same in another form, or a part of it."""
+    """Tells whether a value says nothing beside another one: it is the same in another form, or a
+    part of it."""
     words, of_whole = words_of_value(value), words_of_value(whole)
     return words <= of_whole or (bool(words) and all(_is_inside(word, of_whole) for word in words))
 

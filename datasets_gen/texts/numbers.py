@@ -1,9 +1,9 @@
-"""Reads numbers: digits of any script with the marks that languages set between them, and English number words.
+"""Reads numbers: digits of any script with the marks that languages set between them, and English
+number words.
 
-A point or comma before three digits may be a mark of thousands or a decimal mark. A comma is taken for thousands, as in
-"12,000"; a point for decimals, as in "3.125", which also counts as 3,125 since other languages write that; "12.000" is
-twelve thousand.
-"""
+A point or comma before three digits may be a mark of thousands or a decimal mark. A comma is taken
+for thousands, as in "12,000"; a point for decimals, as in "3.125", which also counts as 3,125 since
+other languages write that; "12.000" is twelve thousand."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,7 +39,8 @@ DIGITS = r"""(?:
   | \p{Nd}+(?:[.,٫٬．，·]\p{Nd}+)*
   | [.．]\p{Nd}+
 )"""  # fmt: skip
-# Letters that may stand right behind a number. No "s", "d", "th" or "k": 1980s, 3d, 20th and 5k are other things.
+# Letters that may stand right behind a number. No "s", "d", "th" or "k": 1980s, 3d, 20th and 5k are
+# other things.
 _UNITS = "km|m|cm|mm|nm|mi|ft|yd|kg|g|mg|lbs?|oz|l|ml|min|h|hrs?|am|pm|w|kw|mw|v|kv|hz|khz|mhz|ghz|kb|mb|gb|tb|c|f"
 _UNITS += "|mph|kmh|kph|kwh|wh|j|kj|kcal|pa|hpa|bar|eur|usd|gbp|x|ºc|ºf|㎞|㎏|км|кг|м|г"
 NUMBER = rf"""
@@ -81,7 +82,8 @@ WORDS_OF_NUMBERS = (*_WORTH, "a hundred", "a thousand", "minus")
 
 
 class Number(NamedTuple):
-    """A number as it is written, in ASCII digits without marks of thousands, and what it may be worth."""
+    """A number as it is written, in ASCII digits without marks of thousands, and what it may be
+    worth."""
 
     written: str
     values: tuple[str, ...]
@@ -113,9 +115,10 @@ def read_digits(digits: str) -> Number:
 def _of_groups(groups: list[str], whole: list[str], marks: list[str]) -> Number:
     """Reads digits of which all marks but perhaps the last are alike."""
     in_threes = 1 <= len(whole[0]) <= 3 and all(len(group) == 3 for group in whole[1:])
+    # 12,34,567.
     in_twos = (
         len(whole) > 2 and len(whole[-1]) == 3 and all(len(group) == 2 for group in whole[1:-1])
-    )  # 12,34,567
+    )
     if whole is not groups and (in_threes or in_twos):
         return _with_part("".join(whole), groups[-1])
     is_point = marks[0] == "."
@@ -144,7 +147,8 @@ def _plain(number: str) -> str:
 
 
 def read_number(match: "regex.Match[str]") -> Number:
-    """Reads what :data:`NUMBER` and :data:`SCALE` matched: its sign, its digits, and what it is so many times of."""
+    """Reads what :data:`NUMBER` and :data:`SCALE` matched: its sign, its digits, and what it is so
+    many times of."""
     number = read_digits(match["digits"])
     if match["rest"]:
         number = Number(f"{number.written}/{ascii_digits(match['rest'][1:])}", ())

@@ -1,8 +1,7 @@
 """Tells what a question asks for by its question word, in the languages that most people write.
 
-Two questions about a text ask for the like where they have the same word: what answers one of them would be another
-answer to the other.
-"""
+Two questions about a text ask for the like where they have the same word: what answers one of them
+would be another answer to the other."""
 
 from functools import lru_cache
 
@@ -15,7 +14,8 @@ _WORDS = (
     "who whom whose where when why how",
     "wer wem wen wessen wo wohin woher wann warum wieso wie",
     "qui où quand pourquoi comment combien quel quelle quels quelles",
-    "quién quiénes qué quien dónde donde cuándo cuando cuánto cuántos cuánta cuántas cuál cuáles cómo",
+    "quién quiénes qué quien dónde donde cuándo cuando cuánto cuántos cuánta cuántas cuál cuáles "
+    "cómo",
     "chi dove quando quanto quanti quante quale quali perché come",
     "quem onde quantos quantas qual quais",
     "wie waar wanneer hoeveel welke welk waarom",
@@ -34,7 +34,8 @@ _SPACELESS = regex.compile(
     FLAGS,
 )
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)?", FLAGS)
-# Behind these, "what" asks for anything; else for what the next word names, as in "what colour" and "which town".
+# Behind these, "what" asks for anything; else for what the next word names, as in "what colour" and
+# "which town".
 _AUXILIARIES = (
     "is are was were do does did has have had can could will would should may might s of "
 )
@@ -43,7 +44,8 @@ _AUXILIARIES += "the a an in on at to"
 
 @lru_cache(maxsize=4096)
 def question_word(question: str) -> str:
-    """Returns what a question asks by; two questions with the same ask for the like. Empty where no word tells.
+    """Returns what a question asks by; two questions with the same ask for the like. Empty where no
+    word tells.
 
     >>> question_word("Where was Marie born?"), question_word("What colour is it?"), question_word("How many owls?")
     ('where', 'which colour', 'how many')

@@ -11,7 +11,8 @@ _END = regex.compile(
     rf"[.!?…]+[{CLOSERS}]*(?=\s)|[。！？｡．؟۔।॥։።]+[{CLOSERS}]*\s*|\n+|(?<=\n)(?=\S)",
     FLAGS,
 )
-# A full stop ends no sentence behind an initial, an abbreviation, or a number before the name of a thing in German.
+# A full stop ends no sentence behind an initial, an abbreviation, or a number before the name of a
+# thing in German.
 _ABBREVIATED = regex.compile(
     r"(?:\b\p{Lu}|\b(?i:mr|mrs|ms|dr|prof|st|no|nr|vs|etc|approx|fig|sr|jr|inc|ltd|co|ca|e\.g|i\.e|z\.b|bzw|mme|sra?))\.$",
     FLAGS,
@@ -36,7 +37,8 @@ class Sentences:
         return is_short or _GOES_ON.match(self.text, match.end()) is not None
 
     def around(self, start: int, end: int) -> tuple[int, int]:
-        """Returns the characters of the sentences that a place stands in, without white space around them."""
+        """Returns the characters of the sentences that a place stands in, without white space
+        around them."""
         first = self.starts[bisect_right(self.starts, start) - 1]
         following = bisect_right(self.starts, max(start, end - 1))
         last = len(self.text)
@@ -50,7 +52,8 @@ class Sentences:
         return min(sentence_start, start), max(sentence_end, end)
 
     def _words_around(self, first: int, start: int, end: int, last: int) -> tuple[int, int]:
-        """Takes so many characters around a place, from the beginning of a word to the end of one."""
+        """Takes so many characters around a place, from the beginning of a word to the end of
+        one."""
         beside = max(0, MOST_CHARACTERS - (end - start)) // 2
         first = max(first, start - beside)
         last = min(last, end + beside)

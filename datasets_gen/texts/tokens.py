@@ -1,8 +1,8 @@
-"""Cuts a text into the tokens by which texts are compared: words, numbers, dates, signs, and the ends of clauses.
+"""Cuts a text into the tokens by which texts are compared: words, numbers, dates, signs, and the
+ends of clauses.
 
-A token has one or more keys, and two tokens are alike where they share one; the first key is the most precise, and what
-is looked for goes by it alone. The text is in Unicode's composed form.
-"""
+A token has one or more keys, and two tokens are alike where they share one; the first key is the
+most precise, and what is looked for goes by it alone. The text is in Unicode's composed form."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -72,7 +72,8 @@ _WORTH = regex.compile(
     FLAGS | regex.VERBOSE,
 )
 _LETTER = regex.compile(r"[\p{Lu}\p{Ll}]", FLAGS)
-# How the letter of an option is marked, what announces it, and what follows the capital A of no article.
+# How the letter of an option is marked, what announces it, and what follows the capital A of no
+# article.
 _MARKED = regex.compile(r"""\s*(?:[).:\]!?。．、！？：」』）"”’»।؟]|$)(?!\w)""", FLAGS)
 _ANNOUNCED = regex.compile(
     r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$",
@@ -104,8 +105,9 @@ class Token(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def tokens_of(text: str, by_worth: bool) -> tuple[Token, ...]:
-    """Returns the tokens of a text. ``by_worth``: numbers are compared by what they are worth, in digits or in words,
-    and a full date tells its year too; else as they are written, as in names: agent 07 is not agent 7."""
+    """Returns the tokens of a text. ``by_worth``: numbers are compared by what they are worth, in
+    digits or in words, and a full date tells its year too; else as they are written, as in names:
+    agent 07 is not agent 7."""
     return tuple(scan(text, by_worth))
 
 
@@ -117,7 +119,8 @@ def scan(text: str, by_worth: bool) -> list[Token]:
     for match in (_WORTH if by_worth else _WRITTEN).finditer(text):
         kind = match.lastgroup
         if kind == "joint":
-            # "A 5-year plan": the number stands by itself; that of a range or a name ("10-20", "B-52") does not.
+            # "A 5-year plan": the number stands by itself; that of a range or a name ("10-20",
+            # "B-52") does not.
             is_glued = not (tokens and tokens[-1].is_number and text[match.end()].isalpha())
             continue
         new = _READERS[kind or ""](match, by_worth)
@@ -141,7 +144,8 @@ def _read_date(match: Match, by_worth: bool) -> list[Token]:
 
 
 def _scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
-    """Cuts a part of a text that looks like a date and is none: a word and a number, or numbers with marks between."""
+    """Cuts a part of a text that looks like a date and is none: a word and a number, or numbers
+    with marks between."""
     parts = regex.finditer(r"\p{Nd}+|\p{L}[\p{L}\p{M}]*", text, FLAGS)
     tokens = []
     for part in parts:
@@ -276,8 +280,8 @@ _READERS: Mapping[str, Callable[[Match, bool], list[Token]]] = {
 
 
 def _is_option(text: str, start: int, end: int) -> bool:
-    """Tells whether a single letter stands for itself: "A" is the letter of an option, a grade or an initial, unless it
-    is an article ("A man") or a pronoun ("I think")."""
+    """Tells whether a single letter stands for itself: "A" is the letter of an option, a grade or
+    an initial, unless it is an article ("A man") or a pronoun ("I think")."""
     before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
     if _MARKED.match(after) or _ANNOUNCED.search(before):
         return True
@@ -291,8 +295,8 @@ def _is_option(text: str, start: int, end: int) -> bool:
 
 
 def _without_articles(tokens: list[Token]) -> list[Token]:
-    """Leaves out the English articles. One before a single letter, or at the end, may be a letter itself: the initials
-    A L, answer A."""
+    """Leaves out the English articles. One before a single letter, or at the end, may be a letter
+    itself: the initials A L, answer A."""
     kept = []
     for token, following in zip_longest(tokens, tokens[1:]):
         is_article = (

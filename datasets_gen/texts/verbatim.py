@@ -1,10 +1,10 @@
 """Tells whether a text repeats another one word by word, by the tokens of the one matcher.
 
-Capitals, white space, line breaks, punctuation and Markdown between words, and English articles make no difference, nor
-do "and" and "but", at which a clause may end. Everything else does: each word has to be there, in its order and with
-nothing else between two of them. Numbers are compared as they are written, so that 0694 is not 694. A script that sets
-no spaces is compared character by character.
-"""
+Capitals, white space, line breaks, punctuation and Markdown between words, and English articles
+make no difference, nor do "and" and "but", at which a clause may end. Everything else does: each
+word has to be there, in its order and with nothing else between two of them. Numbers are compared
+as they are written, so that 0694 is not 694. A script that sets no spaces is compared character by
+character."""
 
 import re
 from functools import lru_cache
@@ -17,8 +17,9 @@ from datasets_gen.texts.tokens import tokens_of
 
 
 def repeats(text: str, passage: str) -> bool:
-    """Tells whether each sentence of a passage stands in a text word by word. The sentences may stand in any order and
-    with numbers or words between them, as in a list that gives the instructions one by one.
+    """Tells whether each sentence of a passage stands in a text word by word. The sentences may
+    stand in any order and with numbers or words between them, as in a list that gives the
+    instructions one by one.
 
     >>> repeats("It is **maple-7**!", "MAPLE-7"), repeats("It is MAPLE 70.", "MAPLE-7")
     (True, False)
@@ -48,6 +49,7 @@ def _item(sentence: str) -> Item:
 
 
 def places_of(text: str, context: str) -> tuple[Place, ...]:
-    """Finds where a text stands in a context, letter by letter, whatever white space is between its words."""
+    """Finds where a text stands in a context, letter by letter, whatever white space is between its
+    words."""
     words = r"\s+".join(map(re.escape, text.split()))
     return tuple(place.span() for place in re.finditer(words, context))

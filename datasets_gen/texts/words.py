@@ -4,7 +4,8 @@ import regex
 
 from datasets_gen.texts.folding import FLAGS, LETTER, SPACELESS, fold
 
-# A word keeps its apostrophes and hyphens; of a script without spaces each character is one, as people count them.
+# A word keeps its apostrophes and hyphens; of a script without spaces each character is one, as
+# people count them.
 _WORD = regex.compile(
     rf"[{SPACELESS}][\p{{M}}ﾞﾟ]*|[{LETTER}--_]+(?:['’\-][{LETTER}--_]+)*",
     FLAGS,
@@ -28,7 +29,8 @@ def words_in(text: str) -> list[str]:
 
 
 def parts_in(text: str) -> list[str]:
-    """Lists the words of a text, those with hyphens and apostrophes part by part, as they are compared.
+    """Lists the words of a text, those with hyphens and apostrophes part by part, as they are
+    compared.
 
     >>> parts_in("Can't share: walnut_7")
     ['can', 't', 'share', 'walnut', '7']

@@ -1,7 +1,7 @@
 """Relations of a person, and facts written as prose with the places of every subject and value.
 
-In a template ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada Falbrook".
-"""
+In a template ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada
+Falbrook"."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ from datasets_gen.examples.wording import Phrasings, Wording, tables
 
 @dataclass(frozen=True)
 class Relation:
-    """A functional relation from a person to a value: within a context, one subject has one value and one value one
-    subject, so that the question is unambiguous in both directions."""
+    """A functional relation from a person to a value: within a context, one subject has one value
+    and one value one subject, so that the question is unambiguous in both directions."""
 
     name: str
     value_kind: str  # of the lexicon
@@ -27,15 +27,16 @@ class Relation:
     forward: Phrasings
     reverse: Phrasings
     clause: str  # says the value of an unnamed subject, as in "Whose mentor lives in Velden?"
-    # The relation that the subject, or the value, may then be said to have as well. To ask for it as for something
-    # unknown would not be honest; where both are stated of one, neither can be asked for: who keeps a heron and owns a
-    # canoe has two things.
+    # The relation that the subject, or the value, may then be said to have as well. To ask for it
+    # as for something unknown would not be honest; where both are stated of one, neither can be
+    # asked for: who keeps a heron and owns a canoe has two things.
     implies: str = ""
     implies_of_value: str = ""
 
 
 def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> list[Relation]:
-    """Draws ``count`` relations of a pool, of which none implies another. The pool has one more at least."""
+    """Draws ``count`` relations of a pool, of which none implies another. The pool has one more at
+    least."""
     while True:
         drawn = rng.sample(pool, count)
         if {relation.implies for relation in drawn}.isdisjoint(
@@ -44,7 +45,8 @@ def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> 
             return drawn
 
 
-# A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of its own for it.
+# A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of
+# its own for it.
 RELATIONS: Mapping[str, Relation] = TypeAdapter(dict[str, Relation]).validate_python(
     {name: {"name": name, **fields} for name, fields in tables()["relations"].items()}
 )
@@ -52,11 +54,13 @@ ATTRIBUTES = tuple(
     RELATIONS[name]
     for name in ("home", "job", "employer", "pet", "possession", "birthday", "locker", "attended")
 )
-# Where people have lawyers and coaches "lawyer" would be a fair answer to what the lawyer of somebody works as.
+# Where people have lawyers and coaches "lawyer" would be a fair answer to what the lawyer of
+# somebody works as.
 BESIDE_BONDS = tuple(relation for relation in ATTRIBUTES if relation.name != "job")
-# All bonds are directed: the spouse of a spouse is oneself, whatever the passage states. No one has them as a job.
-# Bonds of teaching are nearly the same: who has a tutor may be said to have a teacher. What is not stated is therefore
-# asked for as a lawyer of those who have a teacher, and the other way round.
+# All bonds are directed: the spouse of a spouse is oneself, whatever the passage states. No one has
+# them as a job. Bonds of teaching are nearly the same: who has a tutor may be said to have a
+# teacher. What is not stated is therefore asked for as a lawyer of those who have a teacher, and
+# the other way round.
 TEACHERS = tuple(RELATIONS[name] for name in ("mentor", "tutor", "coach", "teacher"))
 LAWYER = RELATIONS["lawyer"]
 BONDS = (*TEACHERS, LAWYER)
@@ -117,7 +121,8 @@ def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
 def deal_facts(
     rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]
 ) -> list[Fact]:
-    """Draws a value for each relation of each person. Values of one relation share no word: they are drawn together."""
+    """Draws a value for each relation of each person. Values of one relation share no word: they
+    are drawn together."""
     used = dict.fromkeys(relation for of_person in relations for relation in of_person)
     values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
     return [
@@ -130,8 +135,9 @@ def deal_facts(
 def draw_facts(
     rng: random.Random, people: Sequence[str], relations: Sequence[Relation], count: tuple[int, int]
 ) -> list[Fact]:
-    """Draws (fewest, most) facts about each of the people, from a pool of one relation more than anyone has: most
-    relations are said of several people, and the kind of value asked for does not give the answer away."""
+    """Draws (fewest, most) facts about each of the people, from a pool of one relation more than
+    anyone has: most relations are said of several people, and the kind of value asked for does not
+    give the answer away."""
     pool = rng.sample(relations, count[1] + 1)
     return deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*count)) for _ in people])
 
@@ -139,7 +145,8 @@ def draw_facts(
 def write(
     template: str, words: Mapping[str, str], start: int
 ) -> tuple[str, dict[str, tuple[int, int]]]:
-    """Writes a sentence that starts at ``start``; returns it, and the character range of each word in its order."""
+    """Writes a sentence that starts at ``start``; returns it, and the character range of each word
+    in its order."""
     text = ""
     places: dict[str, tuple[int, int]] = {}
     for plain, slot, _, _ in Formatter().parse(template):
@@ -151,7 +158,8 @@ def write(
 
 
 def write_fact(template: str, subject: str, fact: Fact, start: int) -> tuple[str, StatedFact]:
-    """Writes the sentence that states a fact of ``subject``, as the text calls it; it starts at ``start``."""
+    """Writes the sentence that states a fact of ``subject``, as the text calls it; it starts at
+    ``start``."""
     text, places = write(template, {"subject": subject, "value": fact.value}, start)
     spans = Span("subject", *places["subject"]), Span("answer", *places["value"])
     return text, StatedFact(fact, *spans, Span("fact", start, start + len(text)), template)

@@ -1,9 +1,8 @@
 """Prose that says nothing of anyone, and the contexts of any task set in it.
 
-The sentences of a draft stay as they are and in their order, questions and answers too: only the places move. Prose of
-its own comes between them, drawn from a generator of its own, so that of one seed contexts of any length tell and ask
-the same.
-"""
+The sentences of a draft stay as they are and in their order, questions and answers too: only the
+places move. Prose of its own comes between them, drawn from a generator of its own, so that of one
+seed contexts of any length tell and ask the same."""
 
 import random
 import re
@@ -20,14 +19,14 @@ from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.examples.task import Draft, Length, Request, Task
 from datasets_gen.examples.wording import tables
 
-# ``{adjective}``, ``{place}`` and ``{other}``, another place, are words of the lexicon that no relation has as a value;
-# no template holds a word that one has, nor a word that facts are stated with, such as "home" or "works".
+# ``{adjective}``, ``{place}`` and ``{other}``, another place, are words of the lexicon that no
+# relation has as a value; no template holds a word that one has, nor a word that facts are stated
+# with, such as "home" or "works".
 TEMPLATES: tuple[str, ...] = tuple(tables()["prose"])
 TOLERANCE = 0.02  # of the tokens asked for may be missing
 SAMPLE = 256  # sentences from which the tokens of one are estimated
-ROUNDS = (
-    200  # of correction; a long text takes two or three, a short one some swaps of single sentences
-)
+# Of correction; a long text takes two or three, a short one some swaps of single sentences.
+ROUNDS = 200
 
 
 @cache
@@ -65,20 +64,19 @@ def prose_of_words(rng: random.Random, words: int) -> list[str]:
 def prose_of_tokens(
     rng: random.Random, length: Length, write: Callable[[list[str]], str]
 ) -> list[str]:
-    """Chooses sentences with which ``write(sentences)``, the whole text, has a length; raises :class:`DatasetError`
-    where it has more without any.
+    """Chooses sentences with which ``write(sentences)``, the whole text, has a length; raises
+    :class:`DatasetError` where it has more without any.
 
-    The whole is counted once for each correction; the first guess, from a sample of sentences, is a few per cent off,
-    the second a few sentences.
-    """
+    The whole is counted once for each correction; the first guess, from a sample of sentences, is a
+    few per cent off, the second a few sentences."""
     tokens, count = length.tokens, length.count
     without = count(write([]))
     rate = count(" ".join(draw_sentences(rng, SAMPLE))) / SAMPLE
     least = without + ceil(2 * rate)  # with less prose, not every number of tokens can be met
     if tokens < least:
         raise DatasetError(
-            f"{tokens} tokens are too few for this context: its evidence and two sentences of prose need {least}, "
-            "those of others up to twice as many"
+            f"{tokens} tokens are too few for this context: its evidence and two sentences of "
+            f"prose need {least}, those of others up to twice as many"
         )
     sentences = draw_sentences(rng, int((tokens - without) / rate))
     allowed = int(tokens * TOLERANCE)
@@ -108,11 +106,11 @@ def lay_out(
     joint: str = " ",
     start: int = 0,
 ) -> tuple[str, list[int], tuple[Span, ...]]:
-    """Sets pieces into prose; returns the text, where each piece begins, and the spans of the prose between them.
+    """Sets pieces into prose; returns the text, where each piece begins, and the spans of the prose
+    between them.
 
-    ``depths``, ascending: the share of the prose that stands before each piece. No sentence is parted, and each gap is
-    as likely as any other. ``start``: where the text itself begins.
-    """
+    ``depths``, ascending: the share of the prose that stands before each piece. No sentence is
+    parted, and each gap is as likely as any other. ``start``: where the text itself begins."""
     places = [min(int(depth * (len(prose) + 1)), len(prose)) for depth in depths]
     parts: list[str] = []
     starts: list[int] = []
@@ -138,9 +136,8 @@ Place = TypeVar("Place", Span, StatedValue)
 def pieces_of(draft: Draft) -> list[tuple[int, int]]:
     """Finds the parts of a context between which prose may stand, as characters ``[start, end)``.
 
-    Each is a sentence, with those behind it that are understood from it. No span is parted, and neither are the
-    directives and the defence of a system prompt: these are one text.
-    """
+    Each is a sentence, with those behind it that are understood from it. No span is parted, and
+    neither are the directives and the defence of a system prompt: these are one text."""
     text = draft.context
     spans = [span for span in draft.spans if span.kind != "distractor"]
     for question in draft.questions:
@@ -163,7 +160,8 @@ SYSTEM_PROMPT = ("defence", "directive")  # kinds of spans
 
 
 def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Length) -> Draft:
-    """Puts prose between the pieces of a draft. What begins with a system prompt goes on beginning with it."""
+    """Puts prose between the pieces of a draft. What begins with a system prompt goes on beginning
+    with it."""
     draft = task.make(rng, request)
     rng = random.Random(rng.getrandbits(64))
     pieces = pieces_of(draft)
@@ -193,8 +191,8 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
 
 
 def in_prose(task: Task, length: Length) -> Task:
-    """Returns the task with its contexts set in prose. A context that has more tokens without any prose raises
-    :class:`DatasetError` when it is made."""
+    """Returns the task with its contexts set in prose. A context that has more tokens without any
+    prose raises :class:`DatasetError` when it is made."""
     return replace(
         task,
         description=f"{task.description}; {length.where} in prose about no one, {length.text}",

@@ -41,7 +41,8 @@ def answerable(
 
 
 def unanswerable(question: QuestionText, answer_type: AnswerType, direction: Direction) -> Question:
-    """Returns a question that nothing answers. Its answer prefix is that of half of the others: it does not tell."""
+    """Returns a question that nothing answers. Its answer prefix is that of half of the others: it
+    does not tell."""
     text, prefix = question.text, question.answer_prefix
     return Question(
         "", text, (ABSTENTION,), False, direction, answer_type, 0, (), answer_prefix=prefix
@@ -119,12 +120,13 @@ def draw_of_kinds(
     missing_share: float,
     draw: Callable[[Kind, bool], Question | None],
 ) -> tuple[Question, ...]:
-    """Draws ``count`` questions of which no two read the same, each of a kind that is drawn first. ``draw`` makes one
-    of a kind, with or without an answer, or none."""
+    """Draws ``count`` questions of which no two read the same, each of a kind that is drawn first.
+    ``draw`` makes one of a kind, with or without an answer, or none."""
     questions: dict[str, Question] = {}
     while len(questions) < count:
         kind, missing = rng.choice(kinds), rng.random() < missing_share
-        # Again of the same kind where it was asked before, or the kinds with few questions would become rare.
+        # Again of the same kind where it was asked before, or the kinds with few questions would
+        # become rare.
         for _ in range(ATTEMPTS):
             question = draw(kind, missing)
             if question is not None and question.text not in questions:
@@ -150,8 +152,8 @@ def attribute_questions(
 
 
 def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Question:
-    """Asks for a person or a value that the passage does not mention, or for what it says of others and not of this
-    person: what it says of nobody would tell by itself that there is no answer."""
+    """Asks for a person or a value that the passage does not mention, or for what it says of others
+    and not of this person: what it says of nobody would tell by itself that there is no answer."""
     rng = ask.rng
     kind = rng.randrange(4)
     stated = rng.choice(passage.facts)

@@ -1,4 +1,5 @@
-"""Lets the model of a run answer some of its contexts again, and says of what no answer is given again, and why."""
+"""Lets the model of a run answer some of its contexts again, and says of what no answer is given
+again, and why."""
 
 import random
 from collections import defaultdict
@@ -18,7 +19,8 @@ from kvbench.run.local import is_small
 from kvbench.store.press_sources import kept_press
 from kvbench.store.tables import Record
 
-# Two machines may break a tie of two tokens differently, so that these alone are compared with a run of another one.
+# Two machines may break a tie of two tokens differently, so that these alone are compared with a
+# run of another one.
 SAME_ANYWHERE = (
     "status",
     "ended",
@@ -28,7 +30,8 @@ SAME_ANYWHERE = (
     "kv_bytes",
     "output_token_ids",
 )
-# Times are those of the moment, and the last two depend on what was computed together with an answer.
+# Times are those of the moment, and the last two depend on what was computed together with an
+# answer.
 NEVER_THE_SAME = {
     "prefill_seconds",
     "compression_seconds",
@@ -41,7 +44,8 @@ Context = tuple[str, int]  # the task, and the number of the context in it
 
 
 def check_replay(submission: Submission) -> Iterator[Finding]:
-    """Answers some contexts again, with all their cells, drawn at random so that nobody knows which."""
+    """Answers some contexts again, with all their cells, drawn at random so that nobody knows
+    which."""
     contexts = _contexts_to_answer(submission)
     cells = {context: cells_of(records) for context, records in contexts.items()}
     chosen = contexts_drawn(cells, submission.replayed, _trusted_tasks(submission))
@@ -91,7 +95,8 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
 
 
 def _is_same_machine(submission: Submission, model: LoadedModel) -> bool:
-    """Tells whether the same kind of device, packages, settings and code made the run as are here."""
+    """Tells whether the same kind of device, packages, settings and code made the run as are
+    here."""
     identity = submission.store.identity
     made_by = (identity.device, identity.packages, identity.contents, identity.switches)
     here = (
@@ -118,7 +123,8 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
 
 
 def _trusted_tasks(submission: Submission) -> set[str]:
-    """Names the tasks of the policies whose code is trusted: theirs is what a reviewer asks about."""
+    """Names the tasks of the policies whose code is trusted: theirs is what a reviewer asks
+    about."""
     planned = submission.store.identity.policies
     return {
         task for policy in planned if policy.name in submission.trusted for task in policy.tasks
@@ -166,7 +172,8 @@ def _not_replayed(
 
 
 def _of_other_code(submission: Submission, model: LoadedModel) -> dict[str, str]:
-    """Names the trusted policies whose code is not the one that the run has the hash of, each with a sentence."""
+    """Names the trusted policies whose code is not the one that the run has the hash of, each with
+    a sentence."""
     texts = {}
     for planned in submission.store.identity.policies:
         if planned.name in submission.trusted:
@@ -185,7 +192,8 @@ def _answered_again(
     chosen: Sequence[Context],
     replay: Replay,
 ) -> str:
-    """Says how many cells were answered again, how many of them by trusted code, and what tables were made again."""
+    """Says how many cells were answered again, how many of them by trusted code, and what tables
+    were made again."""
     again = {context: contexts[context] for context in chosen}
     sound = f"{count_cells(again):,} of {count_cells(contexts):,} cells answered again as they are stored"
     for name in submission.trusted:
@@ -214,8 +222,8 @@ def count_cells(contexts: Mapping[Context, Sequence[Record]]) -> int:
 def contexts_drawn(
     cells: Mapping[Context, int], least: int, tasks_first: Collection[str] = ()
 ) -> list[Context]:
-    """Draws contexts until they have so many cells: one of every task first, of some tasks before all others, and no
-    more contexts than cells."""
+    """Draws contexts until they have so many cells: one of every task first, of some tasks before
+    all others, and no more contexts than cells."""
     draw = random.SystemRandom().sample(sorted(cells), len(cells))
     first = set({context[0]: context for context in draw}.values())
     chosen = list[Context]()
@@ -231,7 +239,8 @@ def contexts_drawn(
 
 @contextmanager
 def one_thread_if(is_single: bool) -> Iterator[None]:
-    """Has torch compute with one thread inside a ``with`` block; with all threads it may add in another order."""
+    """Has torch compute with one thread inside a ``with`` block; with all threads it may add in
+    another order."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if is_single else before)
     try:

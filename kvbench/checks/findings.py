@@ -1,4 +1,5 @@
-"""A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same table."""
+"""A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same
+table."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class Finding:
 
 
 def finding_of(check: str, sound: str, faults: Sequence[str]) -> Finding:
-    """Makes a finding of a list of faults: its first ones and their number, or ``sound`` if there are none."""
+    """Makes a finding of a list of faults: its first ones and their number, or ``sound`` if there
+    are none."""
     if not faults:
         return Finding(check, "ok", sound)
     more = f"; and {len(faults) - FAULTS_SHOWN:,} more" if len(faults) > FAULTS_SHOWN else ""
@@ -44,7 +46,8 @@ def silent(_: str) -> None:
 
 
 def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
-    """Returns all findings, and shows in a terminal which check runs: ``examine`` names each step before it begins."""
+    """Returns all findings, and shows in a terminal which check runs: ``examine`` names each step
+    before it begins."""
     with progress_bar() as progress:
         task = progress.add_task("", total=steps)
         return list(examine(lambda check: progress.update(task, description=check, advance=1)))

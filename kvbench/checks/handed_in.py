@@ -30,7 +30,8 @@ class Submission:
 
     @cached_property
     def model_is_here(self) -> bool:
-        """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
+        """Tells whether the model of the run is on this machine, byte for byte, tokenizer
+        included."""
         identity = self.store.identity
         place, adapter = local_source(identity.model), adapter_of(identity.model)
         return (
@@ -40,7 +41,8 @@ class Submission:
 
     @cached_property
     def tasks(self) -> Mapping[str, Task]:
-        """Returns the tasks of the run that can be made here; lengthened ones need the tokenizer of the run's model."""
+        """Returns the tasks of the run that can be made here; lengthened ones need the tokenizer of
+        the run's model."""
         return tasks_as_run(self.store.run, self.model_is_here)
 
     @cached_property

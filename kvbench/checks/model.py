@@ -1,4 +1,5 @@
-"""Finds what a model is fit for: which tasks it masters with the full cache, at which level, and where it reads."""
+"""Finds what a model is fit for: which tasks it masters with the full cache, at which level, and
+where it reads."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,8 @@ MODE: Mode = "agnostic"
 TEXTS = {"context", "token_ends"}  # columns of a context that say nothing of an answer
 LEVEL_CONTEXTS = 8  # at each level, at most
 SEED = 7919  # of the contexts by which a level is chosen, apart from those that are measured then
-LEAST = 60.0  # percent: what is asked at a level that is just mastered falls to the floor at the smallest loss
+# Percent: what is asked at a level that is just mastered falls to the floor at the smallest loss.
+LEAST = 60.0
 STEP = 4  # contexts that are asked at once, at most
 NO_DOUBT = 12  # questions after which a level may be decided
 
@@ -49,7 +51,8 @@ def answers_of(
     first: int = 0,
     held_out: bool = False,
 ) -> pd.DataFrame:
-    """Returns a row for each answer with its context and question. Raises :class:`OverflowingModelError`."""
+    """Returns a row for each answer with its context and question. Raises
+    :class:`OverflowingModelError`."""
     workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
@@ -125,8 +128,9 @@ def enough(task: Task, contexts: int) -> int:
 def highest_mastered(
     model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last.
-    The lowest comes second: what is beyond a model there is beyond it at all levels between."""
+    """Asks a task at its highest level, and at lower ones until one is mastered; returns what was
+    found at the last. The lowest comes second: what is beyond a model there is beyond it at all
+    levels between."""
     mastery = mastery_at(model, task, task.top_level, contexts, seed, begin)
     if not mastery.reason or not task.top_level:
         return mastery
@@ -143,7 +147,8 @@ def highest_mastered(
 def mastery_at(
     model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at a level with the full cache until there is no doubt; what cannot be asked is not mastered."""
+    """Asks a task at a level with the full cache until there is no doubt; what cannot be asked is
+    not mastered."""
     at = at_level(task, level) if task.top_level else task
     mastery = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
     rows: list[pd.DataFrame] = []
@@ -186,18 +191,17 @@ def _judged(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
 
 
 def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
-    """Returns a job at the highest levels that its model masters, and the model, which is loaded for that;
-    :class:`KVBenchError` for a task without such a level."""
-    with_levels = [
-        task.name for task, _ in grid.tasks if task.top_level
-    ]  # of the others nothing is to be chosen
+    """Returns a job at the highest levels that its model masters, and the model, which is loaded
+    for that; :class:`KVBenchError` for a task without such a level."""
+    # Of the others nothing is to be chosen.
+    with_levels = [task.name for task, _ in grid.tasks if task.top_level]
     if not with_levels:
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     names = ", ".join(with_levels)
     model = model_of(
         job,
-        f", to find the levels of {names} that it masters, the highest first, by up to {LEVEL_CONTEXTS} contexts each: "
-        "it may take as long as the run; doctor tells them once",
+        f", to find the levels of {names} that it masters, the highest first, by up to "
+        f"{LEVEL_CONTEXTS} contexts each: it may take as long as the run; doctor tells them once",
     )
     masteries: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
@@ -210,8 +214,8 @@ def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
         console.print(f"{task.name}: {mastered}", soft_wrap=True)
     if beyond := [mastery.task for mastery in masteries if mastery.reason]:
         raise KVBenchError(
-            f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
-            "give --difficulty 0 to see what it answers"
+            f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them "
+            f"out of --tasks, or give --difficulty 0 to see what it answers"
         )
     levels = ",".join(f"{mastery.task}={mastery.level}" for mastery in masteries)
     return job.model_copy(update={"difficulty": levels}), model
@@ -251,10 +255,8 @@ def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
 
 
 SLOT_SHARE = 0.3  # of all (layer, head, token) slots, destroyed at random
-PARTS = (
-    ("base", None),
-    ("hops", 2),
-)  # a task, and of how many facts the questions are that count; None: all
+# A task, and of how many facts the questions are that count; None: all.
+PARTS = (("base", None), ("hops", 2))
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
 MOST_BY_SLOTS = 5.0  # with a share of all slots
@@ -263,8 +265,9 @@ LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
 
 @dataclass(frozen=True)
 class ReadProfile:
-    """Exact match in percent: undisturbed, with the context's rows destroyed in each layer alone, in the upper half of
-    the layers, and in a share of all slots. The properties say what these cost, in points."""
+    """Exact match in percent: undisturbed, with the context's rows destroyed in each layer alone,
+    in the upper half of the layers, and in a share of all slots. The properties say what these
+    cost, in points."""
 
     part: str
     undisturbed: float
@@ -286,7 +289,8 @@ class ReadProfile:
 
     @property
     def limit(self) -> str:
-        """Says what a board cannot show because of where these answers are read; nothing if it can show all."""
+        """Says what a board cannot show because of where these answers are read; nothing if it can
+        show all."""
         before = f"{self.undisturbed:.0f} to"
         costly = [
             n
@@ -425,8 +429,9 @@ class Examination:
             limit = f"sequences end at {longest_sequence(self.model):,} tokens"
             return "note", f"{text}; {sliding} sliding layers, so that {limit}"
         return "note", (
-            f"{text}, in {layers - len(shape.windows)} of them; {sliding} slide over {max(shape.windows):,} tokens and "
-            f"are left whole; cannot run here: {', '.join(unfit_for(list(POLICIES.values()), shape))}"
+            f"{text}, in {layers - len(shape.windows)} of them; {sliding} slide over "
+            f"{max(shape.windows):,} tokens and are left whole; cannot run here: "
+            f"{', '.join(unfit_for(list(POLICIES.values()), shape))}"
         )
 
     @property

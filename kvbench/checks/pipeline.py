@@ -1,4 +1,5 @@
-"""Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
+"""Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one
+process."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,8 +29,9 @@ Cell = tuple[str, float, str]  # policy, ratio, question id
 
 
 def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
-    """Tells whether the pipeline gets head and ending of a prompt as text, since it would put others: it knows neither
-    a system's turn, nor a cue for base models, nor one answer prefix for each question."""
+    """Tells whether the pipeline gets head and ending of a prompt as text, since it would put
+    others: it knows neither a system's turn, nor a cue for base models, nor one answer prefix for
+    each question."""
     return task.role == "system" or task.begins_answers or model.tokenizer.chat_template is None
 
 
@@ -41,7 +43,8 @@ def as_written(tokenizer: PreTrainedTokenizerBase) -> AbstractContextManager[Non
 def texts_for_pipeline(
     model: LoadedModel, task: Task, questions: Sequence[Question], mode: Mode
 ) -> list[tuple[str, str]]:
-    """Returns two texts for each question: one to compress behind the context, and one to decode."""
+    """Returns two texts for each question: one to compress behind the context, and one to
+    decode."""
     template = chat_template(model.tokenizer, task.role)
     parts = [split_question(template, task, question, mode) for question in questions]
     if not is_handed_over_whole(model, task):
@@ -54,14 +57,14 @@ def texts_for_pipeline(
 
 @dataclass
 class PipelineComparison:
-    """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
+    """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of
+    each."""
 
     engine_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)  # of the pipeline, by policy
     cells: dict[Cell, bool] = field(default_factory=dict)  # whether every token is equal
-    failed: dict[str, str] = field(
-        default_factory=dict
-    )  # policy: why kvpress's pipeline could not run it
+    # Policy: why kvpress's pipeline could not run it.
+    failed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)  # policy: why the engine could not
 
     @property
@@ -70,14 +73,13 @@ class PipelineComparison:
 
 
 class SlidingPipeline(KVPressTextGenerationPipeline):
-    """kvpress's pipeline for a model whose sliding layers presses leave whole, with what kvpress 0.5.5 does otherwise
-    there, or cannot do.
+    """kvpress's pipeline for a model whose sliding layers presses leave whole, with what kvpress
+    0.5.5 does otherwise there, or cannot do.
 
-    It leaves these layers whole in the text model too (:func:`is_left_whole`). And where layers hold different numbers
-    of rows, it passes the question token by token: transformers 5.2 masks every layer by the length of the first, which
-    fails in the next. A single token needs no mask but that of the window; the eager attention wants one, and so the
-    fused one writes answers.
-    """
+    It leaves these layers whole in the text model too (:func:`is_left_whole`). And where layers
+    hold different numbers of rows, it passes the question token by token: transformers 5.2 masks
+    every layer by the length of the first, which fails in the next. A single token needs no mask
+    but that of the window; the eager attention wants one, and so the fused one writes answers."""
 
     def _forward(self, *arguments: Any, **options: Any) -> Any:
         with leaving_sliding_layers():
@@ -102,8 +104,8 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
 def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
     """Returns kvpress's own pipeline, as far as it can run the model."""
     pipeline = SlidingPipeline if any(model.windows) else KVPressTextGenerationPipeline
-    # Without a device it would move the network to the first GPU of the machine, whatever was asked for; and where
-    # accelerate has spread the weights it takes none.
+    # Without a device it would move the network to the first GPU of the machine, whatever was asked
+    # for; and where accelerate has spread the weights it takes none.
     device = None if getattr(model.network, "hf_device_map", None) else model.device
     return pipeline(model=model.network, tokenizer=model.tokenizer, device=device)
 
@@ -123,9 +125,10 @@ class PipelineRunner:
         press: BasePress,
         implementation: str,
     ) -> list[list[int]]:
-        """Returns the token ids of every answer up to its end token. The pipeline ignores an end token in first place
-        and goes on; these tokens are dropped here. It is given the tokens that end a begun answer too, or it would
-        write on and take longer; behind an initial ("A. F.") it then ends where the engine goes on."""
+        """Returns the token ids of every answer up to its end token. The pipeline ignores an end
+        token in first place and goes on; these tokens are dropped here. It is given the tokens that
+        end a begun answer too, or it would write on and take longer; behind an initial ("A. F.") it
+        then ends where the engine goes on."""
         recorded: list[list[int]] = []
         tokenizer, config = self.pipeline.tokenizer, self.pipeline.model.generation_config
         original: Callable[..., Any] = tokenizer.decode
@@ -163,8 +166,9 @@ def compare(
         None
     ),  # is called with the number of questions just answered
 ) -> PipelineComparison:
-    """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
-    many processes as a run would have by default; the pipeline has one, with all threads."""
+    """Runs every cell both ways and compares every token; the first example warms both up, untimed.
+    The engine has as many processes as a run would have by default; the pipeline has one, with all
+    threads."""
     runner = PipelineRunner(model)
     comparison = PipelineComparison(
         seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0)
@@ -172,9 +176,8 @@ def compare(
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
-    _run_engine(
-        model, *work[0], setting
-    )  # the whole first example, which touches memory for the first time
+    # The whole first example, which touches memory for the first time.
+    _run_engine(model, *work[0], setting)
     workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
     started = model.clock()
@@ -186,7 +189,8 @@ def compare(
     for (task, example), (ours, errors) in zip(work, answers, strict=True):
         comparison.errors = errors | comparison.errors
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
-        # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they are compared up to it.
+        # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they
+        # are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
         for cell, ids in theirs.items():
             comparison.cells[cell] = (
@@ -198,7 +202,8 @@ def compare(
 def _run_engine(
     model: LoadedModel, task: Task, example: Example, setting: Setting
 ) -> tuple[dict[Cell, list[int]], dict[str, str]]:
-    """Does for one example the whole work of the pipeline; returns the answers, and why policies failed."""
+    """Does for one example the whole work of the pipeline; returns the answers, and why policies
+    failed."""
     answers: dict[Cell, list[int]] = {}
     errors: dict[str, str] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
@@ -258,7 +263,8 @@ def _answer_cell(
     parts: Sequence[tuple[str, str]],
     treatment: Treatment,
 ) -> list[list[int]]:
-    """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one to decode."""
+    """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one
+    to decode."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"

@@ -32,8 +32,8 @@ LENGTHS = (32, 108, 300, 1_000, 4_000)  # tokens of a context
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MAY_REFUSE = 40  # tokens of a context, up to which a press may say that it is too short
 MOST_OFF = 0.05  # of the tokens of a context
-# A press with a prefill of its own reads the context once for each ratio: long ones are read at the middle one alone,
-# and not at all where a shorter one took as long as this.
+# A press with a prefill of its own reads the context once for each ratio: long ones are read at the
+# middle one alone, and not at all where a shorter one took as long as this.
 LONG, SLOW = 1_000, 2.0  # tokens; seconds of a prefill
 REWRITES = "none can be compared: it rewrites the cache"
 RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
@@ -47,9 +47,8 @@ class Trial:
     length: int
     error: str
     kept: Mapping[float, float]  # by ratio, the tokens of a head; without ratio 0
-    left: tuple[
-        str, ...
-    ]  # the digests of the caches, and what is written where the press acts meanwhile
+    # The digests of the caches, and what is written where the press acts meanwhile.
+    left: tuple[str, ...]
     zero: bool  # whether ratio 0 leaves the full cache, or its answers
     seconds: float  # of the longest prefill
 
@@ -98,8 +97,9 @@ class Patient:
 
     @cached_property
     def nearest(self) -> tuple[str, float]:
-        """Returns the policy that keeps most of the rows that this one keeps of the first context, and which share;
-        an empty name where none can be told, as of a press that rewrites the cache, keeps all or acts later."""
+        """Returns the policy that keeps most of the rows that this one keeps of the first context,
+        and which share; an empty name where none can be told, as of a press that rewrites the
+        cache, keeps all or acts later."""
         if self.policy.while_decoding:
             return "", 0.0
         trace = self.treat(self.prompts[0], [self.middle], self.policy, *self.others)
@@ -126,7 +126,8 @@ class Patient:
 
 
 def admit(policy: Policy, model: LoadedModel) -> Patient:
-    """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model that overflows."""
+    """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model
+    that overflows."""
     mode: Mode = "aware" if policy.needs_question else "agnostic"
     task = next(task for task in TASKS.values() if not why_not(policy, task, mode))
 
@@ -156,7 +157,8 @@ def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[T
 
 
 def _try_at(patient: Patient, length: int, seed: int) -> Trial:
-    """Treats a context of so many tokens at ratio 0 and all others, in one prefill where the press shares it."""
+    """Treats a context of so many tokens at ratio 0 and all others, in one prefill where the press
+    shares it."""
     policy = patient.policy
     set_seed(seed)  # every generator that a press may draw from without one of its own
     started = time.process_time()
@@ -196,7 +198,8 @@ def _kept(trace: Trace, branch: Branch) -> float:
 
 
 def _prompt_of(patient: Patient, length: int) -> Prompt:
-    """Returns the first prompt at so many tokens: its last ones, or with other texts before it; one question."""
+    """Returns the first prompt at so many tokens: its last ones, or with other texts before it; one
+    question."""
     prompt = patient.prompts[0]
     missing = length - len(prompt.token_ids)
     ids = (*_text(patient.model.tokenizer, max(0, missing)), *prompt.token_ids)[-length:]
@@ -249,19 +252,20 @@ def _prefill(patient: Patient) -> Result:
         outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
         if written := _written_in_place(patient):
             return outcome, (
-                f"no: it writes in place to the {' and '.join(written)} that it is handed, which in kvpress are those "
-                f"of the live cache: let it work on a copy ({written[0]}.clone())"
+                f"no: it writes in place to the {' and '.join(written)} that it is handed, which "
+                f"in kvpress are those of the live cache: let it work on a copy "
+                f"({written[0]}.clone())"
             )
         return outcome, (
-            "no: in the shared one it leaves another cache than in its own. Does it draw from torch's generator, or "
-            "keep something from one ratio to the next?"
+            "no: in the shared one it leaves another cache than in its own. Does it draw from "
+            "torch's generator, or keep something from one ratio to the next?"
         )
     return "ok", "yes: it leaves the same cache as in a prefill of its own"
 
 
 def _written_in_place(patient: Patient) -> list[str]:
-    """Names the tensors that the press writes to while it compresses: they differ behind a call from before it. Writing
-    through ``.data`` would be missed by torch's version counter."""
+    """Names the tensors that the press writes to while it compresses: they differ behind a call
+    from before it. Writing through ``.data`` would be missed by torch's version counter."""
     written: dict[str, None] = {}
 
     def build(situation: Situation) -> BasePress:
@@ -293,7 +297,8 @@ def _written_in_place(patient: Patient) -> list[str]:
 
 
 def _budget(patient: Patient) -> Result:
-    """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks make more."""
+    """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks
+    make more."""
     if failed := [trial for trial in patient.trials if trial.error and trial.length > MAY_REFUSE]:
         return "wrong", f"on {_at(failed)}: {failed[0].error}"
     if patient.policy.while_decoding:
@@ -324,7 +329,8 @@ def _nothing_at_zero(patient: Patient) -> Result:
 
 
 def _deterministic(patient: Patient) -> Result:
-    """Tries all lengths again behind other contexts and with another seed, on which nothing may depend."""
+    """Tries all lengths again behind other contexts and with another seed, on which nothing may
+    depend."""
     first = {trial.length: trial for trial in patient.trials if not trial.error}
     again = trials_of(patient, sorted(first, reverse=True), seed=2)
     if broken := [trial for trial in again if trial.left != first[trial.length].left]:

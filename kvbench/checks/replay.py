@@ -1,9 +1,9 @@
 """Answers whole contexts of a stored run again and compares their records.
 
-All policies and levels of the run treat a context together, as they did in the run: a branch that is answered in other
-company stands in another batch, whose sums are rounded in another order. In bfloat16 that alone changed 19 of 186
-answers of SmolLM2, and likelihoods by up to 0.29 nats; a context that is answered whole is mostly the same to the bit.
-"""
+All policies and levels of the run treat a context together, as they did in the run: a branch that
+is answered in other company stands in another batch, whose sums are rounded in another order. In
+bfloat16 that alone changed 19 of 186 answers of SmolLM2, and likelihoods by up to 0.29 nats; a
+context that is answered whole is mostly the same to the bit."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,27 +38,30 @@ CLOSE = 1e-4  # of all other numbers: they follow from the prefill, which no oth
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Says how far a sound run may be from its replay, where the two were computed in batches of another size."""
+    """Says how far a sound run may be from its replay, where the two were computed in batches of
+    another size."""
 
     nats: float  # of the likelihood of a right answer
     share: float  # likewise, of the likelihood itself: both together
     tie: float  # nats by which the most likely token may lead one that was written
 
 
-# Measured on cells of runs at four to six ratios, each answered alone, where its whole context would have been exact:
-# base on `reference` (144 answers a dtype) and SmolLM2 (186 in bfloat16). Likelihoods of up to 24 nats moved by at most
-# 1.3e-5 in float32, 0.016 in float16 (of 21 nats; 0.014 of 10) and 0.29 in bfloat16 (of 8.3; 0.28 of 6.3), in the mean
-# by 9e-7, 0.001 and 0.02. 19 of the 186 answers parted, none of `reference`; of 24 stored ones that SmolLM2 wrote again
-# alone one was behind, by 0.875 nats: a tie is a little wider, and in float16, whose numbers are 8 times finer,
-# an eighth of that. A forged answer, that of the full cache under another policy's name, is behind by 8.7 nats in the
-# median; the nearest two by 0.78 and 0.94, which are ties themselves.
+# Measured on cells of runs at four to six ratios, each answered alone, where its whole context
+# would have been exact: base on `reference` (144 answers a dtype) and SmolLM2 (186 in bfloat16).
+# Likelihoods of up to 24 nats moved by at most 1.3e-5 in float32, 0.016 in float16 (of 21 nats;
+# 0.014 of 10) and 0.29 in bfloat16 (of 8.3; 0.28 of 6.3), in the mean by 9e-7, 0.001 and 0.02. 19
+# of the 186 answers parted, none of `reference`; of 24 stored ones that SmolLM2 wrote again alone
+# one was behind, by 0.875 nats: a tie is a little wider, and in float16, whose numbers are 8 times
+# finer, an eighth of that. A forged answer, that of the full cache under another policy's name, is
+# behind by 8.7 nats in the median; the nearest two by 0.78 and 0.94, which are ties themselves.
 TOLERANCES: Mapping[str, Tolerance] = {
     "float32": Tolerance(1e-4, 1e-4, 1e-3),
     "float16": Tolerance(0.01, 0.01, 0.125),
     "bfloat16": Tolerance(0.05, 0.05, 1.0),
 }
 OF_LIKELIHOOD = {"gold_nll": 1, "delta_nll": 2}  # how many likelihoods each is made of
-# They follow from the tokens of an answer. Behind a press that acts while it is written, so does what is left.
+# They follow from the tokens of an answer. Behind a press that acts while it is written, so does
+# what is left.
 OF_TOKENS = {"output_text", "output_token_ids", "ended", "next_token_accuracy", *SCORES, *OUTCOMES}
 OF_ROWS = {"realised_ratio", "kept_tokens", "kv_bytes"}
 
@@ -71,7 +74,8 @@ def is_close(name: str, stored: Any, made: Any, tolerance: Tolerance) -> bool:
 
 
 def _agree(stored: Any, made: Any, least: float, share: float, nan_agrees: bool = False) -> bool:
-    """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all else is equal."""
+    """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all
+    else is equal."""
     if isinstance(made, list) and isinstance(stored, list):
         if len(made) != len(stored):
             return False
@@ -109,7 +113,8 @@ class Replay:
         return replace(self.tasks[name], max_new_tokens=longest)
 
     def faults(self, name: str, example: Example, records: Sequence[Record]) -> Iterator[str]:
-        """Answers a context with all policies of the run that are here, and names each record of it that differs."""
+        """Answers a context with all policies of the run that are here, and names each record of it
+        that differs."""
         task, identity = self.task(name), self.identity
         setting = Setting(
             *self._company(name),
@@ -142,7 +147,8 @@ class Replay:
     def _table_faults(
         self, table: StoredTable, name: str, alike: Collection[Key], rows: Sequence[BaseModel]
     ) -> Iterator[str]:
-        """Names each row of a study's table that is not as it is made again, of the answers that are alike."""
+        """Names each row of a study's table that is not as it is made again, of the answers that
+        are alike."""
         stored: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         for path in self.store.files(table):
             if not path.is_relative_to(self.store.folder / table.name / name):
@@ -168,7 +174,8 @@ class Replay:
                     break
 
     def _company(self, name: str) -> tuple[list[Policy], tuple[Point, ...]]:
-        """Returns the policies that the run had on a task, each at its own levels, and all of these levels."""
+        """Returns the policies that the run had on a task, each at its own levels, and all of these
+        levels."""
         policies: list[Policy] = []
         levels: dict[Level, None] = {}
         repeats = 1
@@ -211,8 +218,9 @@ class Replay:
                 return
 
     def lead(self, task: Task, example: Example, stored: Record) -> float:
-        """Has the model write the tokens of a stored answer, and returns by how many nats at most another token is more
-        likely than the one that was stored; infinite where text or end are not those of the tokens."""
+        """Has the model write the tokens of a stored answer, and returns by how many nats at most
+        another token is more likely than the one that was stored; infinite where text or end are
+        not those of the tokens."""
         tokens = stored.output_token_ids or []
         prompts = build_prompts(self.model.tokenizer, task, example, self.identity.mode)
         prompt, number = next(

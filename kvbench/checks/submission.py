@@ -1,5 +1,5 @@
-"""Checks a run that somebody else made: generates its data again, scores its outputs again, compares hashes, and lets
-the model answer a sample again. It writes nothing."""
+"""Checks a run that somebody else made: generates its data again, scores its outputs again,
+compares hashes, and lets the model answer a sample again. It writes nothing."""
 
 import json
 import math
@@ -25,12 +25,8 @@ from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.errors import KVBenchError, first_line
 from policies.composition import built_in
 
-TASK_FIELDS = (
-    "chance",
-    "instruction",
-    "begins_answers",
-    "level",
-)  # which follow from name and version of a task
+# Which follow from name and version of a task.
+TASK_FIELDS = ("chance", "instruction", "begins_answers", "level")
 CLOSE = 1e-4  # of what is computed from stored numbers
 
 
@@ -105,7 +101,8 @@ def _check_questions(submission: Submission) -> Iterator[Finding]:
 
 
 def _check_completeness(submission: Submission) -> Iterator[Finding]:
-    """Checks that every policy answers every question once at every level, and that there are no other records."""
+    """Checks that every policy answers every question once at every level, and that there are no
+    other records."""
     records = [answer.record for answer in submission.answers]
     questions: dict[str, set[str]] = defaultdict(set)
     for record in records:
@@ -182,8 +179,8 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
 
 
 def _is_inferred(column: str) -> bool:
-    """Tells whether a column of the summary is an interval or a mark, which follow from the records by the methods of a
-    version and are no part of what was measured."""
+    """Tells whether a column of the summary is an interval or a mark, which follow from the records
+    by the methods of a version and are no part of what was measured."""
     return column.endswith(("_low", "_high")) or column in ("best_in", "tied_in")
 
 
@@ -199,8 +196,8 @@ CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
 def examine(
     folder: Path, begin: Begin = silent, cells: int = 0, trusted_code: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Yields one finding after the other. ``cells``: how many cells are answered again. ``trusted_code``: where the
-    code of plug-ins lies that may be run for that."""
+    """Yields one finding after the other. ``cells``: how many cells are answered again.
+    ``trusted_code``: where the code of plug-ins lies that may be run for that."""
     begin("files")
     store = Store.open(folder)
     policies = policies_here(store.identity, trusted_code)
@@ -212,7 +209,8 @@ def examine(
             answers += store.read_answers(path)
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
             faults.append(
-                f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})"
+                f"{path.relative_to(folder)} cannot be read "
+                f"({first_line(error.__cause__ or error)})"
             )
     yield finding_of(
         "files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults

@@ -1,8 +1,8 @@
-"""Finds the policies of a run on this machine: those of kvbench, and plug-ins whose code a reviewer trusts.
+"""Finds the policies of a run on this machine: those of kvbench, and plug-ins whose code a reviewer
+trusts.
 
-Code that came with a run is never run unasked. It is named by a file, ``mine.py``, by a file and what stands in it,
-``mine.py:Press``, or by an installed module.
-"""
+Code that came with a run is never run unasked. It is named by a file, ``mine.py``, by a file and
+what stands in it, ``mine.py:Press``, or by an installed module."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ OPTION = "--trust-code"
 
 
 def policies_here(identity: Identity, trusted: Sequence[str]) -> Mapping[str, Policy]:
-    """Returns the policies of a run that can be run here, by name. It imports the code that is trusted, and raises
-    :class:`KVBenchError` for a place that holds no policy of the run."""
+    """Returns the policies of a run that can be run here, by name. It imports the code that is
+    trusted, and raises :class:`KVBenchError` for a place that holds no policy of the run."""
     names = [planned.name for planned in identity.policies]
     policies = {name: policy for name in names if (policy := built_in(name)) is not None}
     for place in trusted:
@@ -55,7 +55,8 @@ def _policies_at(place: str, names: Sequence[str]) -> dict[str, Policy]:
 
 
 def _specifications(place: str, name: str) -> Iterator[str]:
-    """Yields what may name a policy of the run in a place, such as ``mine.py:Press+int4`` for ``Press+int4``."""
+    """Yields what may name a policy of the run in a place, such as ``mine.py:Press+int4`` for
+    ``Press+int4``."""
     plain, ways = name, ""
     while plain_and_way(plain)[0] != plain:
         plain, way = plain_and_way(plain)

@@ -17,9 +17,9 @@ MOMENT = 1e-3  # seconds
 class TimeLimit:
     """Limits the time that a press takes with one context.
 
-    A press that exceeded it :data:`TIMES` times is given up: no prefill of its own is begun any more, and elsewhere it
-    gets only a moment, because one that hangs would hold up a run for hours. Each worker process counts for itself.
-    """
+    A press that exceeded it :data:`TIMES` times is given up: no prefill of its own is begun any
+    more, and elsewhere it gets only a moment, because one that hangs would hold up a run for hours.
+    Each worker process counts for itself."""
 
     def __init__(self, seconds: float = CELL_SECONDS) -> None:
         self.seconds = seconds
@@ -37,7 +37,8 @@ class TimeLimit:
 
     @contextmanager
     def for_call(self, policy: str, spent: float = 0.0) -> Iterator[None]:
-        """Raises :class:`TookTooLongError` in the call inside once its time is up, less what was ``spent``."""
+        """Raises :class:`TookTooLongError` in the call inside once its time is up, less what was
+        ``spent``."""
         given_up = self.given_up(policy)
         started, bound = time.monotonic(), MOMENT if given_up else max(self.seconds - spent, MOMENT)
         try:
@@ -66,13 +67,14 @@ class NumericsOptions:
     deterministic: bool = True  # torch takes only algorithms that give the same bits again
 
     def steps_on(self, longest: int) -> int:
-        """Returns the tokens at most of an answer of a task, which itself allows ``longest``: an answer of a word or a
-        number ends before both paths could part."""
+        """Returns the tokens at most of an answer of a task, which itself allows ``longest``: an
+        answer of a word or a number ends before both paths could part."""
         return self.steps or (MOST_STEPS if longest >= WORKED_OUT else FEW_STEPS)
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str]) -> Self:
-        """Returns the options that an identity holds (:meth:`as_texts`), and the usual ones where it holds none."""
+        """Returns the options that an identity holds (:meth:`as_texts`), and the usual ones where
+        it holds none."""
         if not texts:
             return cls()
         dtypes, sampling = (tuple(texts[name].split(",")) for name in ("dtypes", "sampling"))

@@ -57,14 +57,16 @@ class DecoderShape:
         return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
     def operations(self, tokens: float, pairs: float) -> float:
-        """Counts two operations for each parameter and token, and two products over all pairs of tokens."""
+        """Counts two operations for each parameter and token, and two products over all pairs of
+        tokens."""
         return (
             2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
         )
 
 
 def shape_of(model: str, dtype: str) -> DecoderShape:
-    """Reads the configuration of a reference model, a folder or a hub model, without its weights."""
+    """Reads the configuration of a reference model, a folder or a hub model, without its
+    weights."""
     source = model_source(model)
     try:
         if not Path(source).exists():

@@ -1,4 +1,5 @@
-"""Counts what a run has to do for each task, and what presses cost, whatever the model and the machine."""
+"""Counts what a run has to do for each task, and what presses cost, whatever the model and the
+machine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +17,21 @@ if TYPE_CHECKING:
 
     from kvbench.prompts.prompt import Prompt
 
-prompt_texts = LazyModule(
-    "kvbench.prompts.prompt"
-)  # which needs transformers, and a mistyped option waits for none
+# Which needs transformers, and a mistyped option waits for none.
+prompt_texts = LazyModule("kvbench.prompts.prompt")
 
-QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
+# A press looks at all pairs of tokens if its readings grow that much at four times the length.
+QUADRATIC = 1.5
 CONTEXTS_READ = 3  # of each generated task, to count their tokens and questions
 FILE_READ = 100  # of a file
-BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
+# Tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all
+# it may.
+BEHIND = 12
 
 
 class PressCost(NamedTuple):
-    """The cost of a press. Its unit is a reading: the time in which the machine reads the context's cache once."""
+    """The cost of a press. Its unit is a reading: the time in which the machine reads the context's
+    cache once."""
 
     short: float = 0.0  # readings to score a context of the shorter of two lengths
     long: float = 0.0  # and of the longer
@@ -35,15 +39,16 @@ class PressCost(NamedTuple):
     prefills: float = 0.0  # for each ratio, of a press with a prefill of its own
 
     def readings(self, tokens: int, levels: int) -> float:
-        """Counts the readings of a context: to score it takes as many at any length, or as many as are in proportion to
-        the length if the press looks at all pairs of tokens."""
+        """Counts the readings of a context: to score it takes as many at any length, or as many as
+        are in proportion to the length if the press looks at all pairs of tokens."""
         grows = self.long > QUADRATIC * max(self.short, 1e-9)
         score = self.long * tokens / TABLE["lengths"][1] if grows else max(self.short, self.long)
         return score + levels * self.level
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """Returns the cost of a policy's press: as it was measured, or the median of the presses of its kind."""
+        """Returns the cost of a policy's press: as it was measured, or the median of the presses of
+        its kind."""
         if policy.name in PRESSES:
             return cls(*PRESSES[policy.name])
         kind = [
@@ -57,7 +62,8 @@ PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]
 
 @dataclass(frozen=True)
 class StudyLoad:
-    """The counts of what studies ask about a prompt: of its first question, and of its branches with other rows."""
+    """The counts of what studies ask about a prompt: of its first question, and of its branches
+    with other rows."""
 
     first_tokens: float  # of the first question
     first_gold: float  # tokens of its right answer
@@ -82,8 +88,9 @@ class StudyLoad:
 
 
 def _changed(prompt: "Prompt", action: str) -> float:
-    """Counts the branches that an intervention makes of a branch for the questions of a prompt that it asks about;
-    these are the first that the full cache has right, so it takes the mean of all."""
+    """Counts the branches that an intervention makes of a branch for the questions of a prompt that
+    it asks about; these are the first that the full cache has right, so it takes the mean of
+    all."""
     cases = []
     for question in prompt.questions:
         spans = [name for name in interventions.SPANS if question.spans.get(name)]
@@ -110,9 +117,8 @@ class Load:
         int  # of an answer: as long as the task allows, unless it ends with its sentence or line
     )
     gold_tokens: float  # of a right answer that are passed for its likelihood: all but the last
-    branches: Sequence[
-        tuple[Policy, Sequence[float]]
-    ]  # each policy, and which share of a context each branch holds
+    # Each policy, and which share of a context each branch holds.
+    branches: Sequence[tuple[Policy, Sequence[float]]]
     prompts: float = 1.0  # of a context: one, or in mode aware one for each question
     study: StudyLoad | None = None
 
@@ -129,7 +135,8 @@ def load_of(
     *,
     tokenizer: "PreTrainedTokenizerBase",
 ) -> Load:
-    """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of every context."""
+    """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of
+    every context."""
     mode = grid.setting.mode
     # Contexts of a file differ in length and in questions as those of a generator do not.
     examples = [
@@ -143,7 +150,8 @@ def load_of(
     ]
     tokenized = [question for one in prompts for question in one.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
-    # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
+    # Where its sentence does not end an answer, a chat model writes on; the lines of a base model
+    # end.
     ends_early = (
         task.begins_answers and task.answer_end == "sentence"
     ) or tokenizer.chat_template is None

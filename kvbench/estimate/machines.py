@@ -1,4 +1,5 @@
-"""Says how fast machines are: cards by their data sheets, and the machine that this runs on as it is measured."""
+"""Says how fast machines are: cards by their data sheets, and the machine that this runs on as it
+is measured."""
 
 import json
 import os
@@ -17,7 +18,8 @@ from policies import LazyModule
 precision = LazyModule("kvbench.models.precision")
 torch = LazyModule("torch")
 
-# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
+# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision
+# c6c70ae.
 TABLE: dict[str, Any] = json.loads(
     (Path(__file__).parent / "constants.json").read_text(encoding="utf-8")
 )
@@ -26,19 +28,17 @@ MEASURED: dict[str, Any] = json.loads(
     (Path(__file__).parent / "measured.json").read_text(encoding="utf-8")
 )
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
-LAYER_SECONDS = (
-    0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
-)
+# Of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed.
+LAYER_SECONDS = 0.3e-3
 THIS = "this"
-ROWS, FEW_ROWS = (
-    256,
-    8,
-)  # of the measured products: of a prefill, and of decoding, which reads many weights for little
+# Of the measured products: of a prefill, and of decoding, which reads many weights for little.
+ROWS, FEW_ROWS = (256, 8)
 CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
 LARGE = 2**24  # numbers, more than caches hold
 QUIET = 0.9  # of the processor's time that a process gets where nothing else works
-# Times as long as those calls takes a layer of a pass over one token by transformers' own code, whose modules Python
-# calls one by one: 4.2 in float32 and 7.2 in bfloat16, measured on `reference` on one thread of an AMD EPYC.
+# Times as long as those calls takes a layer of a pass over one token by transformers' own code,
+# whose modules Python calls one by one: 4.2 in float32 and 7.2 in bfloat16, measured on `reference`
+# on one thread of an AMD EPYC.
 PLAIN_CALLS = 4.5
 
 
@@ -55,18 +55,17 @@ class Machine:
     copied: float | None = (
         None  # bytes a second, where copies are faster than products of few rows read
     )
-    flops_by_dtype: Mapping[str, float] = field(
-        default_factory=dict
-    )  # of dtypes that are slower or faster
-    emulated: tuple[
-        str, ...
-    ] = ()  # dtypes of 16 bits whose products are computed in float32, with weights in both
+    # Of dtypes that are slower or faster.
+    flops_by_dtype: Mapping[str, float] = field(default_factory=dict)
+    # Dtypes of 16 bits whose products are computed in float32, with weights in both.
+    emulated: tuple[str, ...] = ()
     plain_calls: float = (
         1.0  # times ``layer_seconds`` that a layer takes in a pass by transformers' own code
     )
 
     def seconds(self, operations: float, read: float, layers: float, dtype: str = "") -> float:
-        """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
+        """Returns the time of work that its operations or the bytes it reads bound, and of the
+        calls of its layers."""
         flops = self.flops_by_dtype.get(dtype, self.flops)
         return max(operations / flops, read / self.bandwidth) + layers * self.layer_seconds
 
@@ -77,8 +76,9 @@ class Machine:
 
 
 def card_machine(name: str, measured: Mapping[str, Any] | None) -> Machine:
-    """Makes a machine from the figures of a card's data sheet and the shares of them that were measured on one, or else
-    those that are assumed. The share in 16 bits is assumed of wider numbers too."""
+    """Makes a machine from the figures of a card's data sheet and the shares of them that were
+    measured on one, or else those that are assumed. The share in 16 bits is assumed of wider
+    numbers too."""
     flops, float32, float64, bandwidth, memory = TABLE["machines"][name]
     computed, read, layer_seconds = COMPUTE_SHARE, READING_SHARE, LAYER_SECONDS
     begin, end = "a projection", "are assumed to be reached; not measured on such a GPU"
@@ -101,19 +101,22 @@ MACHINES: Mapping[str, Machine] = {
 
 
 def card_of(device: str) -> str:
-    """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an empty text."""
+    """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an
+    empty text."""
     words = device.lower().replace(" ", "")
     return max((name for name in MACHINES if name in words), key=len, default="")
 
 
 def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str] = ()) -> Machine:
-    """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
-    share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is.
-    ``others``: dtypes in which a study computes beside the model's."""
+    """Measures in a second what products of a model's width, copies and calls take here: their
+    processor time, and the share of the processor that this process gets. By the clock a busy
+    machine would seem ten times as slow as it is. ``others``: dtypes in which a study computes
+    beside the model's."""
+    # The first imports what it is in.
     spent, started = (
         precision.processor_seconds(),
         time.perf_counter(),
-    )  # the first imports what it is in
+    )
     few, weights = (
         torch.ones(FEW_ROWS),
         torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype)),

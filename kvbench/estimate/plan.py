@@ -1,4 +1,5 @@
-"""States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that show a difference."""
+"""States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that
+show a difference."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +51,8 @@ PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
 
 @dataclass(frozen=True)
 class RunCost:
-    """The time and the bytes of a run. A worker has as many devices as it needs, whose layers work in turn."""
+    """The time and the bytes of a run. A worker has as many devices as it needs, whose layers work
+    in turn."""
 
     loads: Sequence[Load]
     shape: DecoderShape
@@ -71,7 +73,8 @@ class RunCost:
 
     @property
     def copy_bytes(self) -> int:
-        """Counts the bytes of the largest copy of the network: one is held at a time (:class:`NetworkCopies`)."""
+        """Counts the bytes of the largest copy of the network: one is held at a time
+        (:class:`NetworkCopies`)."""
         return max((self._weight_bytes(dtype) for dtype in self.other_dtypes), default=0)
 
     def _weight_bytes(self, dtype: str) -> int:
@@ -80,8 +83,8 @@ class RunCost:
 
     @property
     def held(self) -> int:
-        """Returns the bytes of weights, the longest context, and the keep masks of all branches of a context: a byte
-        for each token, layer and head."""
+        """Returns the bytes of weights, the longest context, and the keep masks of all branches of
+        a context: a byte for each token, layer and head."""
         most = max(
             load.tokens * sum(len(shares) for _, shares in load.branches) for load in self.loads
         )
@@ -99,8 +102,8 @@ class RunCost:
 
     @property
     def needed(self) -> float:
-        """Counts the bytes that a worker needs at least: what it holds, and beside it the largest branch, or later the
-        caches of numerics."""
+        """Counts the bytes that a worker needs at least: what it holds, and beside it the largest
+        branch, or later the caches of numerics."""
         return self.held + max(self.context, self.walked)
 
     @property
@@ -109,7 +112,8 @@ class RunCost:
 
     @cached_property
     def parts(self) -> list[tuple[str, str, float]]:
-        """Lists the parts of the work, each with its policy, if it is for one alone, and the seconds of one worker."""
+        """Lists the parts of the work, each with its policy, if it is for one alone, and the
+        seconds of one worker."""
         return [
             (name, policy, load.contexts * load.prompts * seconds)
             for load in self.loads
@@ -122,7 +126,8 @@ class RunCost:
 
     @cached_property
     def study_parts(self) -> list[tuple[StudyPart, float, float]]:
-        """Lists the parts of the studies, each with the least and the most seconds of one worker."""
+        """Lists the parts of the studies, each with the least and the most seconds of one
+        worker."""
         shape, parts = self.shape, []
         for load in self.loads:
             for part in studies.parts_of(
@@ -135,7 +140,8 @@ class RunCost:
 
     @property
     def copy_seconds(self) -> float:
-        """Counts the time of the copies of the network: a context begins with the copy that the last one ended with."""
+        """Counts the time of the copies of the network: a context begins with the copy that the
+        last one ended with."""
         copied = [
             self.shape.weight_bytes + self._weight_bytes(dtype) for dtype in self.other_dtypes
         ]
@@ -165,8 +171,8 @@ class RunCost:
         return self.machine.seconds(operations, read, layers, shape.dtype)
 
     def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
-        """Returns the time of tokens that attend to others in pairs, where each pass reads all weights; ``cached``:
-        tokens of which keys and values are read."""
+        """Returns the time of tokens that attend to others in pairs, where each pass reads all
+        weights; ``cached``: tokens of which keys and values are read."""
         read = passes * self.shape.weight_bytes + cached * self.shape.token_bytes
         return self.machine.seconds(
             self.shape.operations(tokens, pairs), read, passes * self.shape.layers
@@ -186,7 +192,8 @@ class RunCost:
             if not policy.while_decoding:
                 together += shares
                 continue
-            # Every token of an answer reads weights and cache, and so does the right answer behind the question again.
+            # Every token of an answer reads weights and cache, and so does the right answer behind
+            # the question again.
             tokens = questions_of_prompt * (
                 2 * load.question_tokens + load.answer_tokens + load.gold_tokens
             )
@@ -198,8 +205,9 @@ class RunCost:
                 len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept
             )
             yield "answers written alone", policy.name, seconds
-        # Each wave reads the weights and its own cache for the start that questions share, for each portion of the
-        # questions, for each portion of the right answers, and for each token of the answers.
+        # Each wave reads the weights and its own cache for the start that questions share, for each
+        # portion of the questions, for each portion of the right answers, and for each token of the
+        # answers.
         kept = sum(together) * size
         waves = ceil(
             kept
@@ -262,16 +270,15 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
 
 
 def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
-    """Says that the contexts of some tasks are too few to show any difference; nothing where they are not. Each task
-    has its name, its contexts, and its questions about one.
+    """Says that the contexts of some tasks are too few to show any difference; nothing where they
+    are not. Each task has its name, its contexts, and its questions about one.
 
     >>> few_contexts_line([("base", 4, 6.0), ("hops", 4, 5.0), ("vt", 12, 1.0)])
     '4 contexts of base, hops tell no difference, however large: 11 to 13 tell 20 points'
     """
     needed, sentences = fewest_clusters(), []
-    few: defaultdict[int, dict[str, int]] = defaultdict(
-        dict
-    )  # by count, each task with the contexts that are enough
+    # By count, each task with the contexts that are enough.
+    few: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for task, count, questions in contexts:
         if count <= needed:
             few[count][task] = clusters_to_detect(NOTICEABLE, usual_spread(questions))
@@ -284,7 +291,8 @@ def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
         names = ", ".join(enough) if len(enough) <= FEW_NAMES else f"each of {len(enough)} tasks"
         these = f"{count_text(count, 'context')} of {names} tell{'s' if count == 1 else ''} {told}"
         sentences.append(
-            f"{these}: {range_text(min(enough.values()), max(enough.values()))} tell {NOTICEABLE:g} points"
+            f"{these}: {range_text(min(enough.values()), max(enough.values()))} tell "
+            f"{NOTICEABLE:g} points"
         )
     return "; ".join(sentences)
 
@@ -305,8 +313,8 @@ def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
 def plan_of(
     job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]
 ) -> RunCost:
-    """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``: of a context, which
-    the job leaves out, so that no long text is made."""
+    """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``:
+    of a context, which the job leaves out, so that no long text is made."""
     if isinstance(tokens, int) and tokens < 1:
         raise KVBenchError(f"--context-tokens is 1 or more, not {tokens}")
     grid = build_grid(job, count_by(job.model))
@@ -383,7 +391,8 @@ def _from_to(least: str, most: str) -> str:
 
 
 def _memory(cost: RunCost) -> str:
-    """Writes what a worker holds: the weights in the dtype in which they are loaded, and what studies make of them."""
+    """Writes what a worker holds: the weights in the dtype in which they are loaded, and what
+    studies make of them."""
     parts = [f"weights {size_text(cost.shape.weight_bytes)} ({cost.shape.dtype})"]
     if cost.copy_bytes:
         largest = max(
@@ -414,7 +423,8 @@ def _study_rows(cost: RunCost) -> list[tuple[str, str]]:
 
 
 def _range(by_task: Mapping[str, float], unit: str) -> str:
-    """Writes the lowest and the highest number of some tasks, each with its task; one alone where all are alike."""
+    """Writes the lowest and the highest number of some tasks, each with its task; one alone where
+    all are alike."""
     if not by_task:
         return ""
     lowest = min(by_task, key=by_task.__getitem__)
@@ -446,12 +456,14 @@ def assumptions(cost: RunCost) -> list[str]:
     copied = "one copy of the network at a time, " if cost.other_dtypes else ""
     walked = "or later the caches of walks, " if cost.walked else ""
     return [
-        f"The peak is weights, {copied}the longest context, its largest branch beside it, {walked}and keep masks, "
-        f"without activations: {'; '.join(cards)}.",
+        f"The peak is weights, {copied}the longest context, its largest branch beside it, "
+        f"{walked}and keep masks, without activations: {'; '.join(cards)}.",
         f"The machine, {cost.machine.name}: {cost.machine.source}.",
-        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers of "
-        f"{shape.heads} query heads and {shape.key_heads} key heads, in {shape.dtype}, as run loads it.",
-        f"Presses were measured {TABLE['measured']}; other machines are assumed to read the cache as often. "
+        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, "
+        f"{shape.layers} layers of {shape.heads} query heads and {shape.key_heads} key heads, in "
+        f"{shape.dtype}, as run loads it.",
+        f"Presses were measured {TABLE['measured']}; other machines are assumed to read the cache "
+        f"as often. "
         + (f"These cost the median of their kind: {', '.join(unmeasured)}." if unmeasured else ""),
         *_study_assumptions(cost),
         "Not included: loading the model, making the texts, writing the store, waiting for workers"
@@ -460,18 +472,21 @@ def assumptions(cost: RunCost) -> list[str]:
 
 
 def _study_assumptions(cost: RunCost) -> list[str]:
-    """Says what the ends of each range stand for; the passes are counted, their times a projection."""
+    """Says what the ends of each range stand for; the passes are counted, their times a
+    projection."""
     reasons = {
         "numerics": "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: no "
         "answer ends before its last step, and all paths part.",
         "observed answers": f"Observed answers, of the first {SAMPLE} contexts: the host follows {EDGES[0]:.0f} to "
-        f"{EDGES[1]:.0f} edges of attention from each token of a layer, which a model alone can tell.",
+        f"{EDGES[1]:.0f} edges of attention from each token of a layer, which a model alone can "
+        f"tell.",
         "interventions": "Interventions, at least: the full cache is right and no policy loses an answer; at most: "
         "every policy loses all; none where the full cache is wrong.",
     }
     names = dict.fromkeys(part.name for part, _, _ in cost.study_parts)
     projection = [
-        "Studies are a projection: their passes are counted from the code, their times were not measured."
+        "Studies are a projection: their passes are counted from the code, their times were not "
+        "measured."
     ]
     return [*(projection if names else []), *(reasons[name] for name in names)]
 

@@ -1,8 +1,9 @@
-"""Counts what the studies of a run compute beside its answers: walks of numerics, observed turns, interventions.
+"""Counts what the studies of a run compute beside its answers: walks of numerics, observed turns,
+interventions.
 
-What depends on the answers is counted twice: at least, where answers end right behind their golds, both paths choose
-the same and policies lose nothing; and at most, where no answer ends, all paths part and policies lose everything.
-"""
+What depends on the answers is counted twice: at least, where answers end right behind their golds,
+both paths choose the same and policies lose nothing; and at most, where no answer ends, all paths
+part and policies lose everything."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,26 +32,22 @@ patching = LazyModule("kvbench.engine.studies.patching")
 products = LazyModule("kvbench.engine.studies.rounding")
 walks = LazyModule("kvbench.engine.studies.walks")
 
-STEP_READS = 3  # of a row of a plain cache in a step: it is read and written to be joined with the new one, and read
+# Of a row of a plain cache in a step: it is read and written to be joined with the new one, and
+# read.
+STEP_READS = 3
 PATCH_READS = 2  # more of a patched step: a cache is made of the rows first
 LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is read or patched
-PATCHED = (
-    "residual",
-    "keys and values",
-    "both",
-)  # of each extent of layers, and the pass that is not patched
-WEIGHT_READS = (
-    10  # of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied
-)
+# Of each extent of layers, and the pass that is not patched.
+PATCHED = ("residual", "keys and values", "both")
+# Of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied.
+WEIGHT_READS = 10
 OF_A_BLOCK = 8  # calls of an observed block of one head
 # Measured on `reference`, on one thread of an AMD EPYC.
 OF_A_TURN = 1.5  # times the calls of a layer: an observed answer is attended to, and noted, alone
 EDGE_SECONDS = 26e-9  # of the host, to join an edge to others and to follow it
 ROW_SECONDS = 0.2e-3  # of the host: what is noted of a layer at a step, as a row of the store
-EDGES = (
-    10.0,
-    60.0,
-)  # that a token of the context has in a layer: 21 on `reference`; of others assumed
+# That a token of the context has in a layer: 21 on `reference`; of others assumed.
+EDGES = (10.0, 60.0)
 STEPS_SEEN = 2  # of an observed answer: behind its question, and behind its first token
 
 
@@ -62,7 +59,8 @@ class Passes:
     count: float = 0.0  # passes, in each of which all weights are read
     tokens: float = 0.0
     pairs: float = 0.0  # of tokens that attend to each other
-    cached: float = 0.0  # tokens of which keys and values are read or written, beside those that a pass makes itself
+    # Tokens of which keys and values are read or written, beside those that a pass makes itself.
+    cached: float = 0.0
     read: float = 0.0  # bytes beside those of weights and cache
     layers: float = 0.0  # as many layers as have the calls that come on top, whatever is computed
 
@@ -127,7 +125,8 @@ def rereadings(dtype: str, tokens: float, steps: int, chunk: int | None = None) 
 
 
 def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
-    """Counts the passes of cache on and of cache off behind so many tokens (:func:`walks.teacher_forced`)."""
+    """Counts the passes of cache on and of cache off behind so many tokens
+    (:func:`walks.teacher_forced`)."""
     return [
         reading(dtype, tokens),
         steps_behind(dtype, tokens, steps - 1),
@@ -149,7 +148,8 @@ def null_walks(dtype: str, tokens: float, steps: int) -> list[Passes]:
 
 
 def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes]:
-    """Counts the passes that localise a difference at a step from 1 on (:func:`patching.localise`)."""
+    """Counts the passes that localise a difference at a step from 1 on
+    (:func:`patching.localise`)."""
     extents = sum(1 for _ in patching.extents(layers))
     count, length = 1 + len(PATCHED) * extents, tokens + step
     patched = Passes(
@@ -164,8 +164,8 @@ def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes
 
 
 def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes]:
-    """Counts the passes that patch cache off at the first step that can differ, and those of both paths over the steps
-    behind it (:func:`patching.inject`)."""
+    """Counts the passes that patch cache off at the first step that can differ, and those of both
+    paths over the steps behind it (:func:`patching.inject`)."""
     length, count = tokens + 1, 1 + layers
     cached = [reading(dtype, tokens), steps_behind(dtype, tokens, 1 + after)]
     return [*cached, reading(dtype, length).times(count), rereadings(dtype, length + 1, after)]
@@ -179,7 +179,8 @@ def rounding(dtype: str, tokens: float) -> list[Passes]:
 
 
 def steps_walked(study: StudyLoad, numerics: NumericsOptions, is_most: bool) -> int:
-    """Counts the steps of a walk: running text is as long as it is, and an answer ends behind its gold at the least."""
+    """Counts the steps of a walk: running text is as long as it is, and an answer ends behind its
+    gold at the least."""
     steps = numerics.steps_on(study.longest)
     if is_most and not study.is_text:
         return steps
@@ -220,8 +221,8 @@ def numerics_passes(
 
 
 def _patched(dtype: str, tokens: float, steps: int, layers: int, is_most: bool) -> list[Passes]:
-    """Counts the passes that patch at a step. Behind the first step that differs an answer may end at once, or go on
-    for as many steps as it may have."""
+    """Counts the passes that patch at a step. Behind the first step that differs an answer may end
+    at once, or go on for as many steps as it may have."""
     at_first = injecting(dtype, tokens, layers, min(steps, patching.STEPS_AFTER) if is_most else 0)
     return localising(dtype, tokens, steps - 1 if is_most else 1, layers) + at_first
 
@@ -234,8 +235,9 @@ def _compared(
     numerics: NumericsOptions,
     is_most: bool,
 ) -> list[Passes]:
-    """Counts the walks of all ways to choose. Free-running, an answer is walked again only where its paths part; text
-    goes on greedily alone, and always twice: behind what is given, and behind its own tokens."""
+    """Counts the walks of all ways to choose. Free-running, an answer is walked again only where
+    its paths part; text goes on greedily alone, and always twice: behind what is given, and behind
+    its own tokens."""
     forced = walk(dtype, tokens, steps)
     if study.is_text:
         if "greedy" not in numerics.sampling:
@@ -246,7 +248,8 @@ def _compared(
 
 
 def cache_tokens(load: Load, numerics: NumericsOptions, tables: Sequence[str]) -> float:
-    """Counts the tokens of all caches that numerics holds at once for a context, beside that of its answers."""
+    """Counts the tokens of all caches that numerics holds at once for a context, beside that of its
+    answers."""
     if load.study is None or not any(table.name in tables for table in TABLES_OF_NUMERICS):
         return 0.0
     return LIVE_CACHES * (
@@ -260,7 +263,8 @@ def _is_masked(policy: Policy) -> bool:
 
 
 def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> StudyPart:
-    """Counts the turns that are passed once more, the contexts that are, and the routes through both."""
+    """Counts the turns that are passed once more, the contexts that are, and the routes through
+    both."""
     seen = [
         branch
         for branch in load.branches
@@ -299,7 +303,8 @@ def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> Stu
 
 
 def _interventions(load: Load, study: StudyLoad, is_most: bool) -> Passes:
-    """Counts the answers of branches with other rows: those of the full cache, and at most all others."""
+    """Counts the answers of branches with other rows: those of the full cache, and at most all
+    others."""
     masked = [branch for branch in load.branches if _is_masked(branch[0])]
     others = sum(len(shares) for policy, shares in masked if policy.name != FULL)
     has_full = any(policy.name == FULL for policy, _ in masked)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 models = LazyModule("kvbench.models.load")  # likewise
-prompts = LazyModule(
-    "kvbench.prompts.prompt"
-)  # which imports transformers, and a mistyped option waits for none
+# Which imports transformers, and a mistyped option waits for none.
+prompts = LazyModule("kvbench.prompts.prompt")
 
 
 def build_grid(job: Job, count: Count) -> Grid:
-    """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the model's tokens."""
+    """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the
+    model's tokens."""
     coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
@@ -87,7 +87,8 @@ def build_grid(job: Job, count: Count) -> Grid:
 
 
 def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
-    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
+    """Returns the policy, which runs at these levels alone where some are given, by kind as their
+    options take them."""
     levels = tuple(
         Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)
     )
@@ -109,8 +110,8 @@ def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
-    """Returns the places of the model where the length of a context may depend on them: of RULER's tasks, whose usual
-    length is more than a small model has."""
+    """Returns the places of the model where the length of a context may depend on them: of RULER's
+    tasks, whose usual length is more than a small model has."""
     is_given = isinstance(job.context_tokens, int)
     return (
         None
@@ -120,8 +121,9 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
-    """Returns the tasks of a run as they were asked, by name: those that can be made again here. What is missing has
-    another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
+    """Returns the tasks of a run as they were asked, by name: those that can be made again here.
+    What is missing has another version here, comes from a file that is not here, or is as long as
+    so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
     if job and model_is_here and is_here(job.data) and is_here(job.essays):
@@ -140,8 +142,9 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
 
 
 def check_job(job: Job, names_model: bool = True) -> Grid:
-    """Returns the grid of a job, before anything heavy is imported, and says what may surprise: of its files of
-    questions, of levels, and of lengths, unless it names no model to have the places of."""
+    """Returns the grid of a job, before anything heavy is imported, and says what may surprise: of
+    its files of questions, of levels, and of lengths, unless it names no model to have the places
+    of."""
     model_source(job.model)
     grid = build_grid(job, count_by(job.model))
     for task, _ in grid.tasks:
@@ -162,8 +165,8 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
 
 
 def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) -> Grid:
-    """Leaves out the tasks that the chat template cannot ask, and prints the reasons; raises :class:`KVBenchError` with
-    the reason if tasks were named, or where none is left."""
+    """Leaves out the tasks that the chat template cannot ask, and prints the reasons; raises
+    :class:`KVBenchError` with the reason if tasks were named, or where none is left."""
     reasons: Mapping[str, str] = prompts.without_system_turn(
         tokenizer, [task for task, _ in grid.tasks]
     )

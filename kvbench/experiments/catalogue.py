@@ -1,4 +1,5 @@
-"""Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
+"""Chooses the policies of a run: those that are named, as far as the tasks and the mode allow
+them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -43,7 +44,8 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
 
 
 def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str]:
-    """Says which policies of a suite mean nothing on any task of a run, one line for each reason."""
+    """Says which policies of a suite mean nothing on any task of a run, one line for each
+    reason."""
     by_reason: dict[str, list[str]] = {}
     for name in split_outside_brackets(suite_policies):
         reasons = [why_not(find_policy(name), task, mode) for task in tasks]
@@ -53,7 +55,8 @@ def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str
 
 
 def without_question(names: str | None) -> str | None:
-    """Returns the named policies that can be run before a question is seen; the text as it is where it names none."""
+    """Returns the named policies that can be run before a question is seen; the text as it is where
+    it names none."""
     if names is None or names.strip() in (DEFAULT, EVERYTHING):
         return names
     chosen = [
@@ -65,7 +68,8 @@ def without_question(names: str | None) -> str | None:
 
 
 def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
-    """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
+    """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or
+    more than it."""
     if scope == "system":
         if mode == "aware":
             raise KVBenchError(
@@ -84,11 +88,11 @@ def choose_policies(
     even_if_broken: bool = False,
     of_suite: bool = False,
 ) -> list[Policy]:
-    """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None or ``default``.
+    """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None or
+    ``default``.
 
-    It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all`` or a suite, and for a
-    plug-in that cannot be used, unless it may be recorded as failed.
-    """
+    It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all`` or a
+    suite, and for a plug-in that cannot be used, unless it may be recorded as failed."""
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
@@ -121,12 +125,13 @@ def choose_policies(
 def press_and_others(
     press: str, against: str | None, tasks: Sequence[Task], mode: Mode, controls: bool = True
 ) -> tuple[Policy, list[Policy]]:
-    """Returns the press that a comparison is about, and the policies that it is compared with. ``controls``: whether
-    random and recency are among them, where somebody takes their levels."""
+    """Returns the press that a comparison is about, and the policies that it is compared with.
+    ``controls``: whether random and recency are among them, where somebody takes their levels."""
     mine, *more = choose_policies(press, tasks, mode)
     if more:
         raise KVBenchError(
-            f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against"
+            f"compare takes one press, and '{press}' names {1 + len(more)}: name others with "
+            f"--against"
         )
     check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
@@ -148,7 +153,8 @@ def press_and_others(
 
 
 def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[Point]) -> None:
-    """Raises :class:`KVBenchError` for a policy that has no level of the press, where neither has one level alone."""
+    """Raises :class:`KVBenchError` for a policy that has no level of the press, where neither has
+    one level alone."""
     of_press = mine.levels_among(points)
     for other in others:
         levels = other.levels_among(points)
@@ -167,7 +173,8 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
 
 
 def is_built_in(name: str) -> bool:
-    """Tells by its parts whether a name of a record, such as ``snapkv+int8(group=32)``, is of a policy of kvbench.
+    """Tells by its parts whether a name of a record, such as ``snapkv+int8(group=32)``, is of a
+    policy of kvbench.
 
     Nothing is looked up elsewhere: a stranger's run may name a file, whose code would run.
     """
@@ -184,7 +191,8 @@ def check_is_press(policy: Policy) -> None:
 
 
 def press_alone(names: str) -> Policy:
-    """Finds the one press that is named; :class:`KVBenchError` for none, or one that quantises or damages."""
+    """Finds the one press that is named; :class:`KVBenchError` for none, or one that quantises or
+    damages."""
     if len(parts := split_outside_brackets(names)) != 1:
         raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
     policy = find_policy(parts[0])
@@ -197,7 +205,8 @@ def press_alone(names: str) -> Policy:
 
 
 def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
-    """Lists the policies that cannot treat a model of that shape, each with one line that says so."""
+    """Lists the policies that cannot treat a model of that shape, each with one line that says
+    so."""
     reasons = {}
     for policy in policies:
         try:
@@ -211,7 +220,8 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
 def without(
     policies: Sequence[Policy], missing: Mapping[str, str], names: str | None
 ) -> list[Policy]:
-    """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if any were named."""
+    """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if
+    any were named."""
     if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
         raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
     for reason in missing.values():
@@ -228,8 +238,9 @@ def check_names(policies: Sequence[Policy]) -> None:
 
 
 def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Policy]:
-    """Adds before the policies what they are measured against and is not among them: the controls, without which there
-    is no board, or of these the full cache alone; and the plain policy inside each that protects instructions."""
+    """Adds before the policies what they are measured against and is not among them: the controls,
+    without which there is no board, or of these the full cache alone; and the plain policy inside
+    each that protects instructions."""
     names = {policy.name for policy in chosen}
     plain: dict[str, Policy] = {}
     for policy in chosen:
@@ -243,8 +254,9 @@ def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Pol
 def at_some_level(
     policies: Sequence[Policy], points: Sequence[Point], everything: bool = False
 ) -> list[Policy]:
-    """Leaves out the controls that take no level of the given kinds. A policy that reaches none of the levels is left
-    out where none was named, ``everything``, and a :class:`KVBenchError` else: it would have no record."""
+    """Leaves out the controls that take no level of the given kinds. A policy that reaches none of
+    the levels is left out where none was named, ``everything``, and a :class:`KVBenchError` else:
+    it would have no record."""
     kinds = {point.level.kind for point in points}
     taken = [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
     reached = [policy for policy in taken if policy.points_among(points)]
@@ -275,18 +287,20 @@ def known_policies() -> Mapping[str, Policy]:
 
 
 def check_ratios(command: str, policies: Sequence[Policy]) -> None:
-    """Raises :class:`KVBenchError` for a policy that a command cannot use, as it works with ratios alone."""
+    """Raises :class:`KVBenchError` for a policy that a command cannot use, as it works with ratios
+    alone."""
     for policy in policies:
         if not policy.takes_ratios:
             options = " or ".join(KINDS[kind].option for kind in policy.kinds)
             raise KVBenchError(
-                f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it"
+                f"{command} works with ratios alone, and {policy.name} takes {options}: use run "
+                f"for it"
             )
 
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
-    """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault with its options, or
-    one of them protected or treated, once or more often: ``name+way``."""
+    """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault
+    with its options, or one of them protected or treated, once or more often: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)

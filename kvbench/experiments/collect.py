@@ -43,14 +43,17 @@ from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from leaderboards.metrics.judges.obedience import families
 from policies import FULL, HeadRows
 
-# Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one over 13.
+# Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one
+# over 13.
 BRANCHES_TOGETHER = 64
-HELD_SHARE = 4  # of the bound on keys and values, the part that full caches may take meanwhile, is one in so many
+# Of the bound on keys and values, the part that full caches may take meanwhile, is one in so many.
+HELD_SHARE = 4
 
 
 @dataclass(frozen=True)
 class FinishedAnswer:
-    """Holds what is known of a finished answer; the rows of a study are made from it (:class:`StoredTable`)."""
+    """Holds what is known of a finished answer; the rows of a study are made from it
+    (:class:`StoredTable`)."""
 
     model: LoadedModel
     task: Task
@@ -59,18 +62,15 @@ class FinishedAnswer:
     branch: Branch
     number: int  # of its question in the prompt
     generation: Generation | None  # none where the branch failed
-    full: (
-        Generation | None
-    )  # of the full cache for the same question, whether or not it is part of the run
+    # Of the full cache for the same question, whether or not it is part of the run.
+    full: Generation | None
     question: StoredQuestion
     context: StoredContext
     record: Record
-    observers: Mapping[
-        str, Observer
-    ]  # by table, what watched the decoding; none of contexts outside a sample
-    shared: dict[str, object] = field(
-        default_factory=dict
-    )  # what several tables of a study need, computed once
+    # By table, what watched the decoding; none of contexts outside a sample.
+    observers: Mapping[str, Observer]
+    # What several tables of a study need, computed once.
+    shared: dict[str, object] = field(default_factory=dict)
 
     def decode(self, branches: Sequence[Branch]) -> list[Generation]:
         """Answers other branches of the trace in the same way."""
@@ -80,7 +80,8 @@ class FinishedAnswer:
         )
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
-        """Returns the scores of another generation for the same question, of its text and of its likelihood."""
+        """Returns the scores of another generation for the same question, of its text and of its
+        likelihood."""
         return self.text_scores_of(generation.token_ids) | {"gold_nll": generation.gold_nll}
 
     def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
@@ -110,7 +111,8 @@ def collect(
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
-    """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy may take."""
+    """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy
+    may take."""
     rows = RowsByTable()
     asked: list[_Asked] = []
     for example in examples:
@@ -141,7 +143,8 @@ def collect(
 
 
 def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
-    """Divides prompts into those that are decoded together. What watches the decoding watches one prompt."""
+    """Divides prompts into those that are decoded together. What watches the decoding watches one
+    prompt."""
     if not asked:
         return
     model, setting = asked[0].model, asked[0].setting
@@ -199,8 +202,8 @@ def _observers(first: _Asked) -> dict[str, Observer]:
 
 
 def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
-    """Treats and decodes prompts together and yields the answers of each; raises :class:`ModelChangedError` if a press
-    wrote to the model meanwhile."""
+    """Treats and decodes prompts together and yields the answers of each; raises
+    :class:`ModelChangedError` if a press wrote to the model meanwhile."""
     model, task, setting = together[0].model, together[0].task, together[0].setting
     observers = _observers(together[0])
     traces = []
@@ -321,8 +324,9 @@ def _values(
 def _against_full(
     generation: Generation | None, full: Generation | None, judged: bool
 ) -> dict[str, object]:
-    """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer.
-    ``judged``: whether there is an answer to judge, which there is none behind running text."""
+    """Tells how likely the right answer is, how much less than with the full cache, and what became
+    of its answer. ``judged``: whether there is an answer to judge, which there is none behind
+    running text."""
     if generation is None:
         return {}
     nll, full_nll = generation.gold_nll, full.gold_nll if full else None
@@ -340,15 +344,15 @@ def _against_full(
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
-    """Counts the bytes that an allocator holds for a branch after its prefill, windows that are left whole included."""
+    """Counts the bytes that an allocator holds for a branch after its prefill, windows that are
+    left whole included."""
     heads, _, size = trace.keys[0].shape
     treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
     stored = treatment.policy.stored_bytes
     if stored is None:
         return 2 * size * number_bytes * sum(cache.held_rows for cache in branch.layers)
-    held = [
-        cache.held_rows // heads for cache in branch.layers
-    ]  # all heads of a layer hold as many
+    # All heads of a layer hold as many.
+    held = [cache.held_rows // heads for cache in branch.layers]
     return sum(
         heads * stored(treatment.situation, HeadRows(rows, size, number_bytes)) for rows in held
     )
@@ -391,7 +395,8 @@ def _outcome(
 
 
 def described_context(task: Task, example: Example) -> dict[str, object]:
-    """Returns by column what follows from the example alone: whoever generates it again can compare."""
+    """Returns by column what follows from the example alone: whoever generates it again can
+    compare."""
     return {
         "task": task.name,
         "task_version": task.full_version,

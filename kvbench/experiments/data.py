@@ -1,4 +1,5 @@
-"""Gives tasks whose rows come from elsewhere their rows, from a file or from their data set on the hub."""
+"""Gives tasks whose rows come from elsewhere their rows, from a file or from their data set on the
+hub."""
 
 import importlib
 from collections.abc import Iterator, Sequence
@@ -17,13 +18,10 @@ from leaderboards.metrics.judges.obedience import check_directives, official
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
-WIKITEXT_HUB, WIKITEXT = (
-    "Salesforce/wikitext",
-    Path("wikitext"),
-)  # named by --data, as prose needs none
-PYTHON = Path(
-    "python"
-)  # named likewise: the reference of Python's language, which every Python has
+# Named by --data, as prose needs none.
+WIKITEXT_HUB, WIKITEXT = ("Salesforce/wikitext", Path("wikitext"))
+# Named likewise: the reference of Python's language, which every Python has.
+PYTHON = Path("python")
 
 
 def with_data(
@@ -33,8 +31,8 @@ def with_data(
     otherwise: Placement = "none",
     without: Sequence[str] = (),
 ) -> list[Task]:
-    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is given. ``without``:
-    kinds of directives whose rows are left out."""
+    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is
+    given. ``without``: kinds of directives whose rows are left out."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
@@ -71,7 +69,8 @@ def _with_rows(task: Task, data: Path | None, defence: Placement, without: Seque
 
 
 def python_reference() -> list[str]:
-    """Returns the paragraphs of the reference of Python's language, without code, each topic as a text."""
+    """Returns the paragraphs of the reference of Python's language, without code, each topic as a
+    text."""
     topics = importlib.import_module("pydoc_data.topics").topics
     parts = [text.split("\n\n") for text in topics.values()]
     return [
@@ -99,8 +98,8 @@ def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
-    """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold their question are
-    to be compressed with it. It runs before anything is loaded."""
+    """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold
+    their question are to be compressed with it. It runs before anything is loaded."""
     if mode == "aware" and any(task.role == "text" for task in tasks):
         raise KVBenchError(
             "--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic"
@@ -110,7 +109,8 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
             question.text for example in _examples_of(task) for question in example.questions
         ):
             raise KVBenchError(
-                f"--mode aware: contexts of {task.name} hold what is asked already: use --mode agnostic"
+                f"--mode aware: contexts of {task.name} hold what is asked already: use --mode "
+                f"agnostic"
             )
     for task in (task for task in tasks if task.name == IFEVAL.name):
         try:

@@ -47,16 +47,16 @@ class Setting:
         None  # of keys and values decoded at once; None for a share of what is free by then
     )
     time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
-    scope: Scope = "context"  # what is compressed: the context of any task, or the system prompts of those with one
-    numerics: NumericsOptions = field(
-        default_factory=NumericsOptions
-    )  # where its tables are among those filled
-    tables: tuple[
-        str, ...
-    ] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
+    # What is compressed: the context of any task, or the system prompts of those with one.
+    scope: Scope = "context"
+    # Where its tables are among those filled.
+    numerics: NumericsOptions = field(default_factory=NumericsOptions)
+    # Of studies, which are filled beside those of every run (kvbench.store.tables).
+    tables: tuple[str, ...] = ()
 
     def shared_by(self, workers: int, device: "torch.device") -> Self:
-        """Returns the same for each of several workers on a device: together they stay within the bound."""
+        """Returns the same for each of several workers on a device: together they stay within the
+        bound."""
         return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
 
     def kv_bound(self, device: "torch.device") -> int:
@@ -134,8 +134,9 @@ class Grid:
         return task.example(self.setting.seed, index, held_out=self.held_out)
 
     def donor(self, task: Task, example: Example) -> Example:
-        """Returns the example whose rows a distractor puts into the cache: the next one, and the first after the last
-        where contexts were given. It does not depend on how many contexts a run has."""
+        """Returns the example whose rows a distractor puts into the cache: the next one, and the
+        first after the last where contexts were given. It does not depend on how many contexts a
+        run has."""
         following = example.index + 1
         return self.example(task, following if task.most is None else following % task.most)
 
@@ -165,7 +166,8 @@ class Grid:
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Returns the revision of the checkout that a folder lies in, and whether files were changed; None without git."""
+    """Returns the revision of the checkout that a folder lies in, and whether files were changed;
+    None without git."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -176,7 +178,8 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
             return None
         return done.stdout.strip()
 
-    # An installed package may lie in a virtual environment inside somebody else's checkout: that revision is not ours.
+    # An installed package may lie in a virtual environment inside somebody else's checkout: that
+    # revision is not ours.
     if git("ls-files", "--error-unmatch", str(Path(kvbench.__file__).resolve())) is None:
         return None, None
     changes = git("status", "--porcelain", "--untracked-files=no")
@@ -186,7 +189,8 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 def arguments_and_origin(
     policy: Policy, model: "LoadedModel"
 ) -> tuple[dict[str, int | float | str], str]:
-    """Builds a policy's press for a context of the usual length, and returns its arguments and its hash."""
+    """Builds a policy's press for a context of the usual length, and returns its arguments and its
+    hash."""
     arguments, origin = dict[str, int | float | str](), policy.origin
     with suppress(Exception):  # a plug-in's, which each record tells of
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
@@ -197,9 +201,10 @@ def arguments_and_origin(
 
 
 def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
-    """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other code put in place of
-    its methods, and the weights that it has loaded; an empty text where there is none of it. Numbers that are not in
-    the ``other`` press, built in the same way, were drawn at random."""
+    """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other
+    code put in place of its methods, and the weights that it has loaded; an empty text where there
+    is none of it. Numbers that are not in the ``other`` press, built in the same way, were drawn at
+    random."""
     parts = [
         policy.origin,
         *(f"{name} {code}" for name, code in libraries.replaced_methods(press).items()),
@@ -217,7 +222,8 @@ def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> 
 
 
 def device_name(device: "torch.device") -> str:
-    """Names the kind of a device, but not how much memory it has; two machines with the same name compute the same."""
+    """Names the kind of a device, but not how much memory it has; two machines with the same name
+    compute the same."""
     if device.type == "cuda":
         return f"cuda ({re.sub(r'[ -]?[0-9]+ ?GB', '', cuda.get_device_name(device))})"
     return f"{device.type} ({platform.machine()})"
@@ -250,7 +256,8 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
 
 
 def source_files(root: Path = ROOT) -> list[Path]:
-    """Lists the files that results depend on, code and words, relative to the folder of the packages."""
+    """Lists the files that results depend on, code and words, relative to the folder of the
+    packages."""
     paths = [path for name in SOURCES for path in (root / name, *(root / name).rglob("*"))]
     return sorted(path.relative_to(root) for path in paths if path.suffix in (".py", ".json"))
 

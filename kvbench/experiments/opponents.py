@@ -1,4 +1,5 @@
-"""Reads the sides of a comparison: each is a policy, a press of one's own, or the folder of a run."""
+"""Reads the sides of a comparison: each is a policy, a press of one's own, or the folder of a
+run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from policies.declaration.plug_in import is_plug_in
 
 
 def is_run(text: str) -> bool:
-    """Tells whether a side is a folder: it holds a run, or is written as a path and names no press."""
+    """Tells whether a side is a folder: it holds a run, or is written as a path and names no
+    press."""
     if text in POLICIES or is_plug_in(text):
         return False
     return (Path(text) / RUN_FILE).is_file() or "/" in text or text in (".", "..")
@@ -22,7 +24,8 @@ def is_run(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Opponents:
-    """Holds what ``--against`` names: policies to be run, and folders of runs whose answers are there."""
+    """Holds what ``--against`` names: policies to be run, and folders of runs whose answers are
+    there."""
 
     policies: tuple[str, ...]
     folders: tuple[Path, ...]
@@ -39,8 +42,8 @@ class Opponents:
 
 
 def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any]) -> Job:
-    """Returns the job that asks a press what a stored run asked the policy of that name. ``given``: the options that
-    stand on the command line, which count before those of the run."""
+    """Returns the job that asks a press what a stored run asked the policy of that name. ``given``:
+    the options that stand on the command line, which count before those of the run."""
     job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
     stored = run.identity.policy(name)
     levels: dict[str, str] = {}
@@ -61,7 +64,8 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
 def check_common_level(
     name: str, mine: Sequence[Level], theirs: Sequence[Level], folder: Path
 ) -> None:
-    """Raises :class:`KVBenchError` where a policy of a stored run has no level of the policy that is compared with."""
+    """Raises :class:`KVBenchError` where a policy of a stored run has no level of the policy that
+    is compared with."""
     if shared_levels(mine, theirs):
         return
     levels = sorted(theirs, key=lambda level: level.amount)

@@ -22,11 +22,13 @@ Entry = TypeVar("Entry")
 def parse_points(
     texts: Mapping[str, str], policies: Sequence[Policy], repeats: int = 1, comparing: bool = False
 ) -> tuple[Point, ...]:
-    """Returns the levels of a run with the draws of each. ``texts``: what was given, by kind; ``repeats``: draws of
-    random policies; ``comparing``: with the few default levels of a comparison. :class:`KVBenchError` for a text that
-    names no levels, two kinds that one policy would take both, and a policy that takes none of what is given."""
+    """Returns the levels of a run with the draws of each. ``texts``: what was given, by kind;
+    ``repeats``: draws of random policies; ``comparing``: with the few default levels of a
+    comparison. :class:`KVBenchError` for a text that names no levels, two kinds that one policy
+    would take both, and a policy that takes none of what is given."""
     try:
-        # Controls stand beside what is named: their levels are run for their own sake only where nothing else is.
+        # Controls stand beside what is named: their levels are run for their own sake only where
+        # nothing else is.
         named = [
             policy for policy in policies if policy.kinds and policy.name not in CONTROLS
         ] or policies
@@ -63,7 +65,8 @@ def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
     taken = [option for kind, option in options_by_kind.items() if kind in policy.kinds]
     if len(taken) > 1:
         raise KVBenchError(
-            f"{' and '.join(taken)} are two ways to ask {policy.name} for the same: give one of them"
+            f"{' and '.join(taken)} are two ways to ask {policy.name} for the same: give one of "
+            f"them"
         )
     if policy.kinds and not taken and policy.name not in CONTROLS:
         options = " or ".join(KINDS[kind].option for kind in policy.kinds)
@@ -79,8 +82,9 @@ def choose(
     if_named: Mapping[str, Entry] | None = None,
     families: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Entry]:
-    """Finds the registered entries of a comma-separated list, in its order, each once; for ``None`` it takes all of
-    them, without those that take part only if they are named. The name of a family stands for the names in it."""
+    """Finds the registered entries of a comma-separated list, in its order, each once; for ``None``
+    it takes all of them, without those that take part only if they are named. The name of a family
+    stands for the names in it."""
     if names is None:
         return list(known.values())
     known, families = {**known, **(if_named or {})}, families or {}
@@ -103,7 +107,8 @@ def check_count(option: str, value: int) -> int:
 
 
 def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
-    """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more than there are."""
+    """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more
+    than there are."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
@@ -120,7 +125,8 @@ def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | Non
 def with_answers_of(
     tasks: Sequence[Task], tokens: int | None, most_of_suite: int | None = None
 ) -> list[Task]:
-    """Returns the tasks with answers of so many tokens, by default their own, and of no more than a suite has."""
+    """Returns the tasks with answers of so many tokens, by default their own, and of no more than a
+    suite has."""
     if tokens is None:
         if most_of_suite is None:
             return list(tasks)
@@ -133,8 +139,9 @@ def with_answers_of(
 
 
 def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
-    """Returns the tasks at the levels that ``--difficulty`` names: a number for all tasks, or ``base=2,hops=1``. A task
-    that has fewer levels is asked at its highest, and so is one that is not named."""
+    """Returns the tasks at the levels that ``--difficulty`` names: a number for all tasks, or
+    ``base=2,hops=1``. A task that has fewer levels is asked at its highest, and so is one that is
+    not named."""
     if difficulty in (None, AUTO):
         return list(tasks)
     leveled = {task.name: task for task in tasks if task.top_level > 0}
@@ -164,8 +171,8 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
 
 
 def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
-    """Says which tasks are not asked at the level that ``--difficulty`` gives for all. ``tasks``: as they are
-    registered, with all of their levels."""
+    """Says which tasks are not asked at the level that ``--difficulty`` gives for all. ``tasks``:
+    as they are registered, with all of their levels."""
     if difficulty is None or not re.fullmatch(r"\d{1,3}", difficulty.strip()):
         return []
     level, notes = int(difficulty), []
@@ -182,7 +189,8 @@ def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
-    """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
+    """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given
+    any."""
     is_set = job.deterministic is not None
     for option, value in {
         "--dtypes": job.dtypes,
@@ -211,7 +219,8 @@ def check_tolerance(points: float | None) -> None:
 def check_name(name: str) -> str:
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(
-            f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or "
+            f"digit"
         )
     return name
 
@@ -223,5 +232,6 @@ def check_above_zero(option: str, value: float) -> float:
 
 
 def kv_bytes(gigabytes: float | None) -> int | None:
-    """Returns the bound on live keys and values in bytes; ``None`` is a share of what is free when the run starts."""
+    """Returns the bound on live keys and values in bytes; ``None`` is a share of what is free when
+    the run starts."""
     return None if gigabytes is None else int(check_above_zero("--max-kv-gb", gigabytes) * 1e9)

@@ -31,7 +31,8 @@ LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
 
 @dataclass(frozen=True)
 class PaperSize:
-    """Says how the paper of a suite asked, where its summary tells: what ``--profile paper`` means then."""
+    """Says how the paper of a suite asked, where its summary tells: what ``--profile paper`` means
+    then."""
 
     contexts: Mapping[str, int]  # by task; of others as many as the profile says
     tokens: int  # of an answer at most
@@ -51,9 +52,8 @@ class Suite:
     defence: Placement = "none"  # where a defence stands in prompts from elsewhere
     tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
-    own_levels: Mapping[str, LevelTexts] = field(
-        default_factory=dict
-    )  # of the policies that run at these alone
+    # Of the policies that run at these alone.
+    own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)
     repeats: int = 1
     dtype: str | None = (
         None  # as ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers
@@ -79,7 +79,8 @@ class Suite:
         return self.paper_size if profile == "paper" else None
 
     def contexts_of(self, task: Task, profile: str) -> int | None:
-        """Returns how many contexts of a task it has, and ``None`` where the profile alone says that."""
+        """Returns how many contexts of a task it has, and ``None`` where the profile alone says
+        that."""
         if profile == QUICK:
             return self.limit
         size = self.size_at(profile)
@@ -91,14 +92,16 @@ def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     return dict.fromkeys(names, levels)
 
 
-# Text F replaces single values while answers are written, drawn anew before every pass: its tables 1 and 2.
+# Text F replaces single values while answers are written, drawn anew before every pass: its tables
+# 1 and 2.
 FRESH = "unit=value,phase=every_step,persistence=transient"
 FRESH_KINDS = tuple(f"{kind}({FRESH})" for kind in ("gaussian", "zeros", "distractor"))
 FRESH_RATES = "0.02,0.05,0.08,0.1,0.15,0.2,0.25,0.3,0.4,0.5"
 BANDS = tuple(f"gaussian(layers={band},{FRESH})" for band in ("Q1", "Q2", "Q3", "Q4", "H1", "H2"))
 _AS_IN_TEXT_F = at(FRESH_KINDS, rate=FRESH_RATES) | at(BANDS, rate="0.01,0.02,0.04")
 
-# The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for bit.
+# The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for
+# bit.
 RATES = "0.01,0.05,0.1,0.3"
 KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
@@ -146,8 +149,9 @@ _ERRORS_OF_PARTS = tuple(
     for part in _PARTS[1:]
 )
 _SIGNS = tuple(f"{kind}({part}{WRITTEN})" for kind in ("sign_flip", "same_sign") for part in _PARTS)
-# The same errors once behind an exact prefill, on the context alone, to show what the place of the text costs. A bias
-# is no error of the text, and is counted in the spread of a layer, which is known when the context has been read.
+# The same errors once behind an exact prefill, on the context alone, to show what the place of the
+# text costs. A bias is no error of the text, and is counted in the spread of a layer, which is
+# known when the context has been read.
 _RESIDENT = (
     "multiplicative_uniform",
     "multiplicative_normal",
@@ -166,7 +170,8 @@ ERRORS = Suite(
     own_levels=_OF_ERRORS,
     repeats=2,
     limit=24,
-    # 5.5: IFEval without directives that count words, as answers end after 100 tokens; every benchmark ran five times.
+    # 5.5: IFEval without directives that count words, as answers end after 100 tokens; every
+    # benchmark ran five times.
     paper_size=PaperSize(
         {IFEVAL.name: 128}, tokens=100, repeats=5, without=("length_constraints:number_words",)
     ),
@@ -174,9 +179,10 @@ ERRORS = Suite(
 )
 
 
-# Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the latest tokens in
-# full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less is evicted before it. In 32 bits
-# these shares are about half as large: the front is drawn over the bytes that are held, whatever was aimed at.
+# Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the
+# latest tokens in full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less
+# is evicted before it. In 32 bits these shares are about half as large: the front is drawn over the
+# bytes that are held, whatever was aimed at.
 EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
 _BOTH = (
@@ -280,7 +286,8 @@ def coverage_of(
     compress: Scope | None,
     mode: Mode = "agnostic",
 ) -> Suite:
-    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
+    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its
+    own."""
     if suite is None:
         scope = compress or "context"
         by_default = {
@@ -301,8 +308,9 @@ def coverage_of(
 
 
 def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:
-    """Finds the tasks of a comma-separated list of registered names, families, and files with the user's own questions.
-    A task that is asked by default, which a suite may ask in its own way, comes before the registered one."""
+    """Finds the tasks of a comma-separated list of registered names, families, and files with the
+    user's own questions. A task that is asked by default, which a suite may ask in its own way,
+    comes before the registered one."""
     words = [word.strip() for word in (names or "").split(",")]
     files = {word: get_task(word) for word in words if is_file_of_questions(word)}
     others = {**KNOWN_TASKS, **files, **by_default}
@@ -316,7 +324,8 @@ def dtype_of(dtype: str, suite: str | None) -> str:
 
 
 def task_of_version(name: str, version: str) -> Task | None:
-    """Finds the task, also of a suite, that makes the examples of this very version; None if there is none."""
+    """Finds the task, also of a suite, that makes the examples of this very version; None if there
+    is none."""
     tasks = (
         *TASKS.values(),
         *RULER.values(),

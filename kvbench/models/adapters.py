@@ -1,7 +1,8 @@
-"""Adds an adapter that peft wrote to the weights of its base. What comes with it is used, or refused by name.
+"""Adds an adapter that peft wrote to the weights of its base. What comes with it is used, or
+refused by name.
 
-peft passes over weights without a place with a warning, and the base alone would be scored under the adapter's name.
-"""
+peft passes over weights without a place with a warning, and the base alone would be scored under
+the adapter's name."""
 
 import re
 import warnings
@@ -39,9 +40,9 @@ NAMED = 2  # weights in a message
 def add_adapter(
     name: str, network: PreTrainedModel, folder: Path, vocabulary: int | None
 ) -> PreTrainedModel:
-    """Returns the network with the weights of an adapter added, which then runs as fast as without. Raises
-    :class:`KVBenchError` for anything of it that would not be used. ``vocabulary``: tokens of the tokenizer beside it,
-    if one is there."""
+    """Returns the network with the weights of an adapter added, which then runs as fast as without.
+    Raises :class:`KVBenchError` for anything of it that would not be used. ``vocabulary``: tokens
+    of the tokenizer beside it, if one is there."""
     _check_files(name, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what peft would pass over; all of it is refused here
@@ -52,9 +53,8 @@ def add_adapter(
         _resize_embeddings(name, network, weights, vocabulary)
         try:
             adapted = peft.PeftModel.from_pretrained(network, folder)
-            report = adapted.load_adapter(
-                str(folder), "default"
-            )  # once more, as only this tells what had no place
+            # Once more, as only this tells what had no place.
+            report = adapted.load_adapter(str(folder), "default")
         except RuntimeError as error:
             lines = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
             misfit = lines[0] if lines else first_line(error)
@@ -70,7 +70,8 @@ def add_adapter(
 
 
 def has_own_tokenizer(folder: Path) -> bool:
-    """Tells whether a whole tokenizer lies beside an adapter; :class:`KVBenchError` for a part of one."""
+    """Tells whether a whole tokenizer lies beside an adapter; :class:`KVBenchError` for a part of
+    one."""
     if any((folder / file).is_file() for file in VOCABULARIES):
         return True
     if parts := [file for file in ABOUT_TOKENS if (folder / file).is_file()]:
@@ -82,7 +83,8 @@ def has_own_tokenizer(folder: Path) -> bool:
 
 
 def use_own_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Gives the tokenizer of the base the chat template that lies beside an adapter, if one does."""
+    """Gives the tokenizer of the base the chat template that lies beside an adapter, if one
+    does."""
     if (folder / TEMPLATE).is_file():
         tokenizer.chat_template = (folder / TEMPLATE).read_text(encoding="utf-8")
 
@@ -113,7 +115,8 @@ def _check_files(name: str, folder: Path) -> None:
 
 
 def _check_config(name: str, network: PreTrainedModel, config: Any, folder: Path) -> None:
-    """Refuses an adapter that is of another kind of model or task, or acts otherwise than by added weights."""
+    """Refuses an adapter that is of another kind of model or task, or acts otherwise than by added
+    weights."""
     if config.is_prompt_learning or config.is_adaption_prompt:
         _refuse(
             name,

@@ -1,5 +1,6 @@
-"""The day that a chat template tells. A run has one, which stands in its identity: transformers takes it from the
-clock, so that a run that goes on after midnight, or is checked a week later, would send other prompts."""
+"""The day that a chat template tells. A run has one, which stands in its identity: transformers
+takes it from the clock, so that a run that goes on after midnight, or is checked a week later,
+would send other prompts."""
 
 from datetime import date, datetime, time
 from functools import partial
@@ -18,15 +19,16 @@ TURNS = (
 
 
 def set_date(tokenizer: PreTrainedTokenizerBase, day: str) -> None:
-    """Lets the chat template tell this day, at midnight, whoever runs it: kvpress's own pipeline too."""
+    """Lets the chat template tell this day, at midnight, whoever runs it: kvpress's own pipeline
+    too."""
     moment = datetime.combine(date.fromisoformat(day), time())
     with_day = partial(type(tokenizer).apply_chat_template, tokenizer, strftime_now=moment.strftime)
     vars(tokenizer)["apply_chat_template"] = with_day
 
 
 def date_told(tokenizer: PreTrainedTokenizerBase, day: str) -> str:
-    """Sets the day, and returns it if the chat template tells it, or else an empty text: a template that tells no day
-    makes no other run tomorrow."""
+    """Sets the day, and returns it if the chat template tells it, or else an empty text: a template
+    that tells no day makes no other run tomorrow."""
     tells_date = False
     if tokenizer.chat_template is not None:
         for turns in TURNS:

@@ -9,28 +9,30 @@ import torch
 
 from kvbench.system.errors import KVBenchError
 
-# A buffer for each of cuBLAS's streams. torch reads the variable once, with the first product on a GPU.
+# A buffer for each of cuBLAS's streams. torch reads the variable once, with the first product on a
+# GPU.
 WORKSPACE, BUFFERS = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 REPRODUCIBLE = (":4096:8", ":16:8")
 WITHOUT_ONE = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 def prepare_determinism(device: torch.device) -> None:
-    """Sets how cuBLAS shares its memory, before anything is multiplied there; :class:`KVBenchError` where it is too
-    late, or where the variable has another value."""
+    """Sets how cuBLAS shares its memory, before anything is multiplied there; :class:`KVBenchError`
+    where it is too late, or where the variable has another value."""
     if device.type != "cuda" or os.environ.get(WORKSPACE) in REPRODUCIBLE:
         return
     if WORKSPACE in os.environ or torch.cuda.is_initialized():
         raise KVBenchError(
-            f"--deterministic needs the environment variable {WORKSPACE}={BUFFERS} before the GPU is used: start again "
-            "with it, or give --no-deterministic"
+            f"--deterministic needs the environment variable {WORKSPACE}={BUFFERS} before the GPU "
+            f"is used: start again with it, or give --no-deterministic"
         )
     os.environ[WORKSPACE] = BUFFERS
 
 
 @contextmanager
 def deterministic(is_wanted: bool) -> Iterator[None]:
-    """Allows such algorithms alone inside a ``with`` block; :class:`KVBenchError` names an operation that has none."""
+    """Allows such algorithms alone inside a ``with`` block; :class:`KVBenchError` names an
+    operation that has none."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(is_wanted or before)
     try:
@@ -40,7 +42,8 @@ def deterministic(is_wanted: bool) -> Iterator[None]:
         if operation is None:
             raise
         raise KVBenchError(
-            f"{operation[1]} has no deterministic implementation on this device: give --no-deterministic"
+            f"{operation[1]} has no deterministic implementation on this device: give "
+            f"--no-deterministic"
         ) from error
     finally:
         torch.use_deterministic_algorithms(before)

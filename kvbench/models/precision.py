@@ -1,4 +1,5 @@
-"""Chooses the device and the type of numbers of a model, and makes the same model in another type."""
+"""Chooses the device and the type of numbers of a model, and makes the same model in another
+type."""
 
 import copy
 import time
@@ -16,19 +17,22 @@ from policies.declaration.lazy import LazyModule
 
 pretrained = LazyModule("kvbench.models.pretrained")  # which asks here for the dtype of a device
 
-# Rows, columns and what is summed over: a question in a layer of a small model. A processor without instructions for
-# bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then converts number by number.
+# Rows, columns and what is summed over: a question in a layer of a small model. A processor without
+# instructions for bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then
+# converts number by number.
 PRODUCT = (64, 512, 1024)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Functions of oneDNN that tell whether this processor multiplies a dtype. They are names, since a torch without oneDNN,
-# such as that of macOS on arm64, has none of them: a look at import would end every command there.
+# Functions of oneDNN that tell whether this processor multiplies a dtype. They are names, since a
+# torch without oneDNN, such as that of macOS on arm64, has none of them: a look at import would end
+# every command there.
 MULTIPLIED = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
 MOMENT = 1e-9  # seconds: the processor's clock may stand still over a small product
 WORTH = 1.5  # times as fast: with instructions for it bfloat16 is 4 to 5 times, without them slower
 
 
 def multiplies(name: str) -> bool:
-    """Tells whether this processor has products of a dtype; of 16 bits a torch without oneDNN has none."""
+    """Tells whether this processor has products of a dtype; of 16 bits a torch without oneDNN has
+    none."""
     if name not in MULTIPLIED:
         return True
     is_supported: Callable[[], bool] | None = getattr(torch.ops.mkldnn, MULTIPLIED[name], None)
@@ -36,11 +40,13 @@ def multiplies(name: str) -> bool:
 
 
 def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
-    """Returns the network with its weights in the dtype of a name, as if it had been loaded in it; itself where it has
-    that dtype. Buffers stay as they are: the frequencies of positions are float32 in every dtype.
+    """Returns the network with its weights in the dtype of a name, as if it had been loaded in it;
+    itself where it has that dtype. Buffers stay as they are: the frequencies of positions are
+    float32 in every dtype.
 
-    A processor without products of 16 bits converts number by number, which takes four times as long. There the layers
-    multiply the same numbers in float32 and round the sums, as a GPU does."""
+    A processor without products of 16 bits converts number by number, which takes four times as
+    long. There the layers multiply the same numbers in float32 and round the sums, as a GPU
+    does."""
     dtype = getattr(torch, name)
     if network.dtype == dtype:
         return network
@@ -53,14 +59,13 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
 
 
 def layer_in_float64(layer: torch.nn.Module) -> torch.nn.Module:
-    """Returns a copy of a layer that computes in float64; what transformers computes in float32, as norms, it does
-    there too."""
+    """Returns a copy of a layer that computes in float64; what transformers computes in float32, as
+    norms, it does there too."""
     made = _copied(layer, torch.float64)
     for inner in made.modules():
         if type(inner) is torch.nn.Linear:
-            vars(inner).pop(
-                "forward", None
-            )  # that of a processor without products of 16 bits, which would round
+            # That of a processor without products of 16 bits, which would round.
+            vars(inner).pop("forward", None)
     return made
 
 
@@ -68,8 +73,8 @@ Copied = TypeVar("Copied", bound=torch.nn.Module)
 
 
 def _copied(module: Copied, dtype: torch.dtype) -> Copied:
-    """Copies a module with its weights in another dtype. The copy finds these in place of the weights, so that those
-    are not copied first."""
+    """Copies a module with its weights in another dtype. The copy finds these in place of the
+    weights, so that those are not copied first."""
     memo: dict[int, object] = {
         id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False)
         for weight in module.parameters()
@@ -86,9 +91,8 @@ def multiply_in_float32(layer: torch.nn.Linear) -> None:
 class NetworkCopies:
     """Holds a network and at most one copy of it in another dtype.
 
-    Two copies beside the network may be more than a GPU holds, so the last one goes before the next is made: whoever
-    asks for a dtype has let go of the network that came before.
-    """
+    Two copies beside the network may be more than a GPU holds, so the last one goes before the next
+    is made: whoever asks for a dtype has let go of the network that came before."""
 
     def __init__(self, network: PreTrainedModel) -> None:
         self._network = network
@@ -118,7 +122,8 @@ def _rounded(weight: torch.Tensor, bias: torch.Tensor | None, inputs: torch.Tens
 
 @cache
 def faster_dtype() -> torch.dtype:
-    """Measures once in a process, in milliseconds, whether this processor multiplies bfloat16 faster than float32."""
+    """Measures once in a process, in milliseconds, whether this processor multiplies bfloat16
+    faster than float32."""
     rows, columns, inner = PRODUCT
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
@@ -132,13 +137,15 @@ def faster_dtype() -> torch.dtype:
 
 
 def faster_of(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
-    """Decides by the times of one product. bfloat16 has to be clearly faster: its numbers are coarser, a part of the
-    time is not in products, and the decision must be the same whenever it is measured."""
+    """Decides by the times of one product. bfloat16 has to be clearly faster: its numbers are
+    coarser, a part of the time is not in products, and the decision must be the same whenever it is
+    measured."""
     return torch.bfloat16 if float32_seconds >= WORTH * bfloat16_seconds else torch.float32
 
 
 def processor_seconds() -> float:
-    """Returns the processor time of this process so far; with several threads, of which some wait, the clock's."""
+    """Returns the processor time of this process so far; with several threads, of which some wait,
+    the clock's."""
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
@@ -149,7 +156,8 @@ def best_seconds(work: Callable[[], object]) -> float:
 
 
 def check_dtypes(names: Sequence[str], device: torch.device) -> None:
-    """Raises :class:`KVBenchError` for the first dtype in which a device cannot multiply or attend."""
+    """Raises :class:`KVBenchError` for the first dtype in which a device cannot multiply or
+    attend."""
     for name in names:
         try:
             numbers = torch.ones(1, 1, 2, 8, device=device, dtype=getattr(torch, name))
@@ -174,17 +182,17 @@ def choose_device(name: str) -> torch.device:
 
 
 def checkpoint_dtype(model: str) -> torch.dtype:
-    """Returns the dtype in which the files of a model hold its weights, by its configuration; bfloat16 where that says
-    none, or without a model."""
+    """Returns the dtype in which the files of a model hold its weights, by its configuration;
+    bfloat16 where that says none, or without a model."""
     dtype = pretrained.read_config(model_source(model)).get_text_config().dtype if model else None
     return next((known for known in DTYPES.values() if known == dtype), torch.bfloat16)
 
 
 def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
-    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
-    float32 on every CPU: what is published of it must not depend on who runs it. :data:`OF_CHECKPOINT` keeps on a GPU
-    what the checkpoint has, of which copies in other types are exact; a CPU, which may have no products of 16 bits,
-    loads float32."""
+    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped
+    model stays in float32 on every CPU: what is published of it must not depend on who runs it.
+    :data:`OF_CHECKPOINT` keeps on a GPU what the checkpoint has, of which copies in other types are
+    exact; a CPU, which may have no products of 16 bits, loads float32."""
     if name == "auto":
         if device.type == "cpu":
             return torch.float32 if model in REFERENCE_MODELS else faster_dtype()

@@ -1,5 +1,5 @@
-"""Reads configurations, tokenizers and chat templates from the files of a model before any weight. Code beside them is
-never run: transformers would ask on a terminal, and run it on "y"."""
+"""Reads configurations, tokenizers and chat templates from the files of a model before any weight.
+Code beside them is never run: transformers would ask on a terminal, and run it on "y"."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,8 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class _Sizes(BaseModel):
-    """The fields of a decoder's configuration that are computed with; one that a model does not have is None."""
+    """The fields of a decoder's configuration that are computed with; one that a model does not
+    have is None."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -59,7 +60,8 @@ class Ends(BaseModel):
 
 
 def read_config(source: str) -> Any:
-    """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of transformers."""
+    """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of
+    transformers."""
     place = Path(source)
     config = (
         read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
@@ -71,7 +73,8 @@ def read_config(source: str) -> Any:
 
 
 def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
-    """Raises :class:`KVBenchError` for a field of a file of a model that cannot be computed with."""
+    """Raises :class:`KVBenchError` for a field of a file of a model that cannot be computed
+    with."""
     try:
         fields.model_validate(content)
     except ValidationError as error:
@@ -88,7 +91,8 @@ def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
 def run_template(
     tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, str]], begin_answer: bool = True
 ) -> str:
-    """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
+    """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is
+    broken."""
     try:
         with (
             time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"),
@@ -106,13 +110,15 @@ def run_template(
         ) from error
     if len(text) > TEMPLATE_CHARACTERS:
         raise KVBenchError(
-            f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn"
+            f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a "
+            f"turn"
         )
     return text
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Returns the special token, if any, that the chat template writes behind an answer: a checkpoint may lack it."""
+    """Returns the special token, if any, that the chat template writes behind an answer: a
+    checkpoint may lack it."""
     if tokenizer.chat_template is None:
         return ()
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": ANSWER}]
@@ -126,7 +132,8 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
 
 
 def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
-    """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which loading tells."""
+    """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which
+    loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
         return cache_shape(read_config(model_source(model)).get_text_config(), numbers)
@@ -135,8 +142,8 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
 
 
 def cache_shape(config: Any, dtype: str) -> ModelShape:
-    """Returns the shape of a cache of such numbers, with the windows of the sliding layers that presses leave whole
-    (:func:`is_left_whole`); ``config``: that of a decoder of text."""
+    """Returns the shape of a cache of such numbers, with the windows of the sliding layers that
+    presses leave whole (:func:`is_left_whole`); ``config``: that of a decoder of text."""
     windows: tuple[int, ...] = ()
     if (
         isinstance(config, Gemma3TextConfig)
@@ -150,7 +157,8 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
 
 
 def head_size_of(config: Any) -> int:
-    """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to the width."""
+    """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to
+    the width."""
     size: int = (
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )

@@ -19,7 +19,8 @@ class ModelChangedError(KVBenchError):
     """A press wrote to the model, so that no later result of this process means anything."""
 
     def __init__(self, policies: Sequence[str], place: str) -> None:
-        """``place``: the changed part of the model. ``policies``: which of them have done it; none if unknown."""
+        """``place``: the changed part of the model. ``policies``: which of them have done it; none
+        if unknown."""
         super().__init__(policies, place)
         self.policies, self.place = policies, place
 
@@ -47,7 +48,8 @@ class TensorState:
         )
 
     def is_same(self, by_content: bool) -> bool:
-        """Compares the tensor with its state by its bits, or else by the number of times that it was written to."""
+        """Compares the tensor with its state by its bits, or else by the number of times that it
+        was written to."""
         now = self.place.get(self.name)
         if now is not self.tensor or (now.dtype, now.shape) != (self.dtype, self.shape):
             return False
@@ -78,8 +80,8 @@ class Snapshot:
     def first_change(self, by_content: bool = True) -> str:
         """Names the first part that has changed; an empty text if none has.
 
-        Without ``by_content`` no weight is read, which is fast; then only a write through ``.data`` is not seen.
-        """
+        Without ``by_content`` no weight is read, which is fast; then only a write through ``.data``
+        is not seen."""
         for name, part in self.parts.items():
             if hook := _strange_hook(part):
                 return f"{name}.{hook}"
@@ -93,7 +95,8 @@ class Snapshot:
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
-    """Yields modules and the configuration, except rotary embeddings that may change with the longest context."""
+    """Yields modules and the configuration, except rotary embeddings that may change with the
+    longest context."""
     yield "config", network.config
     yield "text config", network.config.get_text_config()
     for name, part in network.named_modules():
@@ -102,10 +105,11 @@ def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes(part: Any) -> dict[str, Any]:
-    """Returns the plain values of a part, its modules, and its forward pass if it is not that of its class.
+    """Returns the plain values of a part, its modules, and its forward pass if it is not that of
+    its class.
 
-    A press that puts its own in place and then the old one back leaves the class's own on the part itself.
-    """
+    A press that puts its own in place and then the old one back leaves the class's own on the part
+    itself."""
     values = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
     values |= vars(part).get("_modules", {})
     forward = vars(part).get("forward", OF_CLASS)
@@ -114,7 +118,8 @@ def _attributes(part: Any) -> dict[str, Any]:
 
 
 def _strange_hook(part: Any) -> str:
-    """Names the kind of the first hook that is neither kvbench's nor that of transformers for hidden states."""
+    """Names the kind of the first hook that is neither kvbench's nor that of transformers for
+    hidden states."""
     hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
     expected = ("kvbench.", "transformers.")
     return next(

@@ -29,15 +29,16 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import user_path
 
 Count = Callable[[str], int]
-ROOM = 256  # tokens beside a usual context and its answer: the chat template, a question, and an answer prefix
+# Tokens beside a usual context and its answer: the chat template, a question, and an answer prefix.
+ROOM = 256
 STEP = 128  # tokens by which a usual context is shortened
-Tokens = (
-    int | Literal["usual"] | None
-)  # of a context; usual: what each task has in a run; None: its own length
+# Of a context; usual: what each task has in a run; None: its own length.
+Tokens = int | Literal["usual"] | None
 
 
 def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
-    """Returns the tokens of a context where none are given: None in a suite, and for texts that are not generated."""
+    """Returns the tokens of a context where none are given: None in a suite, and for texts that are
+    not generated."""
     names = [name.strip() for name in (tasks or "").split(",")]
     is_given_text = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
     return None if suite or is_given_text else USUAL
@@ -62,9 +63,10 @@ def lengthen(
     counted_by: str = "",
     places: int | None = None,
 ) -> list[Task]:
-    """Returns the tasks with contexts of so many tokens: what they state stands in prose about no one, scattered, or
-    together at a relative depth. ``count`` counts the tokens of a text, ``counted_by`` names the model with these
-    tokens, and ``places`` are those that it has: a length that nobody gave stays within them."""
+    """Returns the tasks with contexts of so many tokens: what they state stands in prose about no
+    one, scattered, or together at a relative depth. ``count`` counts the tokens of a text,
+    ``counted_by`` names the model with these tokens, and ``places`` are those that it has: a length
+    that nobody gave stays within them."""
     if tokens is not None or depth is not None:
         check_takes_length(tasks)
     longer = []
@@ -80,8 +82,8 @@ def lengthen(
 
 
 def tokens_of(task: Task, tokens: Tokens, places: int | None = None) -> int | None:
-    """Returns the tokens of a context of a task; None where it has as many words as it makes. ``places``: of the model,
-    within which a usual length stays with its question and answer."""
+    """Returns the tokens of a context of a task; None where it has as many words as it makes.
+    ``places``: of the model, within which a usual length stays with its question and answer."""
     if isinstance(tokens, int):
         return tokens
     # The own length of a task of RULER is a number of tokens too.
@@ -96,21 +98,23 @@ def tokens_of(task: Task, tokens: Tokens, places: int | None = None) -> int | No
 def notes_on_length(
     tasks: Sequence[Task], tokens: Tokens, places: int | None, model: str
 ) -> list[str]:
-    """Says in a line which tasks have shorter contexts than usual, because the model has too few places."""
+    """Says in a line which tasks have shorter contexts than usual, because the model has too few
+    places."""
     shorter: dict[int, list[str]] = {}
     for task in tasks:
         length = tokens_of(task, tokens, places)
         if not isinstance(tokens, int) and length is not None and length < task.usual_tokens:
             shorter.setdefault(length, []).append(task.name)
     return [
-        f"{', '.join(names)}: contexts have {length:,} tokens and not the usual {USUAL_OF_RULER:,}, as {model} takes "
-        f"{places:,} with question and answer"
+        f"{', '.join(names)}: contexts have {length:,} tokens and not the usual "
+        f"{USUAL_OF_RULER:,}, as {model} takes {places:,} with question and answer"
         for length, names in shorter.items()
     ]
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:
-    """Raises :class:`KVBenchError` for a task whose contexts are not generated, nor cut from a longer text."""
+    """Raises :class:`KVBenchError` for a task whose contexts are not generated, nor cut from a
+    longer text."""
     for task in tasks:
         if (task.name in FROM_DATA or task.most is not None) and task.with_length is None:
             longer = f"those of {task.name} are not{': give the text with --data' if task.name == PROSE.name else ''}"
@@ -120,7 +124,8 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
 def lengthen_by_tokenizer(
     tokenizer: str | None, task: Task, tokens: int | None, depth: float | None
 ) -> Task:
-    """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts the first text."""
+    """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts
+    the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
     if tokens is None and depth is None:
@@ -153,6 +158,6 @@ def _load(tokenizer: str) -> Tokenizer:
         return Tokenizer.from_pretrained(tokenizer)
     except Exception as error:  # the library raises bare exceptions
         raise KVBenchError(
-            f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a reference model, a "
-            "GGUF file, or a folder or hub model with a fast tokenizer"
+            f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a "
+            f"reference model, a GGUF file, or a folder or hub model with a fast tokenizer"
         ) from error

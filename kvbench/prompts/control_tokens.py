@@ -1,8 +1,9 @@
-"""Encodes texts in which a control token is spelled, such as ``<|im_end|>`` in somebody's document, as the text it is.
+"""Encodes texts in which a control token is spelled, such as ``<|im_end|>`` in somebody's document,
+as the text it is.
 
-A tokenizer reads such a spelling as the token itself, so that a document could end the user's turn. Here only what the
-chat template writes is read so. A text without such a spelling is encoded by the tokenizer alone, as kvpress does.
-"""
+A tokenizer reads such a spelling as the token itself, so that a document could end the user's turn.
+Here only what the chat template writes is read so. A text without such a spelling is encoded by the
+tokenizer alone, as kvpress does."""
 
 import json
 import re
@@ -24,8 +25,9 @@ _LEAST = -1e6  # log probability of a piece that is never chosen
 
 @lru_cache(maxsize=8)
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """Returns the spellings of tokens that are no text: the special ones, those between ``<|`` and ``|>``, and those
-    that the chat template writes, such as ``<tool_call>``. Added tokens of white space or of HTML are text."""
+    """Returns the spellings of tokens that are no text: the special ones, those between ``<|`` and
+    ``|>``, and those that the chat template writes, such as ``<tool_call>``. Added tokens of white
+    space or of HTML are text."""
     template = str(tokenizer.chat_template or "")
     contents = {token.content: token.special for token in tokenizer.added_tokens_decoder.values()}
     return tuple(
@@ -38,8 +40,8 @@ def control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
 def encode_with_offsets(
     tokenizer: PreTrainedTokenizerBase, text: str, of_template: Stretches = ()
 ) -> tuple[tuple[int, ...], Offsets]:
-    """Encodes a text; control tokens are read as such in the stretches that the chat template wrote, and nowhere else.
-    Without such stretches a text has no control token."""
+    """Encodes a text; control tokens are read as such in the stretches that the chat template
+    wrote, and nowhere else. Without such stretches a text has no control token."""
     if not _is_spelled(control_tokens(tokenizer), text, of_template):
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return tuple(encoded["input_ids"]), encoded["offset_mapping"]
@@ -62,16 +64,16 @@ def _is_spelled(contents: Sequence[str], text: str, of_template: Stretches) -> b
         unwritten.append(text[end:start])
         end = stop
     unwritten.append(text[end:])
-    first = {
-        content[0] for content in contents
-    }  # in most texts there is none of these, and vocabularies have thousands
+    # In most texts there is none of these, and vocabularies have thousands.
+    first = {content[0] for content in contents}
     return any(content in part for part in unwritten if first & set(part) for content in contents)
 
 
 @lru_cache(maxsize=4)
 def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, str]]:
-    """Makes the same tokenizer with other spellings of the control tokens, which stand in no text: of the same length,
-    so that offsets stay, and with the same numbers. Returns it with these spellings, the longest first."""
+    """Makes the same tokenizer with other spellings of the control tokens, which stand in no text:
+    of the same length, so that offsets stay, and with the same numbers. Returns it with these
+    spellings, the longest first."""
     plan: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     controls = sorted(control_tokens(tokenizer), key=len, reverse=True)
     stand_ins = {
@@ -88,8 +90,8 @@ def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, st
 
 
 def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str, int]) -> None:
-    """Gives the control tokens of a vocabulary their new spellings, and every added token a place in it: one without
-    a place would be given another number."""
+    """Gives the control tokens of a vocabulary their new spellings, and every added token a place
+    in it: one without a place would be given another number."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):  # of Unigram: pieces with their log probabilities, by number
         pieces = [[stand_ins.get(piece, piece), score] for piece, score in vocabulary]

@@ -1,8 +1,8 @@
-"""How a model is asked: when a policy sees the question, what of an example is compressed, and how answers are begun.
+"""How a model is asked: when a policy sees the question, what of an example is compressed, and how
+answers are begun.
 
-The shipped models were taught to answer in a few words; every other one answers in sentences, and is given their
-beginning.
-"""
+The shipped models were taught to answer in a few words; every other one answers in sentences, and
+is given their beginning."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,23 +14,20 @@ from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
 from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 
-Mode = Literal[
-    "agnostic", "aware"
-]  # the cache is compressed before the question is seen, or with it
+# The cache is compressed before the question is seen, or with it.
+Mode = Literal["agnostic", "aware"]
 Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
-PREFIX_WAYS = (
-    "auto",
-    "on",
-    "off",
-)  # of ``--answer-prefix``; any other text begins the answers itself
-SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
+# Of ``--answer-prefix``; any other text begins the answers itself.
+PREFIX_WAYS = ("auto", "on", "off")
+# That an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off.
+SENTENCE_TOKENS = 32
 
 
 def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
-    """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
-    shipped ones, which were taught without; where these are adapters, in the tasks that they were taught. A text that
-    is not one of :data:`PREFIX_WAYS` begins all answers to questions from files; :class:`KVBenchError` where there are
-    none."""
+    """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of
+    every model but the shipped ones, which were taught without; where these are adapters, in the
+    tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS` begins all answers to
+    questions from files; :class:`KVBenchError` where there are none."""
     if answer_prefix not in PREFIX_WAYS:
         return _begun_with(answer_prefix, tasks, model)
     as_asked = []
@@ -65,7 +62,8 @@ def _asked(task: Task, begins: bool) -> Task:
         task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS)
     )
     if begins and task.answer_marker and task.instruction:
-        # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
+        # A begun answer states the number: to ask for the steps too, and look for a mark behind
+        # them, would find none.
         make = partial(_without_steps, task.make)
         return replace(changed, instruction=INSTRUCTION, answer_marker="", make=make)
     return changed

@@ -1,10 +1,10 @@
-"""Turns an example into tokens: the region to compress, the questions, and the tokens that carry the evidence.
+"""Turns an example into tokens: the region to compress, the questions, and the tokens that carry
+the evidence.
 
-The split is the one of kvpress's ``KVPressTextGenerationPipeline``: the chat template is cut where the context ends;
-what comes before is prefilled and compressed, what comes after is decoded from the compressed cache. The task
-instruction is never compressed: it stands before the question, where the questions of a context share it, and behind
-one that is compressed with its context.
-"""
+The split is the one of kvpress's ``KVPressTextGenerationPipeline``: the chat template is cut where
+the context ends; what comes before is prefilled and compressed, what comes after is decoded from
+the compressed cache. The task instruction is never compressed: it stands before the question, where
+the questions of a context share it, and behind one that is compressed with its context."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,9 +36,8 @@ _SENTENCE = regex.compile(rf"[{STOPS}]+[{CLOSERS}]*", FLAGS)
 _INITIAL = regex.compile(r"\p{Lu}\p{M}*", FLAGS)
 Role = Literal["user", "system", "text"]
 Texts = Sequence[tuple[Question, str]]  # what is decoded for each question
-Offsets = (
-    Sequence[tuple[int, int]] | npt.NDArray[np.int64]
-)  # by token, where it starts and ends in the text
+# By token, where it starts and ends in the text.
+Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ class AnswerEnds:
 
     @cached_property
     def _sets(self) -> tuple[frozenset[int], ...]:
-        """Holds the tokens to look one up: made once for all answers, as a vocabulary has thousands of ends."""
+        """Holds the tokens to look one up: made once for all answers, as a vocabulary has thousands
+        of ends."""
         return frozenset(self.tokens), frozenset(self.sentence), frozenset(self.initials)
 
     def until_end(self, token_ids: Sequence[int]) -> tuple[list[int], bool]:
@@ -72,7 +72,8 @@ NO_ENDS = AnswerEnds()
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
-    """Returns what ends answers; nothing where a chat model begins them itself, or where they take all tokens."""
+    """Returns what ends answers; nothing where a chat model begins them itself, or where they take
+    all tokens."""
     base = tokenizer.chat_template is None
     if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
         return NO_ENDS
@@ -95,7 +96,8 @@ def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
 
 @dataclass(frozen=True)
 class Template:
-    """The text around a context: ``head + context``, then ``between``, instruction, ``cue``, question and ``tail``."""
+    """The text around a context: ``head + context``, then ``between``, instruction, ``cue``,
+    question and ``tail``."""
 
     head: str
     between: str
@@ -109,15 +111,13 @@ class TokenizedQuestion:
 
     question: Question
     token_ids: tuple[int, ...]
-    answer_tokens: tuple[
-        int, ...
-    ]  # positions in the compressed region; empty for an unanswerable question
+    # Positions in the compressed region; empty for an unanswerable question.
+    answer_tokens: tuple[int, ...]
     evidence_tokens: tuple[int, ...]  # likewise
-    gold_ids: tuple[
-        int, ...
-    ] = ()  # the tokens of a perfect output without an end token; empty if unknown
-    # Positions by kind: answer, subject, bridge and fact, which are the evidence, and distractor: where the context
-    # states other values, outside the evidence and none of them a right answer.
+    # The tokens of a perfect output without an end token; empty if unknown.
+    gold_ids: tuple[int, ...] = ()
+    # Positions by kind: answer, subject, bridge and fact, which are the evidence, and distractor:
+    # where the context states other values, outside the evidence and none of them a right answer.
     spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
 
 
@@ -135,15 +135,13 @@ class Prompt:
 
     example: Example
     token_ids: tuple[int, ...]
-    context_tokens: tuple[
-        int, ...
-    ]  # positions without the chat template and, in aware mode, without the question
+    # Positions without the chat template and, in aware mode, without the question.
+    context_tokens: tuple[int, ...]
     questions: tuple[TokenizedQuestion, ...]
     stretches: tuple[Stretch, ...] = ()  # of instructions, in order
     token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
-    stated: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict, hash=False
-    )  # positions, by stated value
+    # Positions, by stated value.
+    stated: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     ends: AnswerEnds = NO_ENDS  # of answers, beside the model's own end tokens
 
     @property
@@ -163,8 +161,9 @@ class Prompt:
 
 
 def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
-    """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's pipeline, or it is
-    the whole system's turn, and the question is the user's turn. Around running text there is none."""
+    """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's
+    pipeline, or it is the whole system's turn, and the question is the user's turn. Around running
+    text there is none."""
     if not tokenizer.is_fast:
         lack = f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs"
         raise KVBenchError(f"{lack}: use a checkpoint with a fast tokenizer")
@@ -197,8 +196,9 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
 def without_system_turn(
     tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task]
 ) -> dict[str, str]:
-    """Lists the tasks whose contexts are system prompts, each with one line, where the chat template has no turn of a
-    system. A template that is broken altogether raises :class:`KVBenchError`."""
+    """Lists the tasks whose contexts are system prompts, each with one line, where the chat
+    template has no turn of a system. A template that is broken altogether raises
+    :class:`KVBenchError`."""
     of_system = [task.name for task in tasks if task.role == "system"]
     if not of_system:
         return {}
@@ -214,8 +214,9 @@ def without_system_turn(
 def split_question(
     template: Template, task: Task, question: Question, mode: Mode
 ) -> tuple[str, str]:
-    """Splits a question into the text to compress with its context and the text to decode after it, without the ending.
-    A context that contains its question comes with an empty one, and nothing follows it."""
+    """Splits a question into the text to compress with its context and the text to decode after it,
+    without the ending. A context that contains its question comes with an empty one, and nothing
+    follows it."""
     if not question.text:
         return "", ""
     cue = template.cue.lstrip() if not task.instruction or mode == "aware" else template.cue
@@ -251,15 +252,16 @@ def prompt_as_sent(
 def encode(
     tokenizer: PreTrainedTokenizerBase, text: str, of_template: Stretches = ()
 ) -> tuple[int, ...]:
-    """Encodes a text; ``of_template``: where control tokens are such, and not spelled by somebody."""
+    """Encodes a text; ``of_template``: where control tokens are such, and not spelled by
+    somebody."""
     return encode_with_offsets(tokenizer, text, of_template)[0]
 
 
 def gold_ids(
     tokenizer: PreTrainedTokenizerBase, question: Question, text: str, of_template: Stretches = ()
 ) -> tuple[int, ...]:
-    """Encodes a perfect output as it follows the question's text: after a space, unless the text ends with white space.
-    If the two share a token, the answer is encoded by itself."""
+    """Encodes a perfect output as it follows the question's text: after a space, unless the text
+    ends with white space. If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
     answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
@@ -275,10 +277,11 @@ def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
 
 
 def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int) -> tuple[int, ...]:
-    """Returns the positions of the tokens that overlap a span; ``shift`` is where the context starts in the text.
+    """Returns the positions of the tokens that overlap a span; ``shift`` is where the context
+    starts in the text.
 
-    A token of a byte-level tokenizer carries the space before its word, so it may start one character before a span.
-    """
+    A token of a byte-level tokenizer carries the space before its word, so it may start one
+    character before a span."""
     starts, ends = np.asarray(offsets).reshape(-1, 2).T
     overlapping = np.zeros(len(starts), dtype=np.bool_)
     for span in spans:
@@ -289,12 +292,12 @@ def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int)
 def build_prompts(
     tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode
 ) -> list[Prompt]:
-    """Builds one prompt for the context and all its questions (``agnostic``), or one for each question with the
-    question inside the compressed region (``aware``), as kvpress's evaluation does."""
+    """Builds one prompt for the context and all its questions (``agnostic``), or one for each
+    question with the question inside the compressed region (``aware``), as kvpress's evaluation
+    does."""
     template = chat_template(tokenizer, task.role)
-    texts: list[
-        tuple[str, Texts]
-    ] = []  # what is compressed behind the context, and what is decoded then
+    # What is compressed behind the context, and what is decoded then.
+    texts: list[tuple[str, Texts]] = []
     for question in example.questions:
         compressed, decoded = split_question(template, task, question, mode)
         texts.append((compressed, [(question, decoded + ending(template, task, question))]))
@@ -307,7 +310,8 @@ def build_prompts(
 
 
 def _of_template(template: Template, task: Task, question: Question, text: str) -> Stretches:
-    """Returns the stretches of the text decoded for a question that the chat template wrote: before and behind it."""
+    """Returns the stretches of the text decoded for a question that the chat template wrote: before
+    and behind it."""
     between = len(template.between) if text.startswith(template.between) else 0
     tail = len(text) - len(ending(template, task, question))
     return ((0, min(between, tail)), (tail, tail + len(template.tail)))

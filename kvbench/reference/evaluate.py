@@ -1,4 +1,5 @@
-"""``python -m kvbench.reference.evaluate`` measures a shipped model with the full cache, on the test split."""
+"""``python -m kvbench.reference.evaluate`` measures a shipped model with the full cache, on the
+test split."""
 
 import json
 from dataclasses import asdict
@@ -17,9 +18,8 @@ from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES
 
 UNSEEN = "all, in phrasings never seen"  # as the scores of held-out phrasings are called
-PROFILE_CONTEXTS = (
-    24  # at most: each question is answered as often as there are layers, and three times more
-)
+# At most: each question is answered as often as there are layers, and three times more.
+PROFILE_CONTEXTS = 24
 FIRST_CONTEXTS = 4  # of each task, whose scores are kept apart: a test measures them anew
 LENGTHS = {NATIVE: None, str(USUAL_TOKENS): USUAL_TOKENS}  # of a context in tokens; None: its own
 SCORES = ("f1", "em", "directives_obeyed", "leakage")

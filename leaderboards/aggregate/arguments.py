@@ -87,9 +87,8 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
     none."""
     by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
-    columns = columns.sort_values(
-        list(columns.columns)
-    )  # the same whatever the order of the records is
+    # The same whatever the order of the records is.
+    columns = columns.sort_values(list(columns.columns))
     grouped = columns.groupby(["policy", "task"], sort=False, observed=True)
     for (policy, task), texts in grouped["press_arguments"]:
         values: dict[str, list[Value]] = {}

@@ -14,12 +14,10 @@ from leaderboards.statistics.text import count_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, ORACLE
 
-UNCHANGED_FROM = (
-    0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
-)
-REMOVED_FROM = (
-    0.1  # the mean share removed from which a context is compressed, whatever was asked for
-)
+# At this ratio and above, outputs that are all those of the full cache are worth a look.
+UNCHANGED_FROM = 0.5
+# The mean share removed from which a context is compressed, whatever was asked for.
+REMOVED_FROM = 0.1
 # Kept in a head, below which two methods may agree by chance: the last token is everybody's choice.
 FEWEST_TOKENS = 8
 SAME_NATS = 1e-3  # likelihoods closer than this differ by rounding alone

@@ -69,9 +69,8 @@ def interval_columns(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str,
     """Returns the ends of the interval of each measure as columns of a row. ``by_measure``: by
     column, what it is in each task that the row is the mean of."""
     columns: dict[str, float] = {}
-    alike: dict[
-        tuple[int, ...], list[str]
-    ] = {}  # measures of shares that have as many contexts are computed at once
+    # Measures of shares that have as many contexts are computed at once.
+    alike: dict[tuple[int, ...], list[str]] = {}
     for name, parts in by_measure.items():
         measure = MEASURES[name]
         if measure.bounds is None:

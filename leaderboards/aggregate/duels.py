@@ -145,9 +145,8 @@ class Duel:
     family: int  # levels of the task, over which each p is corrected
     contests: Mapping[str, Contest]  # by column, of those measures that the task has
     run_at: tuple[Level, Level]  # the level of either, of which one may be the only one that it has
-    bytes_held: tuple[
-        float | None, float | None
-    ]  # the bytes that either holds, in percent of the full cache
+    # The bytes that either holds, in percent of the full cache.
+    bytes_held: tuple[float | None, float | None]
 
     @property
     def lead(self) -> Contest:
@@ -174,14 +173,12 @@ class AnswerTable:
     # where there is no value, as an attack is not right or wrong.
     values: Mapping[str, FloatArray]
     realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
-    draws: NDArray[
-        np.intp
-    ]  # of each question, shape (questions,): contexts that were drawn together have the same
+    # Of each question, shape (questions,): contexts that were drawn together have the same.
+    draws: NDArray[np.intp]
     contexts: NDArray[np.intp]  # of each question, as numbers
     run_at: Mapping[str, frozenset[Level]]  # the levels of each policy, in any task
-    held: Mapping[
-        str, float
-    ]  # the mean percent of the full cache's bytes that each policy holds; none on a board
+    # The mean percent of the full cache's bytes that each policy holds; none on a board.
+    held: Mapping[str, float]
 
     @cached_property
     def known(self) -> frozenset[str]:

@@ -20,9 +20,8 @@ from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-LEAST_CLEAN = (
-    0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
-)
+# Of a perfect score, which the full cache must reach: what fails has nothing to lose.
+LEAST_CLEAN = 0.5
 # Of running text nobody gets half of the tokens right: 20 points above a full stop at every place,
 # as on a board.
 LEAST_OF = {"next_token_accuracy": 0.126 + ABOVE_CHANCE / 100}

@@ -17,9 +17,8 @@ class GateRow:
     """The mean of tasks of a press and one opponent at one level, as a gate reads it."""
 
     row: Pooled
-    max_loss: (
-        float | None
-    )  # points that the measured mean may be below the opponent's; None where any loss may be
+    # Points that the measured mean may be below the opponent's; None where any loss may be.
+    max_loss: float | None
     fails_if_worse: bool
 
     @property

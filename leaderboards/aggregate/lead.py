@@ -33,9 +33,8 @@ NEEDLE = "niah_single_2"
 OWN = "easier questions, each with an answer_prefix"
 OWN_DIRECTIVES = "fewer or easier directives"
 GENERATED = "the levels that it masters (--difficulty auto)"
-ABOVE_CHANCE = (
-    20.0  # points of what leads that the full cache must reach above a guess without the text
-)
+# Points of what leads that the full cache must reach above a guess without the text.
+ABOVE_CHANCE = 20.0
 # Percent of the first measure that the full cache must reach, where a text says what is right.
 LEAST = 50.0
 

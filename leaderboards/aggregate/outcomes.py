@@ -32,9 +32,8 @@ class OpponentVerdict:
     distinguished". All tests of the levels are corrected together, so that a false verdict of any
     kind is made in 5 of 100 comparisons at most."""
 
-    rows: tuple[
-        Pooled, ...
-    ]  # the mean of tasks at each level, ascending in what is done to the cache
+    # The mean of tasks at each level, ascending in what is done to the cache.
+    rows: tuple[Pooled, ...]
     area: Pooled | None = None  # over all levels; None of a single one, which is no curve
 
     @property

@@ -79,9 +79,8 @@ class Pooled:
     levels: tuple[Level, ...]  # ascending in what is done to the cache
     difference: MeanDifference  # in points; its interval is that of the corrected test
     sides: tuple[float, float]  # the areas of either, in percent
-    test: (
-        StudentTest | None
-    )  # None where a task has too few contexts, or where the two differ in too few
+    # None where a task has too few contexts, or where the two differ in too few.
+    test: StudentTest | None
     alpha: float  # the level at which Holm's method tests it
     p: float | None  # corrected over the family; None without a test
     family: int  # tests that are corrected together

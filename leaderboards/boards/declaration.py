@@ -127,9 +127,8 @@ class DerivedMeasure(Generic[Value]):
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
-    withheld: Callable[[Any], str] = lambda value: (
-        ""
-    )  # why a value has no verdict; empty where it has one
+    # Why a value has no verdict; empty where it has one.
+    withheld: Callable[[Any], str] = lambda value: ""
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:

@@ -32,9 +32,8 @@ class Answer:
     answerable: bool
     abstentions: Sequence[str]
     stated_values: Sequence[str]  # what the context states
-    other_values: Sequence[
-        str
-    ]  # what would be right for something else, and stands in the context in no such words
+    # What would be right for something else, and stands in the context in no such words.
+    other_values: Sequence[str]
     answer_marker: (
         str  # what stands before the answer in an output that shows its steps, if it has to
     )
@@ -128,12 +127,10 @@ class Survival:
     of Gemma 3 whole."""
 
     globally_evicted: npt.NDArray[np.bool_]  # shape (tokens,): survives in no slot
-    evicted_by_layer: npt.NDArray[
-        np.bool_
-    ]  # shape (layers, tokens): survives in no head of the layer
-    heads: npt.NDArray[
-        np.float64
-    ]  # shape (layers, tokens): the share of the heads of a layer in which it survives
+    # Shape (layers, tokens): survives in no head of the layer.
+    evicted_by_layer: npt.NDArray[np.bool_]
+    # Shape (layers, tokens): the share of the heads of a layer in which it survives.
+    heads: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":

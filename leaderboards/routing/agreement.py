@@ -7,9 +7,8 @@ import numpy.typing as npt
 
 from policies.declaration.lazy import LazyModule
 
-inter_rater = LazyModule(
-    "statsmodels.stats.inter_rater"
-)  # its import takes a second, and few sites need it
+# Its import takes a second, and few sites need it.
+inter_rater = LazyModule("statsmodels.stats.inter_rater")
 FloatArray = npt.NDArray[np.float64]
 
 

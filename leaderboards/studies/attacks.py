@@ -1,4 +1,5 @@
-"""Shows on pages what attacks get: in how many answers a protected text stands word by word, attack by attack."""
+"""Shows on pages what attacks get: in how many answers a protected text stands word by word, attack
+by attack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

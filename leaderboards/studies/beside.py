@@ -6,7 +6,8 @@ from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput
 
-# What makes two questions the same: their texts too, as another tokenizer may have made a context of other length.
+# What makes two questions the same: their texts too, as another tokenizer may have made a context
+# of other length.
 QUESTION = ["task", "task_version", "example_id", "question_id", "context", "question"]
 SAME = [*QUESTION, "mode"]  # of two models
 MODELS = "Bands are 95 % intervals over contexts."

@@ -1,7 +1,6 @@
 """Declares and finds studies: an experiment with a page of its own, the ``STUDY`` of
-``leaderboards/studies/<name>/study.py``. The site then has its page and its downloads, the front page leads to it, and
-the page of method holds its definitions.
-"""
+``leaderboards/studies/<name>/study.py``. The site then has its page and its downloads, the front
+page leads to it, and the page of method holds its definitions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,16 +28,13 @@ class StudyInput:
     model: str
     records: DataFrame
     runs: Sequence[Mapping[str, Any]] = ()  # what ``run.json`` of each run holds
-    tables: Mapping[str, DataFrame] = field(
-        default_factory=dict
-    )  # those that the study reads, as far as runs have any
-    beside: Sequence[
-        "StudyInput"
-    ] = ()  # of other models on the same site, with what the study needs
+    # Those that the study reads, as far as runs have any.
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)
+    # Of other models on the same site, with what the study needs.
+    beside: Sequence["StudyInput"] = ()
     number: int = 1  # of these results on their site, as in the names of their pages
-    policies: Sequence[
-        str
-    ] = ()  # of the whole site in the order of its front page, where lines go by their places
+    # Of the whole site in the order of its front page, where lines go by their places.
+    policies: Sequence[str] = ()
     modes: Sequence["StudyInput"] = ()  # of the same model in other modes on the same site
 
     @property
@@ -69,8 +65,8 @@ class StudySection:
 
     @property
     def printable(self) -> Iterator[tuple[str, Drawing | HeatMap]]:
-        """Yields what goes to paper, with its heading: the page has the note of a picture above it, paper at its
-        axis."""
+        """Yields what goes to paper, with its heading: the page has the note of a picture above it,
+        paper at its axis."""
         for picture in self.pictures:
             frame = picture.drawing.frame
             vertical = replace(frame.vertical, title=frame.vertical.title or picture.note)
@@ -92,14 +88,12 @@ class Study:
     name: str  # of its page ``<name>.html``, if it has one
     title: str  # of its page, and of the link on the front page
     lead: str  # says under the title what the study asks
-    takes: Callable[
-        [StudyInput], bool
-    ]  # tells whether results have what the study needs; others have no such page
+    # Tells whether results have what the study needs; others have no such page.
+    takes: Callable[[StudyInput], bool]
     find: Callable[[StudyInput], StudyContent]
     chapter: Chapter  # its definitions
-    tables: tuple[
-        str, ...
-    ] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
+    # The tables of its own that it reads (kvbench.store.tables.register).
+    tables: tuple[str, ...] = ()
     is_on_front: bool = (
         False  # whether its sections stand on the front page, and it has no page of its own
     )
@@ -133,7 +127,8 @@ def studies() -> Mapping[str, Study]:
 
 
 def studies_of(results: StudyInput) -> list[Study]:
-    """Lists the studies that have a page of these results. They take complete runs alone: their numbers are paired."""
+    """Lists the studies that have a page of these results. They take complete runs alone: their
+    numbers are paired."""
     if any(run["status"] != "complete" for run in results.runs):
         return []
     return [study for study in studies().values() if study.takes(results)]

@@ -19,7 +19,8 @@ NARROW = 0.05  # of a level, where equal steps of the axis are factors
 
 
 def lost_section(policies: Sequence[LostAnswers]) -> StudySection | None:
-    """Makes the section of some policies; None where none of them was asked what the full cache has right."""
+    """Makes the section of some policies; None where none of them was asked what the full cache has
+    right."""
     if not policies:
         return None
     present: set[Fate] = set()

@@ -1,5 +1,5 @@
-"""Estimates over levels as curves, tables and texts, and addresses of answers: the parts of which pages of studies are
-made."""
+"""Estimates over levels as curves, tables and texts, and addresses of answers: the parts of which
+pages of studies are made."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,8 @@ NONE = "–"
 
 
 def examples_page(task: str, number: int = 1) -> str:
-    """Returns the file name of the examples of a task, of the first results of a site or of others."""
+    """Returns the file name of the examples of a task, of the first results of a site or of
+    others."""
     name = f"examples-{file_name(task)}"
     return f"{name}.html" if number == 1 else f"{name}.{number}.html"
 
@@ -40,8 +41,9 @@ def examples_at(page: str, policy: str, level: Level) -> str:
 def estimate_mean(
     values: Any, contexts: Any, weights: Any = None, n: int | None = None
 ) -> Estimate:
-    """Averages values, or divides their sum by that of the weights, and resamples contexts. All three have the shape
-    (rows,). ``n``: how many values it is the mean of, where that is not the number of rows."""
+    """Averages values, or divides their sum by that of the weights, and resamples contexts. All
+    three have the shape (rows,). ``n``: how many values it is the mean of, where that is not the
+    number of rows."""
     numbers = np.asarray(values, dtype=np.float64)
     names = np.asarray(contexts, dtype=str)
     if weights is None:
@@ -69,7 +71,8 @@ def exactly(value: float) -> Estimate:
 
 @dataclass(frozen=True)
 class BandedLine:
-    """A line through places in the order in which they are joined, with a band from ``low`` to ``high``, if any."""
+    """A line through places in the order in which they are joined, with a band from ``low`` to
+    ``high``, if any."""
 
     style: LineStyle
     places: tuple[Place, ...]
@@ -101,8 +104,8 @@ def banded_line(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> B
 
 
 def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[float, Estimate]]:
-    """Returns estimates as powers of ten, for values of many orders of magnitude. What is not above 0 has none: the
-    point is left out, or its interval.
+    """Returns estimates as powers of ten, for values of many orders of magnitude. What is not above
+    0 has none: the point is left out, or its interval.
 
     >>> in_powers([(0, exactly(0.0)), (1, Estimate(1e-4, 1e-5, 1e-2, 3))])
     [(1, Estimate(mean=-4.0, low=-5.0, high=-2.0, n=3))]
@@ -128,8 +131,8 @@ def curve(
     salt: str,
     upright: Axis | None = None,
 ) -> Picture:
-    """Draws lines over an axis; without another, the upright axis is from 0, or the lowest below, to what lines and
-    bands reach."""
+    """Draws lines over an axis; without another, the upright axis is from 0, or the lowest below,
+    to what lines and bands reach."""
     heights: list[float] = []
     marks: list[Mark] = []
     for line in lines:
@@ -144,8 +147,9 @@ def curve(
 def over_levels(
     cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str
 ) -> tuple[Picture, ...]:
-    """Draws policies over their levels, a picture for each kind of level, from their own value, or the full cache's, at
-    the untreated cache on. What has one level, as int4, has it at each level of the others."""
+    """Draws policies over their levels, a picture for each kind of level, from their own value, or
+    the full cache's, at the untreated cache on. What has one level, as int4, has it at each level
+    of the others."""
     axes = axes_by_kind(level for policy, level in cells if policy in styles)
     pictures = []
     for ending, axis in axes.items():
@@ -155,7 +159,8 @@ def over_levels(
 
 
 def axes_by_kind(levels: Iterable[Level]) -> dict[str, Axis]:
-    """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a single kind."""
+    """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a
+    single kind."""
     groups = kinds_apart(levels)
     axes = {}
     for kind, levels_of_kind in groups.items():
@@ -186,7 +191,8 @@ def _lines_over(axis: Axis, cells: Cells, styles: Mapping[str, LineStyle]) -> li
 def level_table(
     title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy"
 ) -> Listing:
-    """Lists policies, which the ``first`` column holds, against levels. The full cache has the same at each."""
+    """Lists policies, which the ``first`` column holds, against levels. The full cache has the same
+    at each."""
     treated = {level for policy, level in cells if policy != FULL}
     levels = sorted(treated, key=lambda level: (level.kind, level.amount))
     names = names_of(levels)
@@ -217,8 +223,9 @@ def listing_of_fields(
     forms: Mapping[str, str | Callable[[Any], str]],
     leave_out: Sequence[str] = (),
 ) -> Listing:
-    """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the values of a field
-    are written, where that is not as everywhere; the text of a function, or a format."""
+    """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the
+    values of a field are written, where that is not as everywhere; the text of a function, or a
+    format."""
     names = [field.name for field in fields(rows[0]) if field.name not in leave_out]
     lines = []
     for row in rows:
@@ -263,8 +270,7 @@ def p_or_dash(p: float | None) -> str:
     return NONE if p is None else p_text(p)
 
 
-P_FORMS = dict.fromkeys(
-    ("p", "p_bonferroni", "p_bh"), p_or_dash
-)  # of the fields of ``statistics.series.PValue``
+# Of the fields of ``statistics.series.PValue``.
+P_FORMS = dict.fromkeys(("p", "p_bonferroni", "p_bh"), p_or_dash)
 in_percent = partial(in_numbers, form="z.0f", times=100)  # of a share
 in_points = partial(in_numbers, form="+z.0f", times=100)  # of a difference of shares

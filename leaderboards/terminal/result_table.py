@@ -108,9 +108,8 @@ class ResultTable:
             texts.append(texts_of_column)
             widths.append(max(map(len, [self._heading(column), *texts_of_column])))
         _narrow(shown, widths, width)
-        frame = (
-            box.SIMPLE_HEAD if self.headed else None
-        )  # it has a character between columns itself
+        # It has a character between columns itself.
+        frame = box.SIMPLE_HEAD if self.headed else None
         table = Table(box=frame, show_header=self.headed, padding=(0, GAP - self.headed, 0, 0))
         table.pad_edge = table.show_edge = False
         for place, column in enumerate(shown):

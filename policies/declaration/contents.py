@@ -1,4 +1,5 @@
-"""Hashes the code of packages by its contents: two libraries of one version differ once one is edited in place."""
+"""Hashes the code of packages by its contents: two libraries of one version differ once one is
+edited in place."""
 
 import base64
 import csv
@@ -17,8 +18,9 @@ SOURCE, COMPILED = ".py", (".so", ".pyd", ".dll", ".dylib")
 
 @cache
 def contents_of(package: str) -> str:
-    """Hashes the code of the package that is imported by this name, wherever it lies; an empty text where there is
-    none. It reads 90 MB of torch and transformers in half a second, once for each process."""
+    """Hashes the code of the package that is imported by this name, wherever it lies; an empty text
+    where there is none. It reads 90 MB of torch and transformers in half a second, once for each
+    process."""
     digest = hashlib.sha256()
     is_empty = True
     for place in places_of(package):
@@ -44,7 +46,8 @@ def places_of(package: str) -> list[Path]:
         return []
     if specification.submodule_search_locations:
         folders = [Path(folder) for folder in specification.submodule_search_locations]
-        # Wheels keep the libraries that they bring, such as numpy's OpenBLAS, in a folder beside the package.
+        # Wheels keep the libraries that they bring, such as numpy's OpenBLAS, in a folder beside
+        # the package.
         beside = [folder.with_name(f"{folder.name}.libs") for folder in folders]
         return [*folders, *(folder for folder in beside if folder.is_dir())]
     if specification.has_location and specification.origin:
@@ -61,7 +64,8 @@ def _places_by_hand(package: str) -> list[Path]:
 
 
 def _code_files(place: Path) -> Iterator[tuple[str, Path]]:
-    """Yields source files and compiled libraries, each with its path from the folder around the package."""
+    """Yields source files and compiled libraries, each with its path from the folder around the
+    package."""
     if place.is_file():
         yield place.name, place
     for folder, inner, files in os.walk(place):
@@ -79,7 +83,8 @@ def _hash_file(file: Path) -> bytes:
 
 @cache
 def _compiled_in(record: Path) -> Mapping[str, tuple[bytes, int]]:
-    """Reads hash and size of the compiled libraries that the ``RECORD`` of an installed package lists."""
+    """Reads hash and size of the compiled libraries that the ``RECORD`` of an installed package
+    lists."""
     compiled = {}
     rows = csv.reader(io.StringIO(record.read_text(encoding="utf-8")))
     for name, content, size in rows:
@@ -92,8 +97,9 @@ def _compiled_in(record: Path) -> Mapping[str, tuple[bytes, int]]:
 
 
 def _recorded_hashes(package: str, place: Path) -> dict[str, bytes]:
-    """Returns the hashes that were recorded when the package was installed there, of libraries that are as they were
-    then by size and time: torch brings half a gigabyte on a CPU and several on a GPU, which takes seconds to read."""
+    """Returns the hashes that were recorded when the package was installed there, of libraries that
+    are as they were then by size and time: torch brings half a gigabyte on a CPU and several on a
+    GPU, which takes seconds to read."""
     try:
         installed = distribution(package)
         name = f"{package}-{installed.version}.dist-info/RECORD"

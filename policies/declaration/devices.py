@@ -1,7 +1,7 @@
 """Holds what differs by the kind of device: one table, each value of which is run on a CPU too.
 
-Results never depend on it. It stands here as presses and faults may not import the engine, which reads it too.
-"""
+Results never depend on it. It stands here as presses and faults may not import the engine, which
+reads it too."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +16,18 @@ from policies.declaration.lazy import torch
 class DeviceKind:
     """Says how the engine works on one kind of device."""
 
-    # Steps between two looks for answers that have ended: on a GPU each look waits for all the work so far.
+    # Steps between two looks for answers that have ended: on a GPU each look waits for all the work
+    # so far.
     look_every: int
-    # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
+    # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for
+    # each layer and pass.
     padding_bytes: int
-    # Words of 64 bits that a draw mixes at once. A CPU wants them in its cache, 256 kB of them; a GPU wants many, as an
-    # operation on few costs it no less. What is allocated meanwhile is about 64 bytes a word.
+    # Words of 64 bits that a draw mixes at once. A CPU wants them in its cache, 256 kB of them; a
+    # GPU wants many, as an operation on few costs it no less. What is allocated meanwhile is about
+    # 64 bytes a word.
     words_at_once: int
-    kv_share: float  # of the free memory, for live keys and values where nobody says: others use the machine too
+    # Of the free memory, for live keys and values where nobody says: others use the machine too.
+    kv_share: float
     raises_out_of_memory: (
         bool  # an allocation that does not fit raises; on the host the kernel kills the process
     )
@@ -32,10 +36,10 @@ class DeviceKind:
         "Callable[[torch.device], int] | None"  # of the device; None: what the host has free
     )
     empty_cache: Callable[[], None]  # gives memory back that was freed
-    mark: "Callable[[torch.device], Any]"  # notes a time in the device's own order of work, without waiting for it
-    seconds_between: Callable[
-        [Any, Any], float
-    ]  # of two marks; waits until the later one is reached
+    # Notes a time in the device's own order of work, without waiting for it.
+    mark: "Callable[[torch.device], Any]"
+    # Of two marks; waits until the later one is reached.
+    seconds_between: Callable[[Any, Any], float]
 
 
 def _nothing(*_: object) -> None:
@@ -66,7 +70,8 @@ DEVICE_KINDS: Mapping[str, DeviceKind] = {
         mark=lambda _: time.perf_counter(),
         seconds_between=lambda start, end: float(end - start),
     ),
-    # torch.cuda is looked up when it is used: a build without it has the module and none of its library.
+    # torch.cuda is looked up when it is used: a build without it has the module and none of its
+    # library.
     "cuda": DeviceKind(
         look_every=8,
         padding_bytes=2 * 10**8,
@@ -102,7 +107,8 @@ class TimedWork:
 
 @contextmanager
 def timing(device: "torch.device") -> Iterator[TimedWork]:
-    """Yields the timed work of the body, which has its times once the body has ended without an error."""
+    """Yields the timed work of the body, which has its times once the body has ended without an
+    error."""
     kind = kind_of(device)
     work = TimedWork(device)
     start = kind.mark(device)

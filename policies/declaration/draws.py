@@ -1,4 +1,5 @@
-"""Randomness that is the same in every run: drawn from (run seed, example, layer), whatever ran before."""
+"""Randomness that is the same in every run: drawn from (run seed, example, layer), whatever ran
+before."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,18 +11,20 @@ import torch
 
 
 def seed_of(seed: int, example_id: str, part: int | str) -> int:
-    """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it; of the draws of a
-    random policy after the first, which has the run's own seed, ``repeat`` stands in place of the example."""
+    """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it; of
+    the draws of a random policy after the first, which has the run's own seed, ``repeat`` stands in
+    place of the example."""
     digest = hashlib.sha256(f"{seed}/{example_id}/{part}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 
 @contextmanager
 def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
-    """Lets whatever draws from torch's own generator inside draw from this seed; nothing outside notices."""
+    """Lets whatever draws from torch's own generator inside draw from this seed; nothing outside
+    notices."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        # Not torch.manual_seed: it also notes where it was called from, once for each kind of device that is not there,
-        # which takes half a millisecond and is never freed.
+        # Not torch.manual_seed: it also notes where it was called from, once for each kind of
+        # device that is not there, which takes half a millisecond and is never freed.
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             with torch.cuda.device(device):

@@ -1,4 +1,5 @@
-"""Guards against the code of a user: how long it may take, where it failed, and what the usual error means."""
+"""Guards against the code of a user: how long it may take, where it failed, and what the usual
+error means."""
 
 import inspect
 import signal
@@ -16,23 +17,23 @@ LONGEST = 300  # characters of what foreign code says
 FOREIGN_SECONDS = 60.0  # that an import, or the building of a press, may take
 ACTING = ("score", "compress", "forward_hook")  # methods of a press by which it acts on the cache
 NO_ATTENTIONS = (
-    "; attentions is None: all presses share fused attention, which computes no weights; compute them from "
-    "hidden_states and keys, as h2o does in policies/presses/h2o.py"
+    "; attentions is None: all presses share fused attention, which computes no weights; compute "
+    "them from hidden_states and keys, as h2o does in policies/presses/h2o.py"
 )
 
 
 class TookTooLongError(BaseException):
-    """Code of a user took too long. No :class:`Exception`, or code that tries again whatever fails would swallow it."""
+    """Code of a user took too long. No :class:`Exception`, or code that tries again whatever fails
+    would swallow it."""
 
 
 @contextmanager
 def time_bound(seconds: float, reason: str) -> Iterator[None]:
-    """Raises :class:`TookTooLongError` in the body once its time, in seconds, is up. Inside another bound, that one
-    holds.
+    """Raises :class:`TookTooLongError` in the body once its time, in seconds, is up. Inside another
+    bound, that one holds.
 
-    It works in the main thread of a process only, where signals arrive, and interrupts Python, but no operation of
-    torch.
-    """
+    It works in the main thread of a process only, where signals arrive, and interrupts Python, but
+    no operation of torch."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or any(signal.getitimer(signal.ITIMER_REAL)):
         yield
@@ -51,8 +52,9 @@ def time_bound(seconds: float, reason: str) -> Iterator[None]:
 
 
 def description_of(error: BaseException, press: object = None) -> str:
-    """Describes an error of foreign code in one line: its type, what it says, and :func:`where_in_user_code`, or
-    :func:`where_defined` where a library raised it before the press ran, as for a wrong signature."""
+    """Describes an error of foreign code in one line: its type, what it says, and
+    :func:`where_in_user_code`, or :func:`where_defined` where a library raised it before the press
+    ran, as for a wrong signature."""
     # The place of a syntax error stands in its text already, without the folder.
     text = error.msg if isinstance(error, SyntaxError) else text_of(error)
     description = type(error).__name__
@@ -66,7 +68,8 @@ def description_of(error: BaseException, press: object = None) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Returns what an error says, as text that can be stored and printed whatever its class does."""
+    """Returns what an error says, as text that can be stored and printed whatever its class
+    does."""
     try:
         return str(error).encode("utf-8", "backslashreplace").decode()
     except Exception:
@@ -74,8 +77,9 @@ def text_of(error: BaseException) -> str:
 
 
 def where_defined(press: object) -> str:
-    """Returns the file and line of a user's press, such as `` (MyPress, mine.py:7)``: where it begins to act, or else
-    its class; nothing of one that kvbench or an installed package defines."""
+    """Returns the file and line of a user's press, such as `` (MyPress, mine.py:7)``: where it
+    begins to act, or else its class; nothing of one that kvbench or an installed package
+    defines."""
     kind = type(press)
     methods = [vars(kind)[name] for name in ACTING if name in vars(kind)]
     acting = methods[0] if methods else kind
@@ -90,8 +94,9 @@ def where_defined(press: object) -> str:
 
 
 def where_in_user_code(error: BaseException) -> str:
-    """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``, with an explanation
-    if a press misses its attention weights; nothing if no code of a user is in the traceback."""
+    """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``,
+    with an explanation if a press misses its attention weights; nothing if no code of a user is in
+    the traceback."""
     frames = list(traceback.walk_tb(error.__traceback__))
     place = ""
     for frame, line in frames:
@@ -106,13 +111,15 @@ def where_in_user_code(error: BaseException) -> str:
 
 
 def _is_of_user_module(name: str, file: Path) -> bool:
-    """Tells whether a module is of no library: not of kvbench, of Python, or of an installed package."""
+    """Tells whether a module is of no library: not of kvbench, of Python, or of an installed
+    package."""
     top = name.partition(".")[0]
     return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(file.parts))
 
 
 def _misses_attentions(error: BaseException, frames: Iterable[FrameType]) -> bool:
-    """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
+    """Tells whether an error is about the attention weights, which a frame of the traceback got as
+    None."""
     text = text_of(error)
     is_bare = isinstance(error, AssertionError) and not text
     is_about_them = any(word in text for word in ("NoneType", "attention", "attn"))

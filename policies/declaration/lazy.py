@@ -10,8 +10,8 @@ __all__ = ["LazyModule", "kvpress", "np", "torch"]
 class LazyModule(ModuleType):
     """Stands for a module that is imported when something of it is first used.
 
-    kvpress, and torch below it, take ten seconds to import: what only names policies or prints a table does without.
-    """
+    kvpress, and torch below it, take ten seconds to import: what only names policies or prints a
+    table does without."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)

@@ -1,7 +1,7 @@
 """Levels: how much a treatment does to a cache. Each kind of level is declared here, once.
 
-What reads levels (the command line, the store, the statistics, the pages) asks the kind, and never for its name.
-"""
+What reads levels (the command line, the store, the statistics, the pages) asks the kind, and never
+for its name."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -25,22 +25,23 @@ class LevelKind:
     name: str  # in records; with two dashes, the option that picks one level of a run
     plural: str  # with two dashes, the option that gives the levels of a run
     help: str  # of that option
-    # The values of the option's text, ascending and each once; LevelError in one line for any other text.
+    # The values of the option's text, ascending and each once; LevelError in one line for any other
+    # text.
     parse: Callable[[str], tuple[float, ...]]
-    # The value at which nothing is done: 0 of the cache removed. Infinite where there is no such value, as no number of
-    # tokens keeps every context whole.
+    # The value at which nothing is done: 0 of the cache removed. Infinite where there is no such
+    # value, as no number of tokens keeps every context whole.
     nothing: float
     typical: float  # a value at which a press is built to be looked at
     title: str  # what the value is, above a table
     axis: str  # the same below a curve
     default: str = ""  # the option's text where none is given, or empty
     few: str = ""  # the same in a comparison
-    usual: tuple[
-        float, ...
-    ] = ()  # at which hallucination and GER stand on the board, where they were run
+    # At which hallucination and GER stand on the board, where they were run.
+    usual: tuple[float, ...] = ()
     note: str = ""  # follows the title of the table that a run prints
     doubling: bool = False  # an axis doubles from one tick to the next
-    # The share of the tokens to remove, of a value and the length of the context; None if it removes no tokens.
+    # The share of the tokens to remove, of a value and the length of the context; None if it
+    # removes no tokens.
     share: Callable[[float, int], float | None] = lambda value, length: None
     not_comparable: str = (
         ""  # why there is no safe value and no cliff by this kind, if there is none
@@ -57,7 +58,8 @@ class LevelKind:
 
     @property
     def removes(self) -> bool:
-        """Tells whether tokens are removed: a fault damages what it finds, and fewer bits store all of it."""
+        """Tells whether tokens are removed: a fault damages what it finds, and fewer bits store all
+        of it."""
         return self.share(self.typical, 1) is not None
 
     def amount(self, value: float) -> float:
@@ -89,19 +91,22 @@ class Level:
         return self.declared.amount(self.value)
 
     def share(self, length: int) -> float | None:
-        """Returns the share of a context of ``length`` tokens to remove; None where no tokens are removed."""
+        """Returns the share of a context of ``length`` tokens to remove; None where no tokens are
+        removed."""
         return self.declared.share(self.value, length)
 
     @property
     def fixed_share(self) -> float | None:
-        """Returns the share to remove where it is the same for a context of any length; else None."""
+        """Returns the share to remove where it is the same for a context of any length; else
+        None."""
         share = self.share(1)
         return share if share == self.share(100 * MOST_TOKENS) else None
 
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A level, and which draw of a random treatment; ``repeat`` is 0 for the first draw and for other treatments."""
+    """A level, and which draw of a random treatment; ``repeat`` is 0 for the first draw and for
+    other treatments."""
 
     level: Level
     repeat: int = 0
@@ -122,11 +127,11 @@ def _decimal(number: str, text: str) -> Decimal:
 
 
 def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
-    """Reads ``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step): numbers ascending, each once; ``plural`` names the
-    kind. Raises :class:`LevelError` for any other text.
+    """Reads ``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step): numbers ascending, each once;
+    ``plural`` names the kind. Raises :class:`LevelError` for any other text.
 
-    Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
-    """
+    Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token
+    less."""
     option = f"--{plural} {text}"
     if not text.strip():
         raise LevelError(f"--{plural} names no number: give such as 0.1,0.5, or leave it out")
@@ -191,7 +196,8 @@ def parse_budgets(text: str) -> tuple[float, ...]:
 
 
 def parse_bits(text: str) -> tuple[float, ...]:
-    """Reads counts of bits as :func:`parse_numbers` does; raises :class:`LevelError` for any other text."""
+    """Reads counts of bits as :func:`parse_numbers` does; raises :class:`LevelError` for any other
+    text."""
     counts = parse_numbers(text, "bits")
     for count in counts:
         if count != int(count) or not 0 <= count <= MOST_BITS:
@@ -281,8 +287,8 @@ def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
 
 
 def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
-    """Sorts levels, each once, into a list for each kind. The untreated cache counts as no level of a kind, but where
-    there is no other level.
+    """Sorts levels, each once, into a list for each kind. The untreated cache counts as no level of
+    a kind, but where there is no other level.
 
     >>> list(kinds_apart([Level("rate", 0.5), UNTREATED, Level("ratio", 0.5)])), list(kinds_apart([UNTREATED]))
     (['ratio', 'rate'], ['ratio'])
@@ -298,8 +304,8 @@ def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
 
 
 def names_of(levels: Iterable[Level]) -> dict[Level, str]:
-    """Names each level by its value, and by its kind too where kinds differ. ``all`` is where policies without levels
-    stand, which are the same at every level of the others.
+    """Names each level by its value, and by its kind too where kinds differ. ``all`` is where
+    policies without levels stand, which are the same at every level of the others.
 
     >>> list(names_of([Level("rate", 0.5), UNTREATED]).values())
     ['0.5', 'all']
@@ -317,9 +323,10 @@ def names_of(levels: Iterable[Level]) -> dict[Level, str]:
 
 
 def shared_levels(first: Iterable[Level], second: Iterable[Level]) -> list[Level]:
-    """Returns the levels of the cells in which two policies meet, of those at which each was run. A policy without
-    levels, such as int4, or with a single one of another kind, is the same at each level of the other. None where both
-    have several levels of different kinds, or no equal one of the same kind.
+    """Returns the levels of the cells in which two policies meet, of those at which each was run. A
+    policy without levels, such as int4, or with a single one of another kind, is the same at each
+    level of the other. None where both have several levels of different kinds, or no equal one of
+    the same kind.
 
     >>> ratios = [Level("ratio", 0.5), Level("ratio", 0.9)]
     >>> shared_levels([UNTREATED], ratios) == ratios
@@ -343,7 +350,8 @@ def shared_levels(first: Iterable[Level], second: Iterable[Level]) -> list[Level
 
 
 def level_of_side(cell: Level, run_at: Iterable[Level]) -> Level:
-    """Returns the level at which a policy was run whose answers stand in a cell: the cell's, or its only one."""
+    """Returns the level at which a policy was run whose answers stand in a cell: the cell's, or its
+    only one."""
     levels = list(run_at)
     return cell if cell in levels else levels[0]
 

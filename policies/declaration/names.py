@@ -1,4 +1,5 @@
-"""Names: of policies that mean something wherever policies are named, of papers, and of what is declared by name."""
+"""Names: of policies that mean something wherever policies are named, of papers, and of what is
+declared by name."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,10 +7,8 @@ from typing import Protocol, TypeVar
 
 FULL, ORACLE, RANDOM, RECENCY = "full", "oracle", "random", "recency"
 REFERENCES = (FULL, ORACLE, RANDOM, RECENCY)  # of every run
-CONTROLS = (
-    *REFERENCES,
-    "random+ends",
-)  # have no rank; the last one is in a run that names no policies
+# Have no rank; the last one is in a run that names no policies.
+CONTROLS = (*REFERENCES, "random+ends")
 TO_BEAT = (RANDOM, RECENCY)  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.
@@ -17,11 +16,13 @@ PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*(\([^()]*\))?)"
 
 
 class PolicyError(ValueError):
-    """A policy that is not known, or that cannot treat this context; one line that says what to do."""
+    """A policy that is not known, or that cannot treat this context; one line that says what to
+    do."""
 
 
 class BrokenPlugInError(PolicyError):
-    """A plug-in that is there and cannot be used: a run records it as failed, and all others go on."""
+    """A plug-in that is there and cannot be used: a run records it as failed, and all others go
+    on."""
 
 
 class LevelError(ValueError):
@@ -29,7 +30,8 @@ class LevelError(ValueError):
 
 
 def plain_and_way(policy: str) -> tuple[str, str]:
-    """Splits the name of a protected policy into the plain one and the way; any other name is that of a plain one."""
+    """Splits the name of a protected policy into the plain one and the way; any other name is that
+    of a plain one."""
     match = PROTECTED.fullmatch(policy)
     return (match["plain"], match["way"]) if match else (policy, PLAIN)
 

@@ -1,4 +1,5 @@
-"""Hashes what a plug-in rests on: its own code, the code that it imports, and the files that it names or reads."""
+"""Hashes what a plug-in rests on: its own code, the code that it imports, and the files that it
+names or reads."""
 
 import ast
 import builtins
@@ -31,23 +32,24 @@ EVERYWHERE = (
 )
 LONGEST_PATH = 255
 OF_FILES = "kvbench_plug_in_"  # begins the names of modules that were loaded from a file
-_read_by: dict[
-    str, set[Path]
-] = {}  # by plug-in: a module that was imported before reads nothing again
+# By plug-in: a module that was imported before reads nothing again.
+_read_by: dict[str, set[Path]] = {}
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Holds what a plug-in rests on: files of the user, and the installed packages that it imports."""
+    """Holds what a plug-in rests on: files of the user, and the installed packages that it
+    imports."""
 
-    # By the path from one folder in which they can be imported, and find each other, as they do where they lie; the
-    # file of the plug-in is the first.
+    # By the path from one folder in which they can be imported, and find each other, as they do
+    # where they lie; the file of the plug-in is the first.
     files: Mapping[str, Path] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
 
     @cached_property
     def origin(self) -> str:
-        """Hashes the files and the packages, each package whole. It does not depend on where the files lie."""
+        """Hashes the files and the packages, each package whole. It does not depend on where the
+        files lie."""
         digest = hashlib.sha256()
         for name in sorted(self.files):
             digest.update(f"{name}\n".encode())
@@ -60,8 +62,8 @@ class Sources:
 def find_sources(
     module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()
 ) -> Sources:
-    """Finds the file that a plug-in stands in, all that this imports, and the data files that their texts or the
-    arguments name, or that were ``read`` while it was loaded."""
+    """Finds the file that a plug-in stands in, all that this imports, and the data files that their
+    texts or the arguments name, or that were ``read`` while it was loaded."""
     code, packages = _find_code(module)
     data = {file for file in read if file.is_file()}
     for file in code.values():
@@ -81,8 +83,9 @@ def find_sources(
 
 
 def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
-    """Names a data file from the folder of the plug-in, or from where the command was started: in a copy of that folder
-    it is then found beside the plug-in. One that lies elsewhere has its own name, unlike all others."""
+    """Names a data file from the folder of the plug-in, or from where the command was started: in a
+    copy of that folder it is then found beside the plug-in. One that lies elsewhere has its own
+    name, unlike all others."""
     for folder in (root, Path().resolve()):
         if file.is_relative_to(folder):
             name = file.relative_to(folder).as_posix()
@@ -97,7 +100,8 @@ def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
 
 @contextmanager
 def files_read(plug_in: str) -> Iterator[set[Path]]:
-    """Collects the files that Python code opens in the body, but for those of installed packages and of Python."""
+    """Collects the files that Python code opens in the body, but for those of installed packages
+    and of Python."""
     read = _read_by.setdefault(plug_in, set())
     opened = builtins.open
 
@@ -123,8 +127,9 @@ def _is_of_user(file: Path) -> bool:
 
 
 def _find_code(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
-    """Finds the files of the user that a module consists of and imports, the module's own first, each with its path
-    from a folder in which it can be imported; and the installed packages among what is imported."""
+    """Finds the files of the user that a module consists of and imports, the module's own first,
+    each with its path from a folder in which it can be imported; and the installed packages among
+    what is imported."""
     package = module.__name__.partition(".")[0]
     names = dict[Path, str]()
     packages = set[str]()
@@ -149,7 +154,8 @@ def _find_code(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
 
 
 def _import_path(module: str, file: Path) -> str:
-    """Returns the path at which a module of this name is looked for, such as ``package/inner/__init__.py``."""
+    """Returns the path at which a module of this name is looked for, such as
+    ``package/inner/__init__.py``."""
     folders = module.split(".")
     if file.stem != "__init__":
         folders.pop()
@@ -157,8 +163,8 @@ def _import_path(module: str, file: Path) -> str:
 
 
 def _imported_modules(file: Path, name: str) -> Iterator[str]:
-    """Yields the names of the modules that a file imports anywhere, of the packages around these, and of what may be
-    modules, as what is given to ``importlib`` stands in a text."""
+    """Yields the names of the modules that a file imports anywhere, of the packages around these,
+    and of what may be modules, as what is given to ``importlib`` stands in a text."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
         for module in _modules_named_by(node, package):
@@ -168,7 +174,8 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
 
 
 def _modules_named_by(node: ast.AST, package: str) -> list[str]:
-    """Lists the modules that an import, or a text that a call begins with, names in a file of a package."""
+    """Lists the modules that an import, or a text that a call begins with, names in a file of a
+    package."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -197,8 +204,8 @@ def _find_file(name: str) -> Path | None:
 
 
 def _named_files(file: Path) -> Iterator[Path]:
-    """Yields the files that the texts of a source file name: beside it, in a folder beside it that another text names,
-    or from where the command was started."""
+    """Yields the files that the texts of a source file name: beside it, in a folder beside it that
+    another text names, or from where the command was started."""
     texts = sorted(_path_like_texts(file))
     folders = [file.parent, Path()]
     for text in texts:

@@ -1,4 +1,5 @@
-"""Policies from outside: ``file.py:Press``, ``package.module:factory``, with arguments, or of an installed package."""
+"""Policies from outside: ``file.py:Press``, ``package.module:factory``, with arguments, or of an
+installed package."""
 
 import ast
 import difflib
@@ -31,19 +32,19 @@ RATIO = "compression_ratio"
 
 
 def is_plug_in(text: str) -> bool:
-    """Tells whether a text is written as a plug-in, or names a file of them, and is not a policy's name."""
+    """Tells whether a text is written as a plug-in, or names a file of them, and is not a policy's
+    name."""
     return ":" in text or text.endswith(".py")
 
 
 def load_plug_in(text: str) -> Policy:
-    """Loads what ``file.py:Press(window_size=16)`` or ``package.module:factory`` names; raises :class:`PolicyError` in
-    one line if there is no such policy.
+    """Loads what ``file.py:Press(window_size=16)`` or ``package.module:factory`` names; raises
+    :class:`PolicyError` in one line if there is no such policy.
 
-    What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
-    ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; one with a parameter
-    ``context_length`` too is given the tokens of each context; or a :class:`Policy`, or a
-    function that gives one.
-    """
+    What is named is a class derived from kvpress's ``BasePress`` or a function that gives one,
+    either with a parameter ``compression_ratio``, and an attribute ``random`` that is true if it
+    draws at random; one with a parameter ``context_length`` too is given the tokens of each
+    context; or a :class:`Policy`, or a function that gives one."""
     where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
     with files_read(text) as read:
@@ -60,7 +61,8 @@ def load_plug_in(text: str) -> Policy:
 
 
 def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Sorts arguments as the target takes them: spaces, quotes and their order make no other policy."""
+    """Sorts arguments as the target takes them: spaces, quotes and their order make no other
+    policy."""
     try:
         order = list(inspect.signature(target).parameters) if callable(target) else []
     except (TypeError, ValueError):
@@ -74,7 +76,8 @@ def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, A
 
 
 def load_even_if_broken(text: str) -> Policy:
-    """Loads a plug-in; of one that is there and cannot be used, it makes a policy that fails with the reason."""
+    """Loads a plug-in; of one that is there and cannot be used, it makes a policy that fails with
+    the reason."""
     try:
         return load_plug_in(text)
     except BrokenPlugInError as error:
@@ -134,12 +137,14 @@ def _broken_policy(name: str, reason: str) -> Policy:
 
 
 def plug_ins() -> Mapping[str, Policy]:
-    """Lists what installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
+    """Lists what installed packages bring under the entry-point group ``kvbench.policies``, by
+    entry-point name."""
     return {entry.name: _load_entry_point(entry) for entry in entry_points(group=GROUP)}
 
 
 def module_of_plug_in(name: str) -> str:
-    """Returns the module of the installed plug-in of this name, which is not imported; an empty text for no such."""
+    """Returns the module of the installed plug-in of this name, which is not imported; an empty
+    text for no such."""
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.module
@@ -179,7 +184,8 @@ def _arguments(text: str, argument_text: str) -> dict[str, Any]:
 
 @contextmanager
 def _foreign_code(failure: str) -> Iterator[None]:
-    """Raises :class:`BrokenPlugInError` for whatever goes wrong in the body, which may exit, or never end."""
+    """Raises :class:`BrokenPlugInError` for whatever goes wrong in the body, which may exit, or
+    never end."""
     try:
         with time_bound(FOREIGN_SECONDS, f"it took longer than {FOREIGN_SECONDS:g} s"):
             yield
@@ -193,9 +199,8 @@ def _module(where: str) -> ModuleType:
     path = Path(where).absolute()
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
-    importlib.import_module(
-        "kvpress"
-    )  # it takes a minute on a busy machine, which is no fault of the plug-in
+    # It takes a minute on a busy machine, which is no fault of the plug-in.
+    importlib.import_module("kvpress")
     with _foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)
@@ -246,7 +251,8 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
         if isinstance(policy, Policy):
             return policy
         raise BrokenPlugInError(
-            f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
+            f"{text}: it has no parameter compression_ratio: name a function that has one, and "
+            f"gives a press for it"
         )
 
     _check_arguments(target, arguments, text)
@@ -286,7 +292,8 @@ def _parameters(target: Callable[..., Any], text: str) -> Mapping[str, inspect.P
 
 
 def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text: str) -> None:
-    """Raises :class:`PolicyError` for an argument that the press does not have, with the nearest that it has."""
+    """Raises :class:`PolicyError` for an argument that the press does not have, with the nearest
+    that it has."""
     parameters = _parameters(target, text)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return  # it takes any

@@ -33,7 +33,8 @@ Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to
 
 
 class Donor(Protocol):
-    """Holds the full cache of another context of the same task, by layer, shape (num_kv_heads, tokens, head_dim)."""
+    """Holds the full cache of another context of the same task, by layer, shape (num_kv_heads,
+    tokens, head_dim)."""
 
     @property
     def keys(self) -> "Sequence[torch.Tensor]": ...
@@ -54,22 +55,20 @@ class Situation:
         0  # at its end, of the question; 0 where the cache is compressed before it is seen
     )
     spans: tuple[tuple[int, int], ...] = ()  # half-open ranges of positions that are instructions
-    answer_tokens: tuple[
-        int, ...
-    ] = ()  # positions, for the oracle alone: empty unless the policy is ``per_question``
+    # Positions, for the oracle alone: empty unless the policy is ``per_question``.
+    answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()  # likewise
-    texts: Callable[[], Sequence[str]] = field(
-        default=tuple, repr=False, compare=False
-    )  # prose to calibrate heads on
+    # Prose to calibrate heads on.
+    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
     level: Level = UNTREATED  # what was asked for
-    donor: Callable[[], "Donor"] | None = field(
-        default=None, repr=False, compare=False
-    )  # reads another context
+    # Reads another context.
+    donor: Callable[[], "Donor"] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Names what a user of kvpress runs for this policy, and on which attention, where that is not the press itself."""
+    """Names what a user of kvpress runs for this policy, and on which attention, where that is not
+    the press itself."""
 
     build: Callable[[Situation], Press]
     attention: Attention
@@ -86,35 +85,40 @@ class HeadRows:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheTreatment:
-    """Declares how a policy acts on the rows that its press leaves, as quantisations and faults do; most do nothing."""
+    """Declares how a policy acts on the rows that its press leaves, as quantisations and faults do;
+    most do nothing."""
 
-    # Builds what acts once on what the press left of some branches, before any question is read. All questions of a
-    # branch share its rows.
+    # Builds what acts once on what the press left of some branches, before any question is read.
+    # All questions of a branch share its rows.
     prefill_treatment: Callable[[Sequence[Situation]], PrefillTreatment] | None = None
-    # Builds what acts on the cache between steps, for some answers: their situations, and the ids of their questions.
-    # Each is then decoded from a copy of what the press kept, together with all other branches.
+    # Builds what acts on the cache between steps, for some answers: their situations, and the ids
+    # of their questions. Each is then decoded from a copy of what the press kept, together with all
+    # other branches.
     step_treatment: Callable[[Sequence[Situation], Sequence[str]], StepTreatment] | None = None
     # By tensor, the bits of the codewords in which its step treatment, a quantisation, stores rows.
     codeword_bits: Mapping[States, int] = field(default_factory=dict)
-    # It acts on such codewords of the quantisation right before it, and raises :class:`PolicyError` for bits that they
-    # have not.
+    # It acts on such codewords of the quantisation right before it, and raises :class:`PolicyError`
+    # for bits that they have not.
     check_codewords: Callable[[Mapping[States, int]], None] | None = None
-    # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
+    # Counts the bytes that the keys and values of one head take, where they are not stored as the
+    # model computes them.
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
-    # Puts a press around another, for a treatment of what the model writes while it reads the context.
+    # Puts a press around another, for a treatment of what the model writes while it reads the
+    # context.
     wrap: Callable[[Press, Situation], Press] | None = None
-    # Builds what changes the rows of questions and answers as they are written, for some branches. Those of the context
-    # are written under the press.
+    # Builds what changes the rows of questions and answers as they are written, for some branches.
+    # Those of the context are written under the press.
     write_treatment: Callable[[Sequence[Situation]], WriteTreatment] | None = None
-    # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.
+    # It changes the rows that it keeps: which these are does not tell what is read, and they may
+    # hold NaN.
     corrupts: bool = False
-    # Infinity or NaN of one question must not reach another: each is decoded from its own copy of what is kept.
+    # Infinity or NaN of one question must not reach another: each is decoded from its own copy of
+    # what is kept.
     own_rows: bool = False
     needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
-    fitted: Callable[[Situation], Mapping[str, Argument]] = (
-        lambda _: {}
-    )  # of these, what depends on the situation
+    # Of these, what depends on the situation.
+    fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}
 
 
 @dataclass(frozen=True)
@@ -131,17 +135,20 @@ class Policy(CacheTreatment):
     )
     random: bool = False  # it draws at random: a run may repeat it, and each draw is another
     budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
-    counted: Counted = "head"  # where the asked number of tokens is kept exactly; a layer's is summed over its heads
+    # Where the asked number of tokens is kept exactly; a layer's is summed over its heads.
+    counted: Counted = "head"
     frees: bool = (
         True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
     )
     rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
-    # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
+    # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full
+    # cache.
     prefill: Prefill = "shared"
     while_decoding: bool = (
         False  # it acts on the cache also while an answer is written, which is then written alone
     )
-    # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
+    # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring
+    # serves all ratios.
     ratio_free_score: bool = False
     per_question: bool = False  # one press for each question, as it is told where the answer lies
     more_tokens_than: int = 1  # that the context must have; kvpress asserts it
@@ -151,25 +158,27 @@ class Policy(CacheTreatment):
     only: tuple[Level, ...] | None = (
         None  # it runs at these levels and at no other, whatever a run asks for
     )
-    # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
+    # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that
+    # it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None
-    # The text of levels, by kind, at which it runs where none are asked for; else those of the kind.
+    # The text of levels, by kind, at which it runs where none are asked for; else those of the
+    # kind.
     default_levels: Mapping[str, str] = field(default_factory=dict)
-    # The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not from
-    # the length of the context.
+    # The press rotates the keys that it keeps to new positions, so that decoding goes on from their
+    # number and not from the length of the context.
     renumbers: bool = False
     needs_question: bool = False  # it reads the question with the context (``--mode aware``)
     needs_spans: bool = False  # it protects instructions and means nothing without
     around: "Policy | None" = (
         None  # the plain policy that this one protects: what it gains is measured against that
     )
-    # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
-    # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
+    # Arguments that are smaller on short contexts, with their values where the context is long
+    # enough: those of the paper as kvpress has them. A name is that of the press's argument, or the
+    # end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
     weights: str = ""  # what has to be downloaded for a model, if anything
-    same_as: tuple[
-        str, ...
-    ] = ()  # keep the same by design: the identity audit does not report them
+    # Keep the same by design: the identity audit does not report them.
+    same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
     origin: str = ""  # hash of the code of a plug-in; it is part of a run's identity
@@ -178,7 +187,8 @@ class Policy(CacheTreatment):
 
     @property
     def ways(self) -> str:
-        """Lists its family, whether it is a default, shares the prefill and frees memory, and what it needs."""
+        """Lists its family, whether it is a default, shares the prefill and frees memory, and what
+        it needs."""
         ways: list[str] = [self.family]
         if self.by_default:
             ways.append("default")
@@ -201,11 +211,13 @@ class Policy(CacheTreatment):
         return not self.kinds or RATIO.name in self.kinds
 
     def arguments_in(self, situation: Situation) -> dict[str, Argument]:
-        """Returns the arguments of its treatments in a situation, which stand beside those of its press."""
+        """Returns the arguments of its treatments in a situation, which stand beside those of its
+        press."""
         return {**self.arguments, **self.fitted(situation)}
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Selects the points of its kinds and within its reach; draws after the first if it draws at random."""
+        """Selects the points of its kinds and within its reach; draws after the first if it draws
+        at random."""
         if not self.kinds:
             draws = {0}
             if self.random:
@@ -234,7 +246,8 @@ class Policy(CacheTreatment):
         return tuple(dict.fromkeys(levels))
 
     def typical_situation(self, length: int, question_tokens: int = 0) -> Situation:
-        """Returns a context at a typical level of its first kind, to build a press that is looked at and not run."""
+        """Returns a context at a typical level of its first kind, to build a press that is looked
+        at and not run."""
         if not self.kinds:
             return Situation(0.0, length, 0, "", question_tokens)
         kind = KINDS[self.kinds[0]]
@@ -246,13 +259,13 @@ class Policy(CacheTreatment):
         """Builds a fresh press; raises :class:`PolicyError` if the situation is none for it."""
         if situation.context_length <= self.more_tokens_than:
             raise PolicyError(
-                f"{self.name} needs a context longer than {self.more_tokens_than} tokens, "
-                f"this one has {situation.context_length}: use longer contexts or leave the policy out"
+                f"{self.name} needs a context longer than {self.more_tokens_than} tokens, this one "
+                f"has {situation.context_length}: use longer contexts or leave the policy out"
             )
         if situation.ratio > self.highest_ratio:
             raise PolicyError(
-                f"{self.name} removes at most {self.highest_ratio:g} of a context, and {situation.ratio:.3f} are asked "
-                f"for: use a larger budget or leave the policy out"
+                f"{self.name} removes at most {self.highest_ratio:g} of a context, and "
+                f"{situation.ratio:.3f} are asked for: use a larger budget or leave the policy out"
             )
         if self.needs_question and not situation.question_tokens:
             raise PolicyError(f"{self.name} reads the question with the context: use --mode aware")
@@ -260,14 +273,16 @@ class Policy(CacheTreatment):
 
 
 def replaced_hooks(press: Press) -> list[str]:
-    """Names the parts of kvpress that call ``compress`` after each layer, where the press replaces them."""
+    """Names the parts of kvpress that call ``compress`` after each layer, where the press replaces
+    them."""
     kind, base = type(press), kvpress.BasePress
     hooks = ("__call__", "forward_hook")
     return [name for name in hooks if getattr(kind, name) != getattr(base, name)]
 
 
 def arguments_of(press: Press) -> dict[str, int | float | str]:
-    """Returns the press's own arguments by name, those of a press inside it behind its name and a dot.
+    """Returns the press's own arguments by name, those of a press inside it behind its name and a
+    dot.
 
     The ratio is left out, which every record has, and what the situation says.
     """
@@ -285,7 +300,8 @@ def arguments_of(press: Press) -> dict[str, int | float | str]:
 
 
 def _presses_inside(name: str, value: Any) -> list[tuple[str, Press]]:
-    """Lists the presses that an argument holds, each with its name; those of a list are numbered."""
+    """Lists the presses that an argument holds, each with its name; those of a list are
+    numbered."""
     if isinstance(value, kvpress.BasePress):
         return [(name, value)]
     if not isinstance(value, list) or not all(

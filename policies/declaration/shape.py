@@ -17,9 +17,8 @@ class ModelShape:
     kv_heads: int
     head_size: int  # numbers in a key, and in a value
     dtype: str  # as torch names it, such as bfloat16
-    windows: tuple[
-        int, ...
-    ] = ()  # tokens that each sliding layer sees, of those that presses leave whole
+    # Tokens that each sliding layer sees, of those that presses leave whole.
+    windows: tuple[int, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -31,7 +30,8 @@ class ModelShape:
 
 
 def without_sliding(reason: str) -> Callable[[ModelShape], None]:
-    """Makes the check of a policy that cannot treat a model with sliding layers that presses leave whole."""
+    """Makes the check of a policy that cannot treat a model with sliding layers that presses leave
+    whole."""
 
     def check(shape: ModelShape) -> None:
         if shape.windows:
@@ -54,8 +54,8 @@ LEVEL_QUESTION = without_sliding(
 def attention_window(module: Any) -> int | None:
     """Counts the tokens back that the layer sees, ``None`` if it sees all.
 
-    Qwen and Gemma say it on the layer, where ``None`` is an answer; Mistral and Phi say it in the configuration alone.
-    """
+    Qwen and Gemma say it on the layer, where ``None`` is an answer; Mistral and Phi say it in the
+    configuration alone."""
     if "sliding_window" in vars(module):
         window: int | None = module.sliding_window
         return window
@@ -63,12 +63,11 @@ def attention_window(module: Any) -> int | None:
 
 
 def is_left_whole(module: Any) -> bool:
-    """Tells whether presses leave the layer whole: a sliding layer of Gemma 3, whose attention alone says that it
-    slides.
+    """Tells whether presses leave the layer whole: a sliding layer of Gemma 3, whose attention
+    alone says that it slides.
 
-    kvpress 0.5.5 skips these layers by the class ``Gemma3ForConditionalGeneration``, and compresses them in the text
-    model ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a context would then stand right before the
-    question, within a window of 512 tokens that the model has learned to be the latest text. Here both are treated as
-    the first.
-    """
+    kvpress 0.5.5 skips these layers by the class ``Gemma3ForConditionalGeneration``, and compresses
+    them in the text model ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a
+    context would then stand right before the question, within a window of 512 tokens that the model
+    has learned to be the latest text. Here both are treated as the first."""
     return bool(getattr(module, "is_sliding", False))

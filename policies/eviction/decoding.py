@@ -17,7 +17,8 @@ A_SIZE = (
 
 
 def target_size(situation: Situation) -> int:
-    """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing is ever cut."""
+    """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing
+    is ever cut."""
     return (
         kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
         if situation.ratio

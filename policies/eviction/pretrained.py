@@ -1,4 +1,5 @@
-"""Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
+"""Presses that need something learned or measured for the model beforehand, which has to be
+downloaded."""
 
 from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy

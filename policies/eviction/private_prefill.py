@@ -1,4 +1,5 @@
-"""Presses that need a prefill of their own: they read the context again, or cut the cache once all layers are read."""
+"""Presses that need a prefill of their own: they read the context again, or cut the cache once all
+layers are read."""
 
 from functools import partial
 

@@ -1,8 +1,7 @@
 """kvpress's presses that keep the tokens of highest score.
 
-A window, a lag or a sink of kvpress's size would fill the budget of a short context alone. Where one depends on the
-length of the context, every record carries the size that was used.
-"""
+A window, a lag or a sink of kvpress's size would fill the budget of a short context alone. Where
+one depends on the length of the context, every record carries the size that was used."""
 
 from functools import partial
 
@@ -15,22 +14,22 @@ presses = LazyModule("policies.presses.of_kvpress")
 
 SINK = 4
 LONGEST_WINDOW = 64
-LONG_ENOUGH = (
-    11 * LONGEST_WINDOW
-)  # at a ratio of 0.9 more than the window is kept of so many tokens
+# At a ratio of 0.9 more than the window is kept of so many tokens.
+LONG_ENOUGH = 11 * LONGEST_WINDOW
 LONGEST_LAG = 128
 WINDOW = {"window_size": LONGEST_WINDOW}  # the paper argument of SnapKV, and of what is around it
-STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
+# Kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest.
+STEEPEST = 20
 
 scorer = partial(Policy, family="scorer")
 
 
 def observation_window(context_length: int) -> int:
-    """Returns SnapKV's window: the 64 tokens of its paper, and in a short context a sixteenth of it.
+    """Returns SnapKV's window: the 64 tokens of its paper, and in a short context a sixteenth of
+    it.
 
-    The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a ratio of 0.47, and
-    which of its equal scores survive would be left to chance.
-    """
+    The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a
+    ratio of 0.47, and which of its equal scores survive would be left to chance."""
     return LONGEST_WINDOW if context_length >= LONG_ENOUGH else max(1, context_length // 16)
 
 
@@ -51,13 +50,15 @@ def compactor_press(situation: Situation) -> Press:
 
 
 def _lagkv(situation: Situation) -> Press:
-    """Builds LagKV, which falls back on the most recent tokens in a context shorter than two lags and the sink."""
+    """Builds LagKV, which falls back on the most recent tokens in a context shorter than two lags
+    and the sink."""
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
     return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
 
 def _pyramidkv(situation: Situation) -> Press:
-    """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it SnapKV."""
+    """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it
+    SnapKV."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
     return kvpress.PyramidKVPress(

@@ -1,5 +1,6 @@
-"""kvpress's presses around another: they share out a budget, choose in chunks, turn or merge what is kept. And those
-that remove something else than tokens of every layer: whole layers' middles, or channels of the keys."""
+"""kvpress's presses around another: they share out a budget, choose in chunks, turn or merge what
+is kept. And those that remove something else than tokens of every layer: whole layers' middles, or
+channels of the keys."""
 
 from functools import partial
 

@@ -1,9 +1,10 @@
-"""Flips bits in memory: in the model's own numbers, or in the codewords of a quantisation before it.
+"""Flips bits in memory: in the model's own numbers, or in the codewords of a quantisation before
+it.
 
-Of quantised rows an engine holds codewords, so that is where memory fails: ``int4+bitflip(on=codeword,rate=0.001)``. A
-flip moves a number by a power of two of its group's steps, and can never make NaN of an integer. Scales and zero points
-stay as they are: one flip in them damages a whole group, and being few they can be protected.
-"""
+Of quantised rows an engine holds codewords, so that is where memory fails:
+``int4+bitflip(on=codeword,rate=0.001)``. A flip moves a number by a power of two of its group's
+steps, and can never make NaN of an integer. Scales and zero points stay as they are: one flip in
+them damages a whole group, and being few they can be protected."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import WRITING, FaultOptions, Parts, chosen
 
-# By the model's dtype: bits of the mantissa, which are the lowest, and of the exponent; the sign is the highest.
+# By the model's dtype: bits of the mantissa, which are the lowest, and of the exponent; the sign is
+# the highest.
 BITS = {"float32": (23, 8), "bfloat16": (7, 8), "float16": (10, 5)}
 FIELDS = ("any", "exponent", "mantissa", "sign")
 
@@ -27,9 +29,8 @@ class BitflipOptions(FaultOptions):
     unit: Literal["bit", "row", "value", "token"] = (
         "bit"  # of any other unit, one bit of each value flips
     )
-    bits: Parts = (
-        "any",
-    )  # any, exponent, mantissa, sign, or numbers and ranges such as 0-7; 0 is the least
+    # Any, exponent, mantissa, sign, or numbers and ranges such as 0-7; 0 is the least.
+    bits: Parts = ("any",)
     on: Literal["value", "codeword"] = "value"  # codeword: of the quantisation right before it
 
     @model_validator(mode="after")
@@ -38,7 +39,8 @@ class BitflipOptions(FaultOptions):
             return self
         if self.phase in WRITING:
             raise ValueError(
-                f"on=codeword: nothing is quantised when rows are written, so not phase={self.phase}"
+                f"on=codeword: nothing is quantised when rows are written, so not "
+                f"phase={self.phase}"
             )
         for part in set(self.bits) & set(FIELDS[1:]):
             raise ValueError(f"bits={part}: codewords have no {part}: say any, or numbers")
@@ -64,7 +66,8 @@ class BitflipOptions(FaultOptions):
         return 1 - stays
 
     def flippable_bits(self, dtype: str) -> tuple[int, ...]:
-        """Lists the bits of a number, the least as 0; raises :class:`PolicyError` for one that the dtype has not."""
+        """Lists the bits of a number, the least as 0; raises :class:`PolicyError` for one that the
+        dtype has not."""
         if dtype not in BITS:
             raise PolicyError(f"bits of {dtype}: flips are for {', '.join(BITS)}")
         mantissa, exponent = BITS[dtype]
@@ -79,13 +82,15 @@ class BitflipOptions(FaultOptions):
         return chosen("bit", parts, sign + 1, dtype)
 
     def bits_of_codewords(self, count: int) -> tuple[int, ...]:
-        """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has not."""
+        """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has
+        not."""
         parts = ["all" if part == "any" else part for part in self.bits]
         return chosen("bit", parts, count, "a codeword")
 
     @property
     def may_overflow(self) -> bool:
-        """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
+        """Tells whether a flip can make a number infinite or NaN, as it can in the exponent
+        alone."""
         return not set(self.bits) <= {"mantissa", "sign"}
 
     def check_model(self, shape: ModelShape) -> None:

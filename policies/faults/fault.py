@@ -1,4 +1,5 @@
-"""A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
+"""A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what
+a kind declares."""
 
 import math
 from collections import defaultdict
@@ -25,16 +26,16 @@ HEADS = 2**16  # more than a layer has
 def draw(
     distribution: Distribution, key: str, positions: "torch.Tensor", end: int, *channels: int
 ) -> "torch.Tensor":
-    """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1, on the device of the positions.
+    """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1, on the
+    device of the positions.
 
-    The numbers of a place follow from the seed of the draw, example, layer, tensor, step, token, head and channel. So a
-    fault is the same alone and in a batch and on every device, hits the same rows behind a press that evicts others,
-    and hits at a higher rate what it hits at a lower one.
+    The numbers of a place follow from the seed of the draw, example, layer, tensor, step, token,
+    head and channel. So a fault is the same alone and in a batch and on every device, hits the same
+    rows behind a press that evicts others, and hits at a higher rate what it hits at a lower one.
 
-    ``key`` names all but token, head and channel. ``positions``: int64 (..., heads, rows), the tokens of the places;
-    what is drawn for a negative one means nothing. ``end``: a position behind all of these. Returns (..., heads, rows,
-    *channels).
-    """
+    ``key`` names all but token, head and channel. ``positions``: int64 (..., heads, rows), the
+    tokens of the places; what is drawn for a negative one means nothing. ``end``: a position behind
+    all of these. Returns (..., heads, rows, *channels)."""
     device = positions.device
     heads = positions.shape[-2]
     size = math.prod(channels)
@@ -44,7 +45,8 @@ def draw(
     if positions.numel() <= heads * end:
         places = tokens * HEADS + head
         return numbers_of(distribution, key, places.flatten(), size).view(shape)
-    # Several answers hold the same tokens: what is drawn once for each token costs less than a number for every row.
+    # Several answers hold the same tokens: what is drawn once for each token costs less than a
+    # number for every row.
     every_place = torch.arange(end, device=device) * HEADS + head
     numbers = numbers_of(distribution, key, every_place.flatten(), size)
     index = head * end + tokens
@@ -60,8 +62,8 @@ class Rows:
 
     @cached_property
     def positions(self) -> "torch.Tensor":
-        """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no single token is told by
-        its place among those of the answer."""
+        """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no
+        single token is told by its place among those of the answer."""
         absent = (self.tokens == ABSENT).all(1)
         first = absent.sum(-1)[:, None, None]
         places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
@@ -84,7 +86,8 @@ class Site:
 
     @cached_property
     def mean_and_spread(self) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Returns mean and standard deviation over the rows that are there of an answer: (answers, 1, 1, 1) each."""
+        """Returns mean and standard deviation over the rows that are there of an answer: (answers,
+        1, 1, 1) each."""
         present = (self.rows.tokens != ABSENT)[..., None]
         absent = ~present
         all_but_answers = (1, 2, 3)
@@ -97,17 +100,19 @@ class Site:
         return mean.float(), variance.sqrt().float()
 
     def draw(self, distribution: Distribution, use: str, *channels: int) -> "torch.Tensor":
-        """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads, rows, *channels)."""
+        """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads,
+        rows, *channels)."""
         use_here = f"{self.layer}/{self.step}/{use}"
         return self.draw_at(self.rows.positions, distribution, use_here, *channels)
 
     def draw_at(
         self, positions: "torch.Tensor", distribution: Distribution, use: str, *channels: int
     ) -> "torch.Tensor":
-        """Draws numbers for these positions of each answer, with one call for all answers of an example and seed.
+        """Draws numbers for these positions of each answer, with one call for all answers of an
+        example and seed.
 
-        ``positions``: int64 (answers, heads, rows). Returns float32 (answers, heads, rows, *channels).
-        """
+        ``positions``: int64 (answers, heads, rows). Returns float32 (answers, heads, rows,
+        *channels)."""
         alike: dict[str, list[int]] = defaultdict(list)
         for number, situation in enumerate(self.situations):
             key = f"{situation.seed}/{situation.example_id}/{use}"
@@ -135,7 +140,8 @@ class Fault:
     name: str
     paper: str
     description: str
-    # Returns what each row would be if the fault hit all of it, of the shape and type of ``Site.states``.
+    # Returns what each row would be if the fault hit all of it, of the shape and type of
+    # ``Site.states``.
     corrupt: Callable[[Site], "torch.Tensor"]
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
@@ -160,7 +166,8 @@ class FaultTreatment:
         None  # whose codewords it damages instead of the rows that are read
     )
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
-    # Which tokens of the context it is aimed at, bool (answers, tokens), by the device that it was moved to.
+    # Which tokens of the context it is aimed at, bool (answers, tokens), by the device that it was
+    # moved to.
     _targets: "dict[torch.device, torch.Tensor]" = field(default_factory=dict)
 
     def act_on(self, codewords: QuantisedRows, bits: Mapping[States, int]) -> None:
@@ -179,7 +186,8 @@ class FaultTreatment:
             self._clean[place] = clean.with_copies(copies)
 
     def on_write(self, new: NewRows) -> "torch.Tensor":
-        """Damages rows as they are written: by the draws of one step, whichever pass writes them."""
+        """Damages rows as they are written: by the draws of one step, whichever pass writes
+        them."""
         options, answers = self.options, new.answers
         is_aimed = new.tensor in TENSORS[options.tensor] and new.layer in options.layers_of(
             new.layers
@@ -210,7 +218,8 @@ class FaultTreatment:
                     clean = Clean(tuple(cache.answers), cache.lengths(layer), states)
                     self._clean[layer, tensor] = clean
                 damaged = self._damaged(site, hit)
-                # Not asked whether any is hit: that would wait for the device, in each layer and for each tensor.
+                # Not asked whether any is hit: that would wait for the device, in each layer and
+                # for each tensor.
                 cache.write(layer, rows=hit.any(-1), **{tensor: damaged})
 
     def _acts_at(self, step: int) -> bool:
@@ -221,7 +230,8 @@ class FaultTreatment:
         return True
 
     def _end(self, cache: CacheRows) -> int:
-        """Returns a position behind the tokens of all rows, with one wait for the device in a step."""
+        """Returns a position behind the tokens of all rows, with one wait for the device in a
+        step."""
         newest = []
         most_rows = 0
         for layer in self.options.layers_of(cache.layers):
@@ -267,7 +277,8 @@ class FaultTreatment:
         )
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
-        """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
+        """Returns the rows with what is hit of them. Where whole rows are hit, others mean
+        nothing."""
         damaged = self.fault.corrupt(site)
         if hit.shape[-1] == 1:
             return damaged
@@ -298,7 +309,8 @@ class FaultTreatment:
         return hit
 
     def _drawn_hit(self, site: Site, answers: Sequence[int]) -> "torch.Tensor":
-        """Tells which values the draws hit, of those of any token and head, as :meth:`_hit` does."""
+        """Tells which values the draws hit, of those of any token and head, as :meth:`_hit`
+        does."""
         count, heads, _, size = site.states.shape
         positions = site.rows.positions
         rates = site.rates.float()
@@ -307,7 +319,8 @@ class FaultTreatment:
         if self.fault.hits_all or unit == "bit" or min(self._shares(answers)) >= 1:
             return (rates > 0).expand(*positions.shape, 1)
         if unit == "token":
-            # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
+            # One number for a token, in whatever place of a head it stands: heads may keep
+            # different tokens.
             of_answers = positions.reshape(count, 1, -1)
             drawn = site.draw_at(of_answers, "uniform", f"{site.step}/tokens")
             return drawn.view(count, heads, -1, 1) < rates
@@ -316,7 +329,8 @@ class FaultTreatment:
         return site.draw("uniform", f"values of {site.tensor}", size) < rates
 
     def _aimed_at(self, answers: Sequence[int], positions: "torch.Tensor") -> "torch.Tensor":
-        """Tells which rows of the answers hold tokens that it is aimed at: bool, of the shape of ``positions``."""
+        """Tells which rows of the answers hold tokens that it is aimed at: bool, of the shape of
+        ``positions``."""
         first = FIRST.fullmatch(self.options.tokens)
         if first:
             return positions < int(first[1])
@@ -347,10 +361,11 @@ class Clean:
     def over(
         self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor"
     ) -> "torch.Tensor":
-        """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean.
+        """Returns the rows of those answers that are left: these, and behind them newer ones, which
+        are clean.
 
-        ``states``: the rows now, (answers, num_kv_heads, rows, head_dim). ``lengths``: int64 (answers,), of rows.
-        """
+        ``states``: the rows now, (answers, num_kv_heads, rows, head_dim). ``lengths``: int64
+        (answers,), of rows."""
         places = [self.answers.index(answer) for answer in answers]
         left = torch.tensor(places, device=states.device)
         before = self.lengths[left][:, None]
@@ -366,7 +381,8 @@ class Clean:
 
 
 def _aimed_tokens(tokens: str, situation: Situation) -> "torch.Tensor":
-    """Tells which tokens of the context are evidence, answer, other than evidence, or as many random ones.
+    """Tells which tokens of the context are evidence, answer, other than evidence, or as many
+    random ones.
 
     Returns bool (tokens of the context,).
     """

@@ -47,12 +47,11 @@ class FaultOptions(BaseModel):
     )
     # Of which the rate is a share; a row is one layer, head and token.
     unit: Literal["bit", "row", "value", "token"] = "row"
-    # Once after the prefill; on every row when it is written, or on those of the context alone; before every pass that
-    # reads, or before one.
+    # Once after the prefill; on every row when it is written, or on those of the context alone;
+    # before every pass that reads, or before one.
     phase: Phase = "resident"
-    step: int = Field(
-        0, ge=0
-    )  # with phase=step: 0 is before the question is read, 1 before the first answer token is
+    # With phase=step: 0 is before the question is read, 1 before the first answer token is.
+    step: int = Field(0, ge=0)
     persistence: Literal["persistent", "transient"] = (
         "persistent"  # transient: clean again at the next step
     )
@@ -94,7 +93,8 @@ class FaultOptions(BaseModel):
         return False
 
     def check_model(self, shape: ModelShape) -> None:
-        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has not."""
+        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has
+        not."""
         self.layers_of(shape.layers)
         self.heads_of(shape.kv_heads)
 
@@ -102,22 +102,26 @@ class FaultOptions(BaseModel):
         """Raises :class:`PolicyError` for what codewords of so many bits, by tensor, have not."""
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
-        """Returns the share of the numbers of a cache that a rate hits: the rate itself, unless it is one of bits."""
+        """Returns the share of the numbers of a cache that a rate hits: the rate itself, unless it
+        is one of bits."""
         return rate
 
     def layers_of(self, count: int) -> tuple[int, ...]:
-        """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that it has not."""
+        """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that
+        it has not."""
         return chosen("layer", self.layers, count)
 
     def heads_of(self, count: int) -> tuple[int, ...]:
-        """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that it has not."""
+        """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that
+        it has not."""
         return chosen("head", self.heads, count)
 
 
 def chosen(
     name: str, parts: Sequence[str], count: int, whose: str = "the model"
 ) -> tuple[int, ...]:
-    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there.
+    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that
+    is not there.
 
     ``name``: the word for one of what is numbered, such as ``layer``.
     """

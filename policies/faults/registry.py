@@ -1,4 +1,5 @@
-"""The registry of faults: what each kind makes of the rows that it hits, and the policy that a name stands for."""
+"""The registry of faults: what each kind makes of the rows that it hits, and the policy that a name
+stands for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -62,14 +63,16 @@ class SameSignOptions(FaultOptions):
 
 
 def _matched(site: Site) -> "torch.Tensor":
-    """Takes mean and spread over all rows of the layer and tensor: the noise looks like the layer and says nothing."""
+    """Takes mean and spread over all rows of the layer and tensor: the noise looks like the layer
+    and says nothing."""
     mean, spread = site.mean_and_spread
     noise = site.draw_like("normal").float() * spread + mean
     return noise.to(site.states.dtype)
 
 
 def _rows_of_donor(site: Site) -> "torch.Tensor":
-    """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again.
+    """Gives each row that of the same layer, head and position in the donor; behind its end a donor
+    begins again.
 
     Raises :class:`PolicyError` for a situation without a donor.
     """
@@ -87,11 +90,11 @@ def _rows_of_donor(site: Site) -> "torch.Tensor":
 
 
 def _stale(site: Site) -> "torch.Tensor":
-    """Gives each row what stands one page before it in the same head; the first page was never filled and holds zeros.
+    """Gives each row what stands one page before it in the same head; the first page was never
+    filled and holds zeros.
 
-    In a full cache that is the row of the token one page before, with the position that it was turned to; behind a
-    press, the row one page before among those that the head keeps.
-    """
+    In a full cache that is the row of the token one page before, with the position that it was
+    turned to; behind a press, the row one page before among those that the head keeps."""
     page = site.options.page
     last = site.states.shape[2] - page
     before = torch.zeros_like(site.states)
@@ -103,7 +106,8 @@ def _stale(site: Site) -> "torch.Tensor":
 
 
 def _uniform(site: Site) -> "torch.Tensor":
-    """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
+    """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an
+    error."""
     low, high = float(site.options.low), float(site.options.high)
     width = high - low
     return site.states * (1 + low + width * site.draw_like("uniform"))
@@ -119,9 +123,8 @@ def _shifted(site: Site) -> "torch.Tensor":
 def _same_sign(site: Site) -> "torch.Tensor":
     """Multiplies each value x by 1 + 2√s or 1 − 2√s, as it is drawn, for sign flips of a share s.
 
-    A flip is an error of −2x, so that flips of a share s come to a root mean square of 2√s of the values. The same
-    spread evenly over all values, and centred, changes no sign while 2√s < 1.
-    """
+    A flip is an error of −2x, so that flips of a share s come to a root mean square of 2√s of the
+    values. The same spread evenly over all values, and centred, changes no sign while 2√s < 1."""
     up = site.draw_like("uniform") < 0.5
     error = 2 * site.rates.sqrt()
     factors = torch.where(up, 1 + error, 1 - error)
@@ -208,13 +211,15 @@ KINDS: Mapping[str, Fault] = by_name(
 
 
 def fault_of(name: str) -> Policy:
-    """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` for other options."""
+    """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError`
+    for other options."""
     fault = KINDS[kind_in(name)]
     options = options_in(name, fault)
     if fault.reads_other_rows and options.phase == "write":
         raise PolicyError(
-            f"{name}: what {fault.name} makes of a row depends on the others, which are not all written yet: say "
-            "phase=prefill_write, which damages the context alone, or leave phase out"
+            f"{name}: what {fault.name} makes of a row depends on the others, which are not all "
+            f"written yet: say phase=prefill_write, which damages the context alone, or leave "
+            "phase out"
         )
 
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:

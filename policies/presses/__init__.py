@@ -1,1 +1,2 @@
-"""The presses of kvbench: they need kvpress and torch, and are imported when a policy first builds one."""
+"""The presses of kvbench: they need kvpress and torch, and are imported when a policy first builds
+one."""

@@ -29,9 +29,9 @@ class FullPress(BasePress):
 class RandomControlPress(ScorerPress):
     """Draws scores independently for each layer, head and example from (seed, example, layer).
 
-    kvpress's own ``RandomPress``, when seeded, evicts the same tokens in every layer and in every example of one
-    length, which inflates the Global Eviction Ratio. Drawn in float32 on the CPU, so that every device agrees.
-    """
+    kvpress's own ``RandomPress``, when seeded, evicts the same tokens in every layer and in every
+    example of one length, which inflates the Global Eviction Ratio. Drawn in float32 on the CPU, so
+    that every device agrees."""
 
     seed: int = 0
     example_id: str = ""
@@ -61,11 +61,11 @@ class RecencyPress(ScorerPress):
 
 @dataclass
 class OraclePress(ScorerPress):
-    """Keeps the evidence of the question asked: its answer first, then the rest of the evidence, then the first token
-    (the attention sink), then the most recent ones.
+    """Keeps the evidence of the question asked: its answer first, then the rest of the evidence,
+    then the first token (the attention sink), then the most recent ones.
 
-    Not an upper bound by construction: a model may have moved what it read elsewhere by the time the cache is cut.
-    """
+    Not an upper bound by construction: a model may have moved what it read elsewhere by the time
+    the cache is cut."""
 
     answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()

@@ -1,9 +1,11 @@
-"""Fair eviction in the form of arXiv 2510.00231: the budget is shared between two ranges that make up the context.
+"""Fair eviction in the form of arXiv 2510.00231: the budget is shared between two ranges that make
+up the context.
 
 After the code of its authors, Itisalex2/pitfalls-of-kv-cache-compression on GitHub at a6b7555.
 
-The code takes a defence and directives that touch. Here one or several spans may stand anywhere: a range goes on until
-the next span begins, and with a single span there is one range, in which a press keeps what it keeps without this."""
+The code takes a defence and directives that touch. Here one or several spans may stand anywhere: a
+range goes on until the next span begins, and with a single span there is one range, in which a
+press keeps what it keeps without this."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ RAMP = (0.1, 0.9)  # StreamingLLM's scores of the first and the last token of a 
 
 
 def ranges_of(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """Returns the ranges that share the budget: the first begins with the context, each other one with its span."""
+    """Returns the ranges that share the budget: the first begins with the context, each other one
+    with its span."""
     starts = [start for start, _ in check_spans(spans, length)]
     return list(pairwise([0, *starts[1:], length]))
 
@@ -36,14 +39,15 @@ class _Layer:
     rotation: Rotation
 
     def attention(self, at: slice) -> torch.Tensor:
-        """Returns what the queries at some places attend to: the softmax is over all that they see, not a range."""
+        """Returns what the queries at some places attend to: the softmax is over all that they see,
+        not a range."""
         return attention_weights(self.module, self.hidden_states, self.keys, self.rotation, at)
 
 
 @dataclass
 class PaperScoresPress(RescoringPress):
-    """Scores each range by itself: StreamingLLM by a ramp, SnapKV and TOVA from its last tokens, H2O from its queries
-    alone; whatever else scores tokens, as K-Norm, scores them as ever."""
+    """Scores each range by itself: StreamingLLM by a ramp, SnapKV and TOVA from its last tokens,
+    H2O from its queries alone; whatever else scores tokens, as K-Norm, scores them as ever."""
 
     spans: Spans = ()
 
@@ -75,7 +79,8 @@ class PaperScoresPress(RescoringPress):
 
 
 def _ramps(ranges: Spans, sinks: int, keys: torch.Tensor) -> torch.Tensor:
-    """Scores tokens by how late in their range they stand, so that of all the highest are about as many of each."""
+    """Scores tokens by how late in their range they stand, so that of all the highest are about as
+    many of each."""
     scores = torch.ones(keys.shape[2], device=keys.device)
     for start, end in ranges:
         first = max(start, sinks) if start == 0 else start
@@ -85,8 +90,8 @@ def _ramps(ranges: Spans, sinks: int, keys: torch.Tensor) -> torch.Tensor:
 
 
 def _by_windows(layer: _Layer, ranges: Spans, press: SnapKVPress) -> torch.Tensor:
-    """Has the last tokens of each range vote on the tokens before them there. They share SnapKV's window, and a range
-    that has fewer leaves the rest to the last one."""
+    """Has the last tokens of each range vote on the tokens before them there. They share SnapKV's
+    window, and a range that has fewer leaves the rest to the last one."""
     left = press.window_size
     scores = []
     for number, (start, end) in enumerate(ranges, start=1):
@@ -106,7 +111,8 @@ def _by_windows(layer: _Layer, ranges: Spans, press: SnapKVPress) -> torch.Tenso
 
 
 def _by_anchors(layer: _Layer, ranges: Spans) -> torch.Tensor:
-    """Has the last token of each range vote on those before it there, as the mean over all heads."""
+    """Has the last token of each range vote on those before it there, as the mean over all
+    heads."""
     key_heads = layer.keys.shape[1]
     scores = []
     for start, end in ranges:
@@ -130,10 +136,11 @@ def _with_window(scores: torch.Tensor, window: int) -> torch.Tensor:
 
 
 def _received(layer: _Layer, spans: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """Averages the attention that each token gets; those of a span get none from a later one, and their sum is divided
-    by the tokens that follow within the span.
+    """Averages the attention that each token gets; those of a span get none from a later one, and
+    their sum is divided by the tokens that follow within the span.
 
-    The trap, as in the authors' code: what follows behind the last span is in the sum, and is not divided by."""
+    The trap, as in the authors' code: what follows behind the last span is in the sum, and is not
+    divided by."""
     length, device = layer.keys.shape[2], layer.keys.device
     touching = _until_the_next(spans)
     last_end = touching[-1][1]
@@ -162,7 +169,8 @@ def _until_the_next(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @dataclass
 class PaperFairPress(FairEvictionPress):
-    """Keeps of each range its share of the budget, rounded down, and of the last one what is left of it."""
+    """Keeps of each range its share of the budget, rounded down, and of the last one what is left
+    of it."""
 
     def parts(self, length: int) -> list[tuple[int, int]]:
         return ranges_of(self.spans, length)
@@ -180,5 +188,6 @@ class PaperFairPress(FairEvictionPress):
 
 def fair_as_paper(ratio: float, press: ScorerPress, spans: Spans) -> RescoringPress:
     scores = PaperScoresPress(ratio, press, spans)
-    # StreamingLLM keeps the highest of its ramps, whatever range they stand in: that has no quota in the authors' code.
+    # StreamingLLM keeps the highest of its ramps, whatever range they stand in: that has no quota
+    # in the authors' code.
     return scores if isinstance(press, StreamingLLMPress) else PaperFairPress(ratio, scores, spans)

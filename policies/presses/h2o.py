@@ -1,4 +1,5 @@
-"""H2O's prefill form: tokens scored by the attention that they received, without ever holding the attention matrix."""
+"""H2O's prefill form: tokens scored by the attention that they received, without ever holding the
+attention matrix."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ Rotation = tuple[torch.Tensor, torch.Tensor]  # cosines and sines of all places
 
 @dataclass
 class H2OPress(ObservedAttentionPress):
-    """The scores of kvpress's ``ObservedAttentionPress`` on any attention backend, in O(seq_len * block) memory.
+    """The scores of kvpress's ``ObservedAttentionPress`` on any attention backend, in O(seq_len *
+    block) memory.
 
-    Based on H2O (https://arxiv.org/abs/2306.14048). The scores need only the column sums of the attention matrix;
-    they are summed over blocks of ``block_size`` queries, fewer where :data:`WEIGHTS_AT_ONCE` says so.
-    """
+    Based on H2O (https://arxiv.org/abs/2306.14048). The scores need only the column sums of the
+    attention matrix; they are summed over blocks of ``block_size`` queries, fewer where
+    :data:`WEIGHTS_AT_ONCE` says so."""
 
     block_size: int = BLOCK
 
@@ -38,7 +40,8 @@ class H2OPress(ObservedAttentionPress):
         attentions: torch.Tensor | None,
         kwargs: dict[str, Any],
     ) -> torch.Tensor:
-        """Returns the mean attention from queries that see each key, shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns the mean attention from queries that see each key, shape (batch_size,
+        num_kv_heads, seq_len)."""
         batch, key_heads, length, _ = keys.shape
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
         for block in query_blocks(module, keys, self.block_size):
@@ -53,7 +56,8 @@ class H2OPress(ObservedAttentionPress):
 def query_blocks(
     module: Any, keys: torch.Tensor, block_size: int = BLOCK, edges: Sequence[int] = ()
 ) -> Iterator[slice]:
-    """Yields blocks of queries whose weights fit into memory together; none reaches over one of the ``edges``.
+    """Yields blocks of queries whose weights fit into memory together; none reaches over one of the
+    ``edges``.
 
     ``keys``: (batch_size, num_kv_heads, tokens, head_dim).
     """
@@ -99,7 +103,8 @@ def attention_weights(
 def _rotated_queries(
     module: nn.Module, hidden_states: torch.Tensor, rotation: Rotation, at: slice
 ) -> torch.Tensor:
-    """Computes the layer's queries after its rotary embedding, shape (batch_size, num_heads, places, head_dim).
+    """Computes the layer's queries after its rotary embedding, shape (batch_size, num_heads,
+    places, head_dim).
 
     All of a long context at once would take more memory than their weights in blocks."""
     queries = get_prerope_query_states(module, hidden_states[:, at])

@@ -1,4 +1,5 @@
-"""Presses of kvpress with what its own lack: a budget, texts, a seed, the length of a question, ratios by layer."""
+"""Presses of kvpress with what its own lack: a budget, texts, a seed, the length of a question,
+ratios by layer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ RAMP = 0.5  # of what is smaller, the share removed or the share kept
 
 @dataclass
 class KnownQuestionFinchPress(FinchPress):
-    """Is told how long the question is, where kvpress's press finds a delimiter that it adds to the vocabulary."""
+    """Is told how long the question is, where kvpress's press finds a delimiter that it adds to the
+    vocabulary."""
 
     window_size: int = 1
 
@@ -50,7 +52,8 @@ class SeededCompactorPress(SeededScore, CompactorPress):
 
 @dataclass
 class RampPress(PerLayerCompressionPress):
-    """A ratio for each layer that is compressed, in even steps from the first to the last; their mean is ``ratio``."""
+    """A ratio for each layer that is compressed, in even steps from the first to the last; their
+    mean is ``ratio``."""
 
     compression_ratios: list[float] = field(default_factory=list)
     ratio: float = 0.0
@@ -73,7 +76,8 @@ class RampPress(PerLayerCompressionPress):
 
 @dataclass
 class TrimmedKVComposePress(KVComposePress):
-    """KVCompose, whose unstructured form in kvpress 0.5.5 leaves the second reading of the context in the cache."""
+    """KVCompose, whose unstructured form in kvpress 0.5.5 leaves the second reading of the context
+    in the cache."""
 
     def compress_unstructured(self, model: Any) -> None:
         super().compress_unstructured(model)
@@ -85,7 +89,8 @@ class TrimmedKVComposePress(KVComposePress):
 
 @dataclass
 class BudgetedDMSPress(DMSPress):
-    """DMS with the threshold, layer by layer, below which as many scores lie as ``ratio`` asks to evict.
+    """DMS with the threshold, layer by layer, below which as many scores lie as ``ratio`` asks to
+    evict.
 
     What lies in the sliding window is never evicted, as in kvpress.
     """
@@ -104,7 +109,8 @@ class BudgetedDMSPress(DMSPress):
         return super().forward_hook(module, inputs, kwargs, output)
 
     def _threshold(self, scores: torch.Tensor) -> float:
-        """Returns the score below which tokens are evicted. ``scores``: shape (1, num_kv_heads, seq_len)."""
+        """Returns the score below which tokens are evicted. ``scores``: shape (1, num_kv_heads,
+        seq_len)."""
         count = round(scores.numel() * self.ratio)
         outside_window = scores[..., : -self.sliding_window_size]
         evictable = outside_window.flatten().sort().values
@@ -120,11 +126,11 @@ _HEAD_SCORES: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 
 @dataclass
 class CalibratedDuoAttentionPress(DuoAttentionPress):
-    """DuoAttention with kvpress's own scoring of heads, on the given texts instead of a data set of the hub.
+    """DuoAttention with kvpress's own scoring of heads, on the given texts instead of a data set of
+    the hub.
 
-    ``texts`` gives prose; the heads of a model are scored once. ``sink`` and ``recent``: tokens that a streaming head
-    keeps, where kvpress's 128 and 256 are longer than many contexts.
-    """
+    ``texts`` gives prose; the heads of a model are scored once. ``sink`` and ``recent``: tokens
+    that a streaming head keeps, where kvpress's 128 and 256 are longer than many contexts."""
 
     on_the_fly_scoring: bool = True
     texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False)
@@ -138,12 +144,12 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
         self.sink_size, self.recent_size = self.sink, self.recent
 
     def _head_scores(self, model: Any) -> Any:
-        """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
+        """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval
+        head."""
         if model not in _HEAD_SCORES:
             frame = pd.DataFrame({"chapter": list(self.texts())})
-            chapters = SimpleNamespace(
-                to_pandas=lambda: frame
-            )  # as much of a data set as kvpress asks for
+            # As much of a data set as kvpress asks for.
+            chapters = SimpleNamespace(to_pandas=lambda: frame)
             with patch.object(duo_attention, "load_dataset", lambda *_, **__: chapters):
                 _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(frame))
         return _HEAD_SCORES[model]

@@ -1,5 +1,6 @@
-"""Presses around another that scores tokens: they protect spans (after arXiv 2510.00231) or ends of a context, and keep
-what a serving engine can free: whole pages, and the same tokens in all heads."""
+"""Presses around another that scores tokens: they protect spans (after arXiv 2510.00231) or ends of
+a context, and keep what a serving engine can free: whole pages, and the same tokens in all
+heads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +13,11 @@ from kvpress.utils import compute_n_kept
 from policies.declaration.names import PolicyError
 
 Spans = Sequence[tuple[int, int]]  # half-open ranges of token positions
-Scores = Callable[
-    [int, int], torch.Tensor
-]  # of a stretch of the context, (batch, num_kv_heads, end - start)
+# Of a stretch of the context, (batch, num_kv_heads, end - start).
+Scores = Callable[[int, int], torch.Tensor]
 Joined = Literal["mean", "max"]
-# Added to an order of tokens, this many times their number for those that must stay: also the mean of a page of 16
-# tokens with one of these is then above that of any other.
+# Added to an order of tokens, this many times their number for those that must stay: also the mean
+# of a page of 16 tokens with one of these is then above that of any other.
 MUST_STAY = 64
 
 
@@ -31,14 +31,16 @@ def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
     for start, end in ordered:
         if not end_before <= start < end <= length:
             raise PolicyError(
-                f"the span {start} to {end} is empty, overlaps another, or leaves the {length} tokens"
+                f"the span {start} to {end} is empty, overlaps another, or leaves the {length} "
+                f"tokens"
             )
         end_before = end
     return ordered
 
 
 def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """Returns the spans and what lies between them: ranges that make up the whole context, in order.
+    """Returns the spans and what lies between them: ranges that make up the whole context, in
+    order.
 
     Raises :class:`PolicyError` for spans that :func:`check_spans` refuses.
     """
@@ -55,7 +57,8 @@ def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
 
 
 def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
-    """Shares out ``total`` in whole numbers, in proportion to the weights, by the largest remainders.
+    """Shares out ``total`` in whole numbers, in proportion to the weights, by the largest
+    remainders.
 
     Of equal remainders earlier parts come first. ``weights``: (…, parts). Returns int64 (…, parts).
     """
@@ -69,14 +72,16 @@ def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
 
 
 def _rank_from_highest(numbers: torch.Tensor) -> torch.Tensor:
-    """Ranks numbers along the last dimension: 0 for the highest, and of equal ones for the first."""
+    """Ranks numbers along the last dimension: 0 for the highest, and of equal ones for the
+    first."""
     order = numbers.argsort(dim=-1, descending=True, stable=True)
     return order.argsort(dim=-1)
 
 
 @dataclass
 class RescoringPress(ScorerPress):
-    """Keeps the tokens of highest score, as another press scores them and :meth:`change_scores` changes that.
+    """Keeps the tokens of highest score, as another press scores them and :meth:`change_scores`
+    changes that.
 
     ``press`` scores the whole context, once, at its own ratio, which is the same.
     """
@@ -87,7 +92,8 @@ class RescoringPress(ScorerPress):
         super().__post_init__()
         if not isinstance(self.press, ScorerPress):
             raise PolicyError(
-                f"{type(self).__name__} goes around a ScorerPress, not a {type(self.press).__name__}"
+                f"{type(self).__name__} goes around a ScorerPress, not a "
+                f"{type(self.press).__name__}"
             )
 
     def post_init_from_model(self, model: Any) -> None:
@@ -108,7 +114,8 @@ class RescoringPress(ScorerPress):
 def checked(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> torch.Tensor:
     """Returns the scores of a press, of this shape, as an order of tokens: float32.
 
-    Raises :class:`PolicyError` for another shape and for NaN, with which the press itself would fail.
+    Raises :class:`PolicyError` for another shape and for NaN, with which the press itself would
+    fail.
 
     StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where
     another number of tokens is to be kept. What it keeps at any ratio are the sinks and the most
@@ -141,8 +148,9 @@ def kept_first(scores: torch.Tensor, protected: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class EndsPress(RescoringPress):
-    """Keeps the first and the last ``share`` of a context first; the rest of the budget goes to the press. Where the
-    ends are more than the budget, those of their tokens that the press scores highest."""
+    """Keeps the first and the last ``share`` of a context first; the rest of the budget goes to the
+    press. Where the ends are more than the budget, those of their tokens that the press scores
+    highest."""
 
     share: float = 0.1
 
@@ -156,7 +164,8 @@ class EndsPress(RescoringPress):
 
 @dataclass
 class WhitelistPress(RescoringPress):
-    """Keeps tokens of the spans first, and those that the press scores highest where they exceed the budget."""
+    """Keeps tokens of the spans first, and those that the press scores highest where they exceed
+    the budget."""
 
     spans: Spans = ()
 
@@ -170,12 +179,11 @@ class WhitelistPress(RescoringPress):
 
 @dataclass
 class SharedPress(RescoringPress):
-    """Keeps the same tokens in all heads of a layer: those of the highest mean score over its heads, or of the highest
-    score that any head gives (``by`` max).
+    """Keeps the same tokens in all heads of a layer: those of the highest mean score over its
+    heads, or of the highest score that any head gives (``by`` max).
 
-    The mean is TOVA's (arXiv 2401.06104). The trap: scores are taken as they are, so that a head whose scores are on a
-    larger scale, such as one of long keys under K-norm, decides for all.
-    """
+    The mean is TOVA's (arXiv 2401.06104). The trap: scores are taken as they are, so that a head
+    whose scores are on a larger scale, such as one of long keys under K-norm, decides for all."""
 
     by: Joined = "mean"
 
@@ -187,19 +195,21 @@ class SharedPress(RescoringPress):
 
 @dataclass
 class PagesPress(RescoringPress):
-    """Keeps whole pages of ``size`` tokens in every head: those of the highest mean score over their tokens, as in
-    PagedEviction (arXiv 2509.04377), or of the highest score of any of their tokens (``by`` max).
+    """Keeps whole pages of ``size`` tokens in every head: those of the highest mean score over
+    their tokens, as in PagedEviction (arXiv 2509.04377), or of the highest score of any of their
+    tokens (``by`` max).
 
-    Pages are counted from the first token. The last one, if it is not full, always stays: the engine writes the next
-    tokens into it. As many full pages are kept as come nearest to the budget, and at least one where none is open.
-    The trap of the mean: a page of one important token and 15 others may score below a page of 16 middling ones.
-    """
+    Pages are counted from the first token. The last one, if it is not full, always stays: the
+    engine writes the next tokens into it. As many full pages are kept as come nearest to the
+    budget, and at least one where none is open. The trap of the mean: a page of one important token
+    and 15 others may score below a page of 16 middling ones."""
 
     by: Joined = "mean"
     size: int = 16
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
-        """Gives each token of a full page the score of the page, and an open page a score above all others."""
+        """Gives each token of a full page the score of the page, and an open page a score above all
+        others."""
         length = scores.shape[-1]
         count = length // self.size
         tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
@@ -230,7 +240,8 @@ class PagesPress(RescoringPress):
         full_pages = length // self.size
         kept = compute_n_kept(length, self.compression_ratio)
         count = kept_pages(length, kept, self.size)
-        # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
+        # By page and not by token: of pages of equal scores, the highest tokens would be parts of
+        # several.
         of_pages = scores[..., :: self.size][..., :full_pages]
         order = of_pages.argsort(dim=-1, descending=True, stable=True)
         pages = order[..., :count].sort(dim=-1).values
@@ -242,7 +253,8 @@ class PagesPress(RescoringPress):
 
 
 def kept_pages(length: int, kept: int, size: int) -> int:
-    """Counts the full pages of ``size`` tokens that are kept of ``length`` tokens where ``kept`` are asked for.
+    """Counts the full pages of ``size`` tokens that are kept of ``length`` tokens where ``kept``
+    are asked for.
 
     With the tokens of an open page, which stays, they come nearest to it, and of two equally near
     counts it is the lower.
@@ -267,8 +279,8 @@ def rows_at(
 
 @dataclass
 class FairEvictionPress(RescoringPress):
-    """Each part of the context, the spans and what lies between them, keeps the same share of its tokens, and the press
-    chooses which.
+    """Each part of the context, the spans and what lies between them, keeps the same share of its
+    tokens, and the press chooses which.
 
     ``window``: the press looks at positions, and scores each part as if that were the context.
     """
@@ -286,9 +298,9 @@ class FairEvictionPress(RescoringPress):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows of every head as the press itself would.
 
-        ``keys``, ``values`` and what is returned: (batch_size, num_kv_heads, tokens, head_dim). Raises
-        :class:`PolicyError` for spans that :func:`check_spans` refuses, and scores that :func:`checked` does.
-        """
+        ``keys``, ``values`` and what is returned: (batch_size, num_kv_heads, tokens, head_dim).
+        Raises :class:`PolicyError` for spans that :func:`check_spans` refuses, and scores that
+        :func:`checked` does."""
         if self.compression_ratio == 0:
             return keys, values
         attentions, kwargs = others
@@ -313,7 +325,8 @@ class FairEvictionPress(RescoringPress):
         return rows_at(self.positions(score, kept, length), keys, values)
 
     def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
-        """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
+        """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads,
+        kept)."""
         parts = self.parts(length)
         whole = score(0, length)
         # In a part that is not longer, a press cannot look back from the end.
@@ -337,7 +350,8 @@ class FairEvictionPress(RescoringPress):
         return parts_of(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""
+        """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts).
+        ``whole``: all scores."""
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         shares = shared_out(kept, sizes)
         return shares.expand(*whole.shape[:2], -1)
@@ -345,7 +359,8 @@ class FairEvictionPress(RescoringPress):
 
 @dataclass
 class DebiasPress(FairEvictionPress):
-    """Each part keeps between what the press would leave it (``strength`` 0) and its fair share (1)."""
+    """Each part keeps between what the press would leave it (``strength`` 0) and its fair share
+    (1)."""
 
     strength: float = field(default=0.5, kw_only=True)
 
@@ -359,8 +374,8 @@ class DebiasPress(FairEvictionPress):
         return shared_out(kept, blend)
 
 
-# Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context
-# are all the same in the middle, and rank nothing there.
+# Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores
+# of a whole context are all the same in the middle, and rank nothing there.
 LOOKING_BACK = (StreamingLLMPress, SnapKVPress, TOVAPress)
 
 

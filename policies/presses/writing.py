@@ -15,8 +15,8 @@ from policies.declaration.steps import NewRows, States, WriteTreatment
 
 @dataclass
 class WriteFaultPress(BasePress):
-    """Changes keys and values as they are written into the cache, so that later tokens and layers read them so, and
-    then lets another press act as it would."""
+    """Changes keys and values as they are written into the cache, so that later tokens and layers
+    read them so, and then lets another press act as it would."""
 
     press: BasePress
     treatment: WriteTreatment  # of one branch
@@ -37,9 +37,8 @@ class WriteFaultPress(BasePress):
     ) -> None:
         """Puts the change before ``update`` of the cache for the one call that this layer makes."""
         cache = named["past_key_values"]
-        next_update = (
-            cache.update
-        )  # of the cache, or of such a press around this one, which acts afterwards
+        # Of the cache, or of such a press around this one, which acts afterwards.
+        next_update = cache.update
 
         def update(
             keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any

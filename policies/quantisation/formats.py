@@ -1,4 +1,5 @@
-"""How numbers are stored in fewer bits: integers that share a scale, floating point of 8 bits, shorter mantissas."""
+"""How numbers are stored in fewer bits: integers that share a scale, floating point of 8 bits,
+shorter mantissas."""
 
 import math
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ MANTISSAS = {"float32": 23, "bfloat16": 7, "float16": 10}  # bits, by type
 def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
     """Divides the last dimension: (..., length) to (..., groups, group).
 
-    The last group may have fewer numbers: its last one is repeated, which changes neither its least nor its largest.
-    """
+    The last group may have fewer numbers: its last one is repeated, which changes neither its least
+    nor its largest."""
     missing = -states.shape[-1] % group
     if missing:
         last = states[..., -1:]
@@ -26,14 +27,15 @@ def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
 
 
 def check_channels(group: int, head_size: int) -> None:
-    """Raises :class:`PolicyError` for groups of channels that leave fewer for the last one of a head, which quanto
-    refuses too. A group of more channels than a head has takes all of them."""
+    """Raises :class:`PolicyError` for groups of channels that leave fewer for the last one of a
+    head, which quanto refuses too. A group of more channels than a head has takes all of them."""
     if group < head_size and head_size % group:
         divisors = [count for count in range(1, head_size + 1) if head_size % count == 0]
         below = max(count for count in divisors if count < group)
         above = min(count for count in divisors if count > group)
         raise PolicyError(
-            f"groups of {group} do not divide the {head_size} channels of a head: say group={below} or group={above}"
+            f"groups of {group} do not divide the {head_size} channels of a head: say "
+            f"group={below} or group={above}"
         )
 
 
@@ -41,11 +43,11 @@ def check_channels(group: int, head_size: int) -> None:
 class IntegerFormat:
     """Encodes each group in integers of so many bits.
 
-    Asymmetric: in equal steps from the least number of the group, the zero point, to the largest, as in KIVI.
-    Symmetric: from minus the largest magnitude to plus, without a zero point. Signed: the same, with one step more on
-    the side of the number of the largest magnitude, as in llama.cpp's ``q4_0``. Scale and zero point have the type of
-    the model. The arithmetic between is in float32, unless ``in_own_type``, as quanto computes.
-    """
+    Asymmetric: in equal steps from the least number of the group, the zero point, to the largest,
+    as in KIVI. Symmetric: from minus the largest magnitude to plus, without a zero point. Signed:
+    the same, with one step more on the side of the number of the largest magnitude, as in
+    llama.cpp's ``q4_0``. Scale and zero point have the type of the model. The arithmetic between is
+    in float32, unless ``in_own_type``, as quanto computes."""
 
     bits: int
     axis: Axis
@@ -58,7 +60,8 @@ class IntegerFormat:
         return self.axis == "channel"
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows of shape (num_kv_heads, rows, head_dim); groups are counted from the first row, or channel."""
+        """Encodes rows of shape (num_kv_heads, rows, head_dim); groups are counted from the first
+        row, or channel."""
         turned = self._turned(states)
         length = turned.shape[-1]
         group = min(self.group, length)
@@ -69,9 +72,8 @@ class IntegerFormat:
         lowest = lowest.to(states.dtype).to(kind)
         scale = scale.to(states.dtype).to(kind)
         step = torch.where(scale != 0, scale, torch.ones_like(scale))
-        offset = (
-            0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)
-        )  # codewords are 0 and more
+        # Codewords are 0 and more.
+        offset = 0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)
         least = {"asymmetric": 0, "symmetric": -self._steps, "signed": -offset}[self.scheme]
         # In place, as it is done for all rows of a context at once.
         steps = (grouped - lowest).div_(step).round_()
@@ -180,7 +182,8 @@ class MaskedFormat:
     over_tokens: bool = False
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows of any shape; raises :class:`PolicyError` for more bits than a mantissa of their type has."""
+        """Encodes rows of any shape; raises :class:`PolicyError` for more bits than a mantissa of
+        their type has."""
         dtype = states.dtype
         check_bits(self.masked, str(dtype).removeprefix("torch."))
         kind = {2: torch.int16, 4: torch.int32}[dtype.itemsize]

@@ -1,11 +1,11 @@
 """Quantises when transformers' ``QuantizedCache`` does, to be compared with it.
 
-Read in transformers 5.2 (``cache_utils.py: QuantizedLayer.update``). The same as in KIVI's way (``window.py``): the
-first pass reads exact rows, and any later one reads quantised rows of the context behind exact ones of a window. Not
-the same: the whole first pass is quantised, with nothing left in the window; the window then fills, and when it is full
-*all* rows are quantised again from what they had become, old groups with new borders; and groups run through all heads
-of a layer, as if these were one long row.
-"""
+Read in transformers 5.2 (``cache_utils.py: QuantizedLayer.update``). The same as in KIVI's way
+(``window.py``): the first pass reads exact rows, and any later one reads quantised rows of the
+context behind exact ones of a window. Not the same: the whole first pass is quantised, with nothing
+left in the window; the window then fills, and when it is full *all* rows are quantised again from
+what they had become, old groups with new borders; and groups run through all heads of a layer, as
+if these were one long row."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,15 @@ class FlatFormat:
     over_tokens: bool = False
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes the rows of each answer, of all its heads, shape (answers, rows, head_dim). Raises
-        :class:`PolicyError` where quanto refuses: groups that do not divide."""
+        """Encodes the rows of each answer, of all its heads, shape (answers, rows, head_dim).
+        Raises :class:`PolicyError` where quanto refuses: groups that do not divide."""
         answers, rows, size = states.shape
         by_channel = self.inner.axis == "channel"
         length = rows if by_channel else rows * size
         if length % self.inner.group:
             raise PolicyError(
-                f"groups of {self.inner.group} do not divide {length} numbers, as like=transformers asks"
+                f"groups of {self.inner.group} do not divide {length} numbers, as "
+                f"like=transformers asks"
             )
         return self.inner.encode(states if by_channel else states.reshape(answers, 1, length))
 
@@ -48,12 +49,10 @@ class FlatFormat:
 class QuantisedAsInTransformers:
     """Follows ``QuantizedLayer.update`` call by call."""
 
-    ways: Sequence[
-        tuple[Formats, int]
-    ]  # by answer: formats, and the tokens at which its window is full
-    _rows: dict[int, int] = field(
-        default_factory=dict
-    )  # by answer, that the cache had after the last pass
+    # By answer: formats, and the tokens at which its window is full.
+    ways: Sequence[tuple[Formats, int]]
+    # By answer, that the cache had after the last pass.
+    _rows: dict[int, int] = field(default_factory=dict)
     # By answer, rows that are not quantised; None where all are.
     _window: dict[int, int | None] = field(default_factory=dict)
 
@@ -86,7 +85,8 @@ class QuantisedAsInTransformers:
             self._window[copy] = self._window[answer]
 
     def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:
-        """Quantises all rows of some answers; those of answers that hold as many are encoded in one call."""
+        """Quantises all rows of some answers; those of answers that hold as many are encoded in one
+        call."""
         formats, _ = self.ways[0]
         for layer in range(cache.layers):
             present = cache.tokens(layer) != ABSENT

@@ -1,4 +1,5 @@
-"""A quantisation stores rows of the cache in fewer bits. What reads the rows sees what is left of their values."""
+"""A quantisation stores rows of the cache in fewer bits. What reads the rows sees what is left of
+their values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,14 +27,16 @@ class QuantisationOptions(BaseModel):
 
 
 class IntegerOptions(QuantisationOptions):
-    """Declares KIVI's layout, which is the default, and that of transformers' ``QuantizedCache``."""
+    """Declares KIVI's layout, which is the default, and that of transformers'
+    ``QuantizedCache``."""
 
     k_bits: int | None = Field(None, ge=2, le=8)  # by default those of the name
     v_bits: int | None = Field(None, ge=2, le=8)
-    # As many numbers share a scale. Along tokens the last group may have fewer; along channels groups divide a head, or
-    # one of them is all of it.
+    # As many numbers share a scale. Along tokens the last group may have fewer; along channels
+    # groups divide a head, or one of them is all of it.
     group: int = Field(64, ge=1, le=2**16)
-    # The latest tokens, which are not quantised yet. By default 128, or an eighth of what is kept if that is less.
+    # The latest tokens, which are not quantised yet. By default 128, or an eighth of what is kept
+    # if that is less.
     residual: int | None = Field(None, ge=0, le=2**20)
     k_axis: Axis = "channel"  # a group is of one channel and several tokens
     v_axis: Axis = "token"  # a group is of one token and several channels
@@ -61,7 +64,8 @@ class IntegerOptions(QuantisationOptions):
 
 
 class BlockOptions(IntegerOptions):
-    """Declares the blocks of llama.cpp: 32 numbers of a row share a scale, and every row is quantised at once."""
+    """Declares the blocks of llama.cpp: 32 numbers of a row share a scale, and every row is
+    quantised at once."""
 
     group: int = Field(32, ge=1, le=2**16)
     residual: int | None = Field(0, ge=0, le=2**20)
@@ -74,9 +78,8 @@ class FloatOptions(QuantisationOptions):
     scale: Literal["none", "group"] = (
         "none"  # none: cast as they are, as vLLM does unless it is given scales
     )
-    group: int = Field(
-        64, ge=1, le=2**16
-    )  # with scale=group: as many channels of a token share a scale
+    # With scale=group: as many channels of a token share a scale.
+    group: int = Field(64, ge=1, le=2**16)
 
 
 class MantissaOptions(QuantisationOptions):
@@ -87,8 +90,9 @@ class MantissaOptions(QuantisationOptions):
 
 @dataclass(frozen=True)
 class Codes:
-    """Holds rows as they are stored. ``numbers``: int32 codewords, shape (heads, rows, head_dim), of so many ``bits``.
-    ``decode`` returns what is read, of the same shape, for these codewords or any others."""
+    """Holds rows as they are stored. ``numbers``: int32 codewords, shape (heads, rows, head_dim),
+    of so many ``bits``. ``decode`` returns what is read, of the same shape, for these codewords or
+    any others."""
 
     numbers: "torch.Tensor"
     bits: int
@@ -106,10 +110,12 @@ class Format(Protocol):
         """Tells whether a group is of several tokens, which are then quantised together."""
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows quantised at one time, (heads, rows, head_dim); heads may be those of several answers."""
+        """Encodes rows quantised at one time, (heads, rows, head_dim); heads may be those of
+        several answers."""
 
     def bytes(self, head: HeadRows) -> int:
-        """Counts the bytes of codewords, scales and zero points of rows that are quantised at one time."""
+        """Counts the bytes of codewords, scales and zero points of rows that are quantised at one
+        time."""
 
 
 Formats = Mapping[States, Format]
@@ -124,14 +130,13 @@ class Quantisation:
     description: str
     options: type[QuantisationOptions]
     formats: Callable[[Any, Situation], Formats]  # of the tensors that are quantised
-    residual: Callable[[Any, Situation], int] = lambda *_: (
-        0
-    )  # how many of the latest tokens are not quantised yet
-    # By tensor, the bits of a codeword; of nothing where no codewords are kept, or they are the model's own numbers.
+    # How many of the latest tokens are not quantised yet.
+    residual: Callable[[Any, Situation], int] = lambda *_: 0
+    # By tensor, the bits of a codeword; of nothing where no codewords are kept, or they are the
+    # model's own numbers.
     codeword_bits: Callable[[Any], Mapping[States, int]] = lambda _: {}
-    as_in_transformers: Callable[[Any], bool] = lambda _: (
-        False
-    )  # rows are quantised when ``QuantizedCache`` does
+    # Rows are quantised when ``QuantizedCache`` does.
+    as_in_transformers: Callable[[Any], bool] = lambda _: False
     kinds: Callable[[Any], tuple[str, ...]] = lambda _: ()  # of levels that it takes
     # Raises :class:`PolicyError` for options that do not fit the numbers or the heads of a model.
     check_model: Callable[[Any, ModelShape], None] = lambda *_: None

@@ -1,4 +1,5 @@
-"""The registry of quantisations: integers in KIVI's layout and in llama.cpp's, floating point of 8 bits, mantissas."""
+"""The registry of quantisations: integers in KIVI's layout and in llama.cpp's, floating point of 8
+bits, mantissas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,15 +37,16 @@ from policies.treatments.options import kind_in, name_with, options_in, text_of
 
 
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
-    """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
-    before a context is read."""
+    """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens
+    there are is not known before a context is read."""
     axes = [options.axes[tensor] for tensor in TENSORS[options.tensor]]
     if "token" in axes:
         check_channels(options.group, shape.head_size)
 
 
 def integers(bits: int, **changes: Any) -> Quantisation:
-    """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
+    """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not
+    KIVI's."""
 
     def bits_by_tensor(options: IntegerOptions) -> dict[States, int]:
         both: dict[States, int] = {
@@ -83,8 +85,9 @@ def integers(bits: int, **changes: Any) -> Quantisation:
 
 
 def blocks(bits: int, scheme: Scheme = "asymmetric") -> Quantisation:
-    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale. Those of
-    ``q8_0`` are symmetric; of ``q4_0`` and ``q5_0`` the number of the largest magnitude has the lowest code."""
+    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its
+    scale. Those of ``q8_0`` are symmetric; of ``q4_0`` and ``q5_0`` the number of the largest
+    magnitude has the lowest code."""
     ending, shared = 0, "a scale"
     if scheme == "asymmetric":
         ending, shared = 1, "a scale and a least number"
@@ -152,7 +155,8 @@ KINDS: Mapping[str, Quantisation] = by_name(
 
 
 def quantisation_of(name: str) -> Policy:
-    """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other options."""
+    """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other
+    options."""
     kind = KINDS[kind_in(name)]
     options = options_in(name, kind)
     as_in_transformers = kind.as_in_transformers(options)

@@ -1,7 +1,7 @@
 """Rows are quantised once, when they leave the window of the latest tokens.
 
-Their codewords are kept where a fault is to change them as they lie in memory. Scales and zero points stay as they are:
-there is one for a whole group, so an engine can afford to protect them.
+Their codewords are kept where a fault is to change them as they lie in memory. Scales and zero
+points stay as they are: there is one for a whole group, so an engine can afford to protect them.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ NO_ANSWER = -1
 def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
     """Counts the rows of a head that are quantised, as in KIVI (arXiv 2402.02750, algorithm 1).
 
-    Groups over tokens are made of whole windows: when a window is full, all of it is quantised. A row whose groups are
-    its own is quantised as soon as so many newer ones are there.
+    Groups over tokens are made of whole windows: when a window is full, all of it is quantised. A
+    row whose groups are its own is quantised as soon as so many newer ones are there.
 
     >>> [rows_in_codes(held, 4, over_tokens=True) for held in (3, 4, 7, 8)]
     [0, 4, 4, 8]
@@ -35,7 +35,8 @@ def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
 
 
 def bytes_of(formats: Formats, residual: int, head: HeadRows) -> int:
-    """Counts the bytes of keys and values of one head after the prefill: what is quantised, and the window in full."""
+    """Counts the bytes of keys and values of one head after the prefill: what is quantised, and the
+    window in full."""
     total = 0
     for tensor in TENSORS["both"]:
         stored = formats.get(tensor)
@@ -58,8 +59,8 @@ class Block:
 
     stored: Format
     count: int  # of rows of each head
-    # Place of the answer, head, which of the rows that the head holds is the first, and the same counted from behind
-    # the last, as absent rows stand in front: int64 (heads, 4).
+    # Place of the answer, head, which of the rows that the head holds is the first, and the same
+    # counted from behind the last, as absent rows stand in front: int64 (heads, 4).
     slots: "torch.Tensor"
 
 
@@ -79,9 +80,8 @@ StoredCodes = dict[tuple[int, States], list[Encoded]]  # of some answers, by lay
 class CodewordRows:
     """Gives access to codewords in place of the rows of a cache, as a :class:`CacheRows`.
 
-    Keys and values are int32 codewords, and 0 in rows that are not quantised. Whoever writes codewords changes what is
-    read; rows that are not quantised are left out.
-    """
+    Keys and values are int32 codewords, and 0 in rows that are not quantised. Whoever writes
+    codewords changes what is read; rows that are not quantised are left out."""
 
     def __init__(self, cache: CacheRows, stored: StoredCodes) -> None:
         self.cache = cache
@@ -133,8 +133,8 @@ class CodewordRows:
     def _encoded_rows(
         self, layer: int, tensor: States
     ) -> "Iterator[tuple[Encoded, torch.Tensor, tuple[torch.Tensor, ...]]]":
-        """Yields what was encoded together, which slots are of answers that are still here, and the answers, heads and
-        rows where these stand now: newer rows may have come behind them."""
+        """Yields what was encoded together, which slots are of answers that are still here, and the
+        answers, heads and rows where these stand now: newer rows may have come behind them."""
         tokens = self.cache.tokens(layer)
         absent = (tokens == ABSENT).sum(-1)
         places = {answer: place for place, answer in enumerate(self.cache.answers)}
@@ -153,14 +153,13 @@ class CodewordRows:
 
 @dataclass
 class QuantisedRows:
-    """Quantises rows of the kept context before the question is read, and those of question and answer when they are
-    old enough. A pass over several tokens reads its own rows as they are, as any attention does whose keys are written
-    to a cache behind it."""
+    """Quantises rows of the kept context before the question is read, and those of question and
+    answer when they are old enough. A pass over several tokens reads its own rows as they are, as
+    any attention does whose keys are written to a cache behind it."""
 
     ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
-    _coded: dict[tuple[int, States], RowCounts] = field(
-        default_factory=dict
-    )  # by layer and tensor, what is quantised
+    # By layer and tensor, what is quantised.
+    _coded: dict[tuple[int, States], RowCounts] = field(default_factory=dict)
     _stored: StoredCodes | None = None  # only where something changes codewords
 
     def codewords(self, cache: CacheRows) -> CacheRows:
@@ -171,9 +170,8 @@ class QuantisedRows:
         self._stored = defaultdict(list)
 
     def after_prefill(self, cache: CacheRows) -> None:
-        leaving = lru_cache(
-            partial(self._leaving, tuple(cache.answers))
-        )  # most layers hold as many rows as another
+        # Most layers hold as many rows as another.
+        leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))
         formats, _ = self.ways[0]
         # By tensor, blocks and device: the blocks, and the layers that quantise the same ones.
         alike: dict[tuple[States, int, str], tuple[list[Block], list[int]]] = {}
@@ -195,7 +193,8 @@ class QuantisedRows:
                 self._quantise(cache, layers[start : start + count], tensor, blocks)
 
     def _layers_at_once(self, rows: int) -> int:
-        """Counts the layers of so many rows that are encoded in one call; each alone where their codes are kept."""
+        """Counts the layers of so many rows that are encoded in one call; each alone where their
+        codes are kept."""
         if self._stored is not None:
             return 1
         return max(1, ROWS_AT_ONCE // rows)
@@ -225,11 +224,11 @@ class QuantisedRows:
     def _leaving(
         self, answers: Sequence[int], tensor: States, held: RowCounts, before: RowCounts
     ) -> tuple[list[Block], RowCounts]:
-        """Returns the rows that leave their windows, and how many of each answer and head are quantised then.
+        """Returns the rows that leave their windows, and how many of each answer and head are
+        quantised then.
 
-        ``held``: how many rows are there of the answers that are left. Rows that leave together, as many of each head
-        and in one format, are one block.
-        """
+        ``held``: how many rows are there of the answers that are left. Rows that leave together, as
+        many of each head and in one format, are one block."""
         after = list(before)
         together: dict[tuple[Format, int], list[tuple[int, int, int, int]]] = defaultdict(list)
         for place, answer in enumerate(answers):
@@ -252,7 +251,8 @@ class QuantisedRows:
     def _quantise(
         self, cache: CacheRows, layers: Sequence[int], tensor: States, blocks: Sequence[Block]
     ) -> None:
-        """Quantises the rows that leave the windows of some layers, which are the same in all of these."""
+        """Quantises the rows that leave the windows of some layers, which are the same in all of
+        these."""
         states: list[torch.Tensor] = [getattr(cache, tensor)(layer) for layer in layers]
         device = states[0].device
         written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=device)

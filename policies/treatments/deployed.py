@@ -1,11 +1,11 @@
 """Ways to change what a policy that keeps tokens by their scores keeps, named ``policy+way``.
 
-Some keep it from taking the instructions of a prompt first (after arXiv 2510.00231, for any spans). Others keep what a
-serving engine can free: ``snapkv+pages16`` frees whole pages, ``+shared`` chooses once for all heads of a layer, and
-``+ends`` keeps the first and last tenth of a context. An engine such as vLLM (arXiv 2309.06180) holds a page of 16
-tokens for all heads of a layer at once, which is ``snapkv+shared+pages16``; one with a table of pages for each head,
-such as KV-Compress (arXiv 2410.00161), can do ``snapkv+pages16``. Pages come last.
-"""
+Some keep it from taking the instructions of a prompt first (after arXiv 2510.00231, for any spans).
+Others keep what a serving engine can free: ``snapkv+pages16`` frees whole pages, ``+shared``
+chooses once for all heads of a layer, and ``+ends`` keeps the first and last tenth of a context. An
+engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all heads of a layer at once,
+which is ``snapkv+shared+pages16``; one with a table of pages for each head, such as KV-Compress
+(arXiv 2410.00161), can do ``snapkv+pages16``. Pages come last."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -52,9 +52,8 @@ class Way:
     name: str
     paper: str
     description: str  # behind the name of the plain policy
-    wrap: Callable[
-        [Situation, Press, Any], Press
-    ]  # puts a press with these options around a scorer press
+    # Puts a press with these options around a scorer press.
+    wrap: Callable[[Situation, Press, Any], Press]
     options: type[BaseModel] = NoOptions
     budget: str = ""  # how a ratio is reached, where that changes
     last: bool = False  # what it makes is no ranking of tokens: no other way goes around it
@@ -124,8 +123,8 @@ DEPLOYMENTS = {name: way for name, way in WAYS.items() if not way.protects}
 
 
 def deploy(plain: Policy, name: str) -> Policy:
-    """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the way has not, and for
-    a policy whose choice cannot be told from scores of tokens."""
+    """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the
+    way has not, and for a policy whose choice cannot be told from scores of tokens."""
     policy, way = deploy_scorer(plain, name), WAYS[kind_in(name)]
     if plain.prefill_treatment or plain.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
@@ -137,7 +136,8 @@ def deploy(plain: Policy, name: str) -> Policy:
     is_protected = plain.needs_spans or (way.protects and plain.per_question)
     if not by_score or is_protected or replaced_hooks(press):
         raise PolicyError(
-            f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores"
+            f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their "
+            f"scores"
         )
     return policy
 
@@ -148,7 +148,8 @@ def _has_last_way(policy: Policy) -> bool:
 
 
 def deploy_scorer(plain: Policy, name: str) -> Policy:
-    """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
+    """Does the same for a policy that is known to keep tokens by their scores: nothing is built to
+    see it."""
     way = WAYS[kind_in(name)]
     options = options_in(name, way)
     full_name = f"{plain.name}+{name_with(way, options)}"
@@ -170,7 +171,8 @@ def deploy_scorer(plain: Policy, name: str) -> Policy:
 
 
 def _may_keep_the_same(plain: Policy, way: Way, name: str) -> tuple[str, ...]:
-    """Names the policies that keep the same by design. Around a single span the paper's fair eviction has one part."""
+    """Names the policies that keep the same by design. Around a single span the paper's fair
+    eviction has one part."""
     if not way.protects:
         return simpler(name)
     by_default = f"{plain.name}+{way.name}"
@@ -180,9 +182,10 @@ def _may_keep_the_same(plain: Policy, way: Way, name: str) -> tuple[str, ...]:
 
 
 def simpler(name: str) -> tuple[str, ...]:
-    """Names the same policy with fewer of its ways, which may keep the same: TOVA scores all heads alike, and where one
-    page is kept it may be the one that a press never evicts. What treats the rows that are kept stays:
-    ``tova+shared+int4`` may be ``tova+int4``. Nothing is built; another name has none."""
+    """Names the same policy with fewer of its ways, which may keep the same: TOVA scores all heads
+    alike, and where one page is kept it may be the one that a press never evicts. What treats the
+    rows that are kept stays: ``tova+shared+int4`` may be ``tova+int4``. Nothing is built; another
+    name has none."""
     base, *ways = name.split("+")
     treatments: list[str] = []
     while ways and kind_in(ways[-1]) not in DEPLOYMENTS:
@@ -193,7 +196,8 @@ def simpler(name: str) -> tuple[str, ...]:
     return tuple("+".join([base, *chosen, *treatments]) for chosen in fewer)
 
 
-# By the name of a policy that shares a layer's budget out among its heads, the same where there is one.
+# By the name of a policy that shares a layer's budget out among its heads, the same where there is
+# one.
 WITH_ONE_HEAD = {
     "adakv_snapkv": "snapkv",
     "adakv_expected_attention": "expected_attention",
@@ -202,7 +206,8 @@ WITH_ONE_HEAD = {
 
 
 def name_with_one_head(name: str) -> str:
-    """Names the policy that keeps the same on a model with one key head, where nothing is shared among heads."""
+    """Names the policy that keeps the same on a model with one key head, where nothing is shared
+    among heads."""
     base, *ways = name.split("+")
     parts = [WITH_ONE_HEAD.get(base, base)]
     parts += [way for way in ways if kind_in(way) != "shared"]
@@ -210,7 +215,8 @@ def name_with_one_head(name: str) -> str:
 
 
 def with_one_head(declared: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Adds to the policies that keep the same by design, by name, those that do so on a model with one key head."""
+    """Adds to the policies that keep the same by design, by name, those that do so on a model with
+    one key head."""
     alike: dict[str, list[str]] = defaultdict(list)
     for name in declared:
         alike[name_with_one_head(name)].append(name)
@@ -228,7 +234,8 @@ RANDOM_ENDS = replace(
     description="Random tokens, the first and last tenth of the context kept first",
     by_default=True,
 )
-# Those of the paper are registered, and an example of each deployment; the rest are built when they are named.
+# Those of the paper are registered, and an example of each deployment; the rest are built when they
+# are named.
 PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
 PROTECTING = [way.name for way in WAYS.values() if way.protects]
 PROTECTION = tuple(deploy_scorer(plain, way) for plain, way in product(PROTECTED, PROTECTING))

@@ -1,4 +1,5 @@
-"""Treatments are named with their options, such as ``zeros(tokens=evidence)`` or ``int4(k_bits=2)``."""
+"""Treatments are named with their options, such as ``zeros(tokens=evidence)`` or
+``int4(k_bits=2)``."""
 
 import difflib
 import re
@@ -34,7 +35,8 @@ def is_one_of(name: str, kinds: Mapping[str, object]) -> bool:
 
 
 def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
-    """Reads the options of a name; raises :class:`PolicyError` in one line for one that the kind has not."""
+    """Reads the options of a name; raises :class:`PolicyError` in one line for one that the kind
+    has not."""
     matched = NAME.fullmatch(name)
     assert matched is not None
     options = dict[str, str]()
@@ -63,13 +65,15 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
 
 
 def option_names(kind: TreatmentKind[BaseModel]) -> list[str]:
-    """Lists the options of a kind as they are written; a word of Python's own, as ``as``, is the alias of a field."""
+    """Lists the options of a kind as they are written; a word of Python's own, as ``as``, is the
+    alias of a field."""
     fields = kind.options.model_fields
     return [field.alias or name for name, field in fields.items()]
 
 
 def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
-    """Returns the one name of a kind with these options: defaults are left out, and the order is as declared."""
+    """Returns the one name of a kind with these options: defaults are left out, and the order is as
+    declared."""
     changed = []
     fields = kind.options.model_fields.values()
     for written, (_, value), field in zip(option_names(kind), options, fields, strict=True):

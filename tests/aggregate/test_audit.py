@@ -58,8 +58,8 @@ def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
     assert lines_of(unchanged) == [
-        "one, other at ratio 0.5 (4 records) change nothing of what the full cache writes, though the context is "
-        "compressed: perhaps the questions do not need the rest"
+        "one, other at ratio 0.5 (4 records) change nothing of what the full cache writes, though "
+        "the context is compressed: perhaps the questions do not need the rest"
     ]
 
 
@@ -75,8 +75,8 @@ def test_one_line_names_all_that_change_nothing_for_one_reason() -> None:
         "a at ratio 0.5, 0.9 (4 records); b, c at ratio 0.9 (4 records) change nothing of"
     )
     assert whole == (
-        "whole at ratio 0.5 (4 records) changes nothing of what the full cache writes, and at most 10% of the context "
-        "is removed: is it compressed at all?"
+        "whole at ratio 0.5 (4 records) changes nothing of what the full cache writes, and at most "
+        "10% of the context is removed: is it compressed at all?"
     )
 
 
@@ -101,8 +101,8 @@ def test_a_fault_is_sound_at_rate_0_and_where_it_changes_likelihoods_alone() -> 
     frame = at_rates(0.0, 0.1, 0.5)
     assert [(one.policy, one.where) for one in audit(frame)[1]] == [("zeros", "rate 0.5")]
     assert lines_of(audit(frame)[1]) == [
-        "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the right answers are "
-        "exactly as likely: does the treatment act at all?"
+        "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the "
+        "right answers are exactly as likely: does the treatment act at all?"
     ]
     frame.loc[frame["level"] == 0.5, "gold_nll"] += 1e-5
     assert audit(frame) == ([], [])

@@ -126,8 +126,8 @@ KIND_OF = {"knorm": "rate", "expected_attention": "bits"}
 
 
 def of_another_kind(one: dict[str, Any]) -> dict[str, Any]:
-    """The record as if knorm were a fault, expected_attention took bits, and snapkv no levels at all: none of them
-    removes a token."""
+    """The record as if knorm were a fault, expected_attention took bits, and snapkv no levels at
+    all: none of them removes a token."""
     if one["policy"] in KIND_OF:
         rates = {"level_kind": KIND_OF[one["policy"]], "level": one["ratio"]}
         return one | rates | {"ratio": 0.0, "realised_ratio": 0.0, "kv_bytes": WHOLE, "ger": 0.0}

@@ -11,7 +11,8 @@ from tests.support.records.synthetic_records import record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
-    """Percent right of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
+    """Percent right of each policy on the questions in turn, two for each context, at ratio 0.5 of
+    ``base``."""
     rows = []
     for policy, scores in policies.items():
         for number, score in enumerate(scores):
@@ -36,7 +37,8 @@ def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     duel = cell(one, other)
     assert (duel.questions, duel.contexts, duel.family) == (20, 10, 1)
     assert (duel.lead.difference.mean, *duel.lead.sides) == pytest.approx((50, 80, 30))
-    # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose sum is at most 0.
+    # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose
+    # sum is at most 0.
     values = [100.0] * 6 + [0.0] * 3 + [-100.0]
     below = sum(sum(subset) <= 0 for size in range(1, 11) for subset in combinations(values, size))
     assert duel.lead.p == pytest.approx(2 * (below + 1) / 2**10)
@@ -110,8 +112,8 @@ def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
 
 
 def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
-    """Twelve contexts, each with a question that has directives, and an attack with a defence and one without; ``mine``
-    against a policy that obeys half and leaks half."""
+    """Twelve contexts, each with a question that has directives, and an attack with a defence and
+    one without; ``mine`` against a policy that obeys half and leaks half."""
     rows = []
     for context in range(12):
         for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):

@@ -1,9 +1,8 @@
 """Each headline of a board, and the sign that it must have where the truth is known.
 
-The records are made up: policies that make answers wrong, that make them silent, that leak, that disobey, and one that
-is a copy of the full cache; and what few contexts say of one that is not safe. A headline that calls any of them better
-than it is points the wrong way.
-"""
+The records are made up: policies that make answers wrong, that make them silent, that leak, that
+disobey, and one that is a copy of the full cache; and what few contexts say of one that is not
+safe. A headline that calls any of them better than it is points the wrong way."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,8 +45,8 @@ SILENT = {
 
 
 def _answered(policy: str, number: int, ratio: float) -> dict[str, Any]:
-    """What a policy does to a question that the full cache answers: to the first of each five it never has an answer,
-    so that the full cache has a rate of its own that can fall."""
+    """What a policy does to a question that the full cache answers: to the first of each five it
+    never has an answer, so that the full cache has a rate of its own that can fall."""
     if number == 0:
         return SILENT if policy in ("silent", "recency") else WRONG
     spoilt = ratio > 0.1 * number
@@ -103,7 +102,8 @@ def _prompts(policy: str, ratio: float) -> list[dict[str, Any]]:
 
 
 def _texts(policy: str, ratio: float) -> list[dict[str, Any]]:
-    """Running text, of which nothing is answered: of each ten tokens eight are foreseen, or fewer."""
+    """Running text, of which nothing is answered: of each ten tokens eight are foreseen, or
+    fewer."""
     foreseen = 80.0 * (1 - ratio if policy == "wrong" else 1)
     identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "prose"}
     unjudged = dict.fromkeys(("f1", "em", "right", "answered", "abstained", "hallucinated"))
@@ -156,8 +156,9 @@ def standings(
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
 
-# Measures at the highest ratio against the full cache: whether the policy is worse, the same or better by it. A raw
-# hallucination rate that calls a silent policy better stands here with the measures beside it that tell why.
+# Measures at the highest ratio against the full cache: whether the policy is worse, the same or
+# better by it. A raw hallucination rate that calls a silent policy better stands here with the
+# measures beside it that tell why.
 SIGNS: dict[tuple[str, str], dict[str, int]] = {
     ("base", "right"): {
         "wrong": WORSE,
@@ -236,7 +237,8 @@ def test_every_measure_of_the_board_that_judges_answers_is_in_the_table() -> Non
     assert judging <= known, judging - known
 
 
-# Over all levels: whom each derived measure calls worse than the copy of the full cache, and whom it calls its equal.
+# Over all levels: whom each derived measure calls worse than the copy of the full cache, and whom
+# it calls its equal.
 HARMED = {"base": ("wrong", "silent"), "instructions": ("leaks", "disobeys")}
 
 
@@ -295,9 +297,9 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str
             assert (last.level.value, last.verdict) == (RATIOS[-1], verdict)
 
 
-# What few contexts say of a policy whose truth is known: it loses all right answers of one context in ten, which is 8
-# points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: the text of
-# the cell, and what it says of the contexts.
+# What few contexts say of a policy whose truth is known: it loses all right answers of one context
+# in ten, which is 8 points and not safe, or nothing. By the number of contexts, and of those of
+# them in which it loses: the text of the cell, and what it says of the contexts.
 FEW: dict[tuple[int, int], tuple[str, str]] = {
     (2, 0): ("open at 0.5", "0 [−84, +84]\n70 more contexts needed"),
     (9, 0): ("open at 0.5", "0 [−34, +34]\n63 more contexts needed"),

@@ -1,4 +1,5 @@
-"""What leads a task, and whether a model can do it: one rule, and what follows from it on every board."""
+"""What leads a task, and whether a model can do it: one rule, and what follows from it on every
+board."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""From records to rows: values worked out by hand, honest blanks, and intervals that hold what they promise."""
+"""From records to rows: values worked out by hand, honest blanks, and intervals that hold what they
+promise."""
 
 import random
 import statistics
@@ -27,7 +28,8 @@ def cluster_interval(
 
 
 def question(context: int, number: int, **changes: object) -> dict[str, object]:
-    """A record of question ``number`` about context ``context`` of task ``base``, under snapkv at ratio 0.5."""
+    """A record of question ``number`` about context ``context`` of task ``base``, under snapkv at
+    ratio 0.5."""
     task = changes.get("task", "base")
     identity = {
         "example_id": f"{task}-{context}",
@@ -212,8 +214,8 @@ def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
 
 
 def _check_widths(widths: dict[str, float]) -> None:
-    # Two independent means: the variance of their average is a quarter of the sum of theirs. Resampled together, two
-    # equal tasks would have as wide a mean as each.
+    # Two independent means: the variance of their average is a quarter of the sum of theirs.
+    # Resampled together, two equal tasks would have as wide a mean as each.
     expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
     assert widths[ALL_TASKS] == pytest.approx(expected, rel=0.1)
 
@@ -263,7 +265,8 @@ def clustered(seed: int, contexts: int, questions: int) -> tuple[list[float], li
 
 
 def slow_interval(values: list[float], clusters: list[str], resamples: int) -> tuple[float, float]:
-    """The same interval with lists and loops, from another generator: of 24 contexts each resample draws 21."""
+    """The same interval with lists and loops, from another generator: of 24 contexts each resample
+    draws 21."""
     generator = random.Random(5)
     members: dict[str, list[float]] = {}
     for value, cluster in zip(values, clusters, strict=True):

@@ -10,7 +10,8 @@ from policies.declaration.levels import Level
 from tests.support.records.synthetic_records import failing, frame, record
 
 HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
-# GER of the answers that snapkv has wrong, by level and question; the full cache has all but question 5 right.
+# GER of the answers that snapkv has wrong, by level and question; the full cache has all but
+# question 5 right.
 GER = {0.5: {0: 1.0, 1: 0.0, 5: 1.0}, 0.9: {0: 1.0, 1: 0.0, 2: 0.0, 3: 0.5}}
 
 
@@ -47,8 +48,8 @@ def by_cell(values: dict[tuple[int, float], bool]) -> Series:
 
 
 def test_lost_answers_are_counted_by_what_was_measured() -> None:
-    """Of 6 lost answers, 2 have GER 1, 3 have GER 0 and 1 is in between; one is unreachable of four that were observed,
-    and two of three come back with their rows."""
+    """Of 6 lost answers, 2 have GER 1, 3 have GER 0 and 1 is in between; one is unreachable of four
+    that were observed, and two of three come back with their rows."""
     unreachable = by_cell({(1, 0.5): True, (0, 0.5): False, (2, 0.9): False, (1, 0.9): False})
     repaired = by_cell({(2, 0.9): True, (3, 0.9): True, (1, 0.9): False})
     (found,) = lost_answers(known(), unreachable, repaired)
@@ -63,9 +64,9 @@ def test_lost_answers_are_counted_by_what_was_measured() -> None:
     assert found.by_level[HALF] == {Fate.ERASED: 1, Fate.UNREACHABLE: 1}
     assert found.by_level[MOST] == {Fate.ERASED: 1, Fate.THERE: 1, Fate.REPAIRED: 2}
     assert found.sentence == (
-        "Of the 6 lost answers of snapkv, 2 have GER 1 (all of the answer is evicted everywhere), 3 have GER 0 (each "
-        "of its tokens survives somewhere), 1 of 4 is unreachable, 2 of 3 are repaired when their rows are put back. "
-        "So GER explains 2 of 6."
+        "Of the 6 lost answers of snapkv, 2 have GER 1 (all of the answer is evicted everywhere), "
+        "3 have GER 0 (each of its tokens survives somewhere), 1 of 4 is unreachable, 2 of 3 are "
+        "repaired when their rows are put back. So GER explains 2 of 6."
     )
 
 

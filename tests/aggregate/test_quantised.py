@@ -1,4 +1,5 @@
-"""What has no levels, such as int8, is judged at the one point where it stands: safe or not, and at how many bytes."""
+"""What has no levels, such as int8, is judged at the one point where it stands: safe or not, and at
+how many bytes."""
 
 from typing import Any
 
@@ -16,7 +17,8 @@ from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 
 TASKS = {"base": 72, "hops": 72}  # which show that nothing is lost where all agree
-# By policy: the bytes that it holds of 1000, and what it loses of 80 % right in each of three contexts in turn.
+# By policy: the bytes that it holds of 1000, and what it loses of 80 % right in each of three
+# contexts in turn.
 QUANTISED = {"int8": (530, (0, 0, 0)), "int4": (280, (0, 12, 0)), "int2": (160, (30, 40, 35))}
 
 

@@ -1,4 +1,5 @@
-"""What is best in a column of a table, and what cannot be told from it: paired, as ranks and comparisons are."""
+"""What is best in a column of a table, and what cannot be told from it: paired, as ranks and
+comparisons are."""
 
 from pandas import DataFrame
 
@@ -17,7 +18,8 @@ from tests.support.records.synthetic_records import frame, record
 
 
 def answers(hard: list[float], **gains: list[float]) -> DataFrame:
-    """What is right of each policy, in percent: what a context allows, and what the policy gains there."""
+    """What is right of each policy, in percent: what a context allows, and what the policy gains
+    there."""
     return frame(
         [
             record(
@@ -40,7 +42,8 @@ def found(records: DataFrame, task: str) -> dict[str, SummaryRow]:
 
 
 def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
-    """Five points in every context, between contexts that differ by ninety: intervals overlap, and yet one is best."""
+    """Five points in every context, between contexts that differ by ninety: intervals overlap, and
+    yet one is best."""
     hard, equal = [0.0, 90.0, 30.0, 60.0, 10.0, 80.0], [5.0] * 6
     for task in ("base", "hops", "all"):
         rows = found(
@@ -63,7 +66,8 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
 
 
 def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> None:
-    """Of 12 answers snapkv gives 9, none of them wrong; tova gives all, half of them wrong; knorm gives all."""
+    """Of 12 answers snapkv gives 9, none of them wrong; tova gives all, half of them wrong; knorm
+    gives all."""
     records = answers([0.0] * 12, snapkv=[100.0] * 12, tova=[0.0, 100.0] * 6, knorm=[100.0] * 12)
     silent = (records["policy"] == "snapkv") & records["example_id"].str.fullmatch(".*-[012]")
     records.loc[silent, ["answered", "hallucinated", "abstained", "right"]] = [

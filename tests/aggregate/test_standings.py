@@ -1,4 +1,5 @@
-"""From records to the standings of a board: blanks with their reasons, and intervals that hold what they promise."""
+"""From records to the standings of a board: blanks with their reasons, and intervals that hold what
+they promise."""
 
 from dataclasses import replace
 from typing import Any
@@ -147,8 +148,8 @@ TRUTH = {"snapkv": (0.9, 0.85, 0.7, 0.35), "random": (0.9, 0.75, 0.5, 0.3)}
 
 
 def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
-    """Right or wrong, with the probabilities of :data:`TRUTH` on average: a third of all questions shares the luck of
-    its context, at every level and for both policies."""
+    """Right or wrong, with the probabilities of :data:`TRUTH` on average: a third of all questions
+    shares the luck of its context, at every level and for both policies."""
     generator = np.random.default_rng(seed)
     luck = np.where(
         generator.random((contexts, questions)) < 1 / 3,
@@ -207,7 +208,8 @@ def true_area(policy: str) -> float:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    """95 %, over 100 samples of 40 contexts; the least that is safe to claim is claimed of ranks."""
+    """95 %, over 100 samples of 40 contexts; the least that is safe to claim is claimed of
+    ranks."""
     hits = dict.fromkeys(("area", "rank"), 0)
     too_safe = 0
     for seed in range(100):

@@ -56,9 +56,11 @@ def choose(browser: Chromium, name: str, value: str) -> None:
 
 
 def changing_the_address(browser: Chromium, action: str) -> None:
-    """Does what changes the fragment of the address, and waits until the page, which listens too, has followed it."""
+    """Does what changes the fragment of the address, and waits until the page, which listens too,
+    has followed it."""
     browser.evaluate(
-        f"new Promise(done => {{ addEventListener('hashchange', () => setTimeout(done), {{once: true}}); {action}; }})"
+        f"new Promise(done => {{ addEventListener('hashchange', () => setTimeout(done), {{once: "
+        f"true}}); {action}; }})"
     )
 
 
@@ -163,10 +165,11 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(
     assert chosen[4:] == ["rank", ["section-1-right-tab", "section-3-hallucination-tab"]]
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
-    # The history of a tab that other tests have filled loses entries: that a choice makes one is counted instead.
+    # The history of a tab that other tests have filled loses entries: that a choice makes one is
+    # counted instead.
     browser.evaluate(
-        "window.steps = 0; history.pushState = new Proxy(history.pushState, {"
-        " apply: (push, self, values) => { window.steps += 1; return Reflect.apply(push, self, values); } }); 0"
+        "window.steps = 0; history.pushState = new Proxy(history.pushState, { apply: (push, self, "
+        "values) => { window.steps += 1; return Reflect.apply(push, self, values); } }); 0"
     )
     choose(browser, "task", "base")
     assert browser.evaluate("window.steps") == 1, "a step that the browser's button takes back"

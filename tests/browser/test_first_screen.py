@@ -1,4 +1,5 @@
-"""The first screen in a real browser: the matrix and a number are in view, nothing is cut off, and links lead on."""
+"""The first screen in a real browser: the matrix and a number are in view, nothing is cut off, and
+links lead on."""
 
 import re
 from pathlib import Path
@@ -17,7 +18,8 @@ pytestmark = needs_chromium
 WIDTHS = (390, 1300, 1920)
 HEIGHT = 900
 TASKS = ["base", "hops", "long_context", "arithmetic"]
-# Of the cells of a table that are shown, the texts that are wider than their cell, or stick out of the window.
+# Of the cells of a table that are shown, the texts that are wider than their cell, or stick out of
+# the window.
 CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.offsetParent !== null)
   .flatMap(cell => [...cell.querySelectorAll('b, .sign')].filter(text => getComputedStyle(text).clipPath === 'none'
     && text.offsetParent !== null)
@@ -35,7 +37,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run of the size of the default one; one policy masks, and loses nothing at any ratio."""
+    """The page of a run of the size of the default one; one policy masks, and loses nothing at any
+    ratio."""
     tasks = [*TASKS, "knowledge", "coreference", "multi_entity", "multi_presence", "instructions"]
     policies = [policy.name for policy in POLICIES.values() if policy.by_default]
     records = realistic_records(tasks=tasks, policies=policies, contexts=6, questions=2)
@@ -114,7 +117,8 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
     browser.open_quietly(write_pages(tmp_path, results_of(records)), 1300)
     verdicts = "[...document.querySelectorAll('.uses td.safe, .uses td.unsafe, .board td.verdict')]"
     strengths = browser.evaluate(
-        f"{verdicts}.map(each => Number(getComputedStyle(each).backgroundColor.match(/[\\d.]+/g)[3] ?? 1))"
+        f"{verdicts}.map(each => "
+        f"Number(getComputedStyle(each).backgroundColor.match(/[\\d.]+/g)[3] ?? 1))"
     )
     assert len(strengths) > 10
     coloured = [strength for strength in strengths if strength]
@@ -138,7 +142,8 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
 def test_every_link_of_the_header_is_in_view(
     browser: Chromium, site: Path, page: str, width: int
 ) -> None:
-    """With the link to the list of all runs, which a folder in ``site`` has, and without a header that scrolls."""
+    """With the link to the list of all runs, which a folder in ``site`` has, and without a header
+    that scrolls."""
     listed = site / f"listed-{page}"
     listed.write_bytes(show_link((site / page).read_bytes(), "../index.html"))
     browser.open_quietly(listed, width)
@@ -175,7 +180,8 @@ def test_each_cell_has_verdict_level_difference_and_interval_and_unsafe_is_told_
     records = realistic_records(tasks=TASKS, contexts=12, ratios=[0.25, 0.5])
     browser.open_quietly(write_pages(tmp_path, results_of(records, "reference")), width, scheme)
     cells = browser.evaluate(
-        "[...document.querySelectorAll('.uses td')].map(cell => cell.innerText.replace(/\\s+/g, ' '))"
+        "[...document.querySelectorAll('.uses td')].map(cell => cell.innerText.replace(/\\s+/g, ' "
+        "'))"
     )
     verdict = r"[✓?✕][≤≥]?[\d.]+" if width == 390 else r"(safe to|open at|unsafe from) [\d.]+"
     assert len(cells) > 20

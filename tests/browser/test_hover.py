@@ -31,7 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return path, {"plot": plot}
 
 
-UNFOLD = "document.querySelectorAll('details').forEach(each => { each.open = true; })"  # the figure is not of the first
+# The figure is not of the first.
+UNFOLD = "document.querySelectorAll('details').forEach(each => { each.open = true; })"
 CANVAS = (
     "[...document.querySelectorAll('.canvas')]"
     f".find(each => each.querySelector('title').textContent.startsWith('{HALLUCINATION.title}'))"
@@ -46,8 +47,9 @@ def lines_of(names: dict[str, str], spot: list[Any]) -> list[str]:
 def point(browser: Chromium, spot: list[Any], away: float = 0, kind: str = "mouse") -> None:
     """Moves the pointer, or puts a finger, to a spot of the plot, or beside it."""
     frame = browser.evaluate(
-        f"(() => {{ {CANVAS}.scrollIntoView({{block: 'center', behavior: 'instant'}});"
-        f" const f = {CANVAS}.querySelector('svg').getBoundingClientRect(); return [f.left, f.top, f.width]; }})()"
+        f"(() => {{ {CANVAS}.scrollIntoView({{block: 'center', behavior: 'instant'}}); const f = "
+        f"{CANVAS}.querySelector('svg').getBoundingClientRect(); return [f.left, f.top, f.width]; "
+        f"}})()"
     )
     scale = frame[2] / 324
     x, y = frame[0] + spot[1] * scale + away, frame[1] + spot[2] * scale

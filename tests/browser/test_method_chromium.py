@@ -1,4 +1,5 @@
-"""The page on method and the downloads in a real browser: quiet, inside the width, and files that hold the numbers."""
+"""The page on method and the downloads in a real browser: quiet, inside the width, and files that
+hold the numbers."""
 
 import json
 import time
@@ -25,13 +26,13 @@ DOWNLOADS = "[...document.querySelectorAll('a[download]')].map(each => each.href
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages of a run by somebody who calls the model something hostile, and of results from elsewhere."""
+    """The pages of a run by somebody who calls the model something hostile, and of results from
+    elsewhere."""
     folder = tmp_path_factory.mktemp("runs")
     store = small_store(folder / "small")
     content = json.loads((store.folder / "run.json").read_text())
-    seen = "".join(
-        character for character in HOSTILE if character.isprintable()
-    )  # a run with another is refused
+    # A run with another is refused.
+    seen = "".join(character for character in HOSTILE if character.isprintable())
     content["identity"]["model"] = content["command"] = content["job"]["model"] = seen
     (store.folder / "run.json").write_text(json.dumps(content))
     evaluation(
@@ -71,7 +72,8 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
     browser.open(site / "task-base.html")
     shown = browser.evaluate(
         "[...document.querySelectorAll('.panel.right tbody.sortable tr')].map(row => "
-        "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('td b')].map(e => e.textContent)])"
+        "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('td b')].map(e "
+        "=> e.textContent)])"
     )
     assert len(shown) == 2 + 3
     for policy, *values in shown:

@@ -1,4 +1,5 @@
-"""The page in a real browser: quiet, inside its width, and usable by mouse, by keyboard and without its script."""
+"""The page in a real browser: quiet, inside its width, and usable by mouse, by keyboard and without
+its script."""
 
 from pathlib import Path
 

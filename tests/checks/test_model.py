@@ -33,7 +33,8 @@ QUESTIONS = 3  # of each context
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> dict[int, int]:
-    """Has every level answered with that share right; returns how many questions each level was asked, in order."""
+    """Has every level answered with that share right; returns how many questions each level was
+    asked, in order."""
     asked: dict[int, int] = {}
 
     def answers_of(
@@ -58,7 +59,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
 def test_the_highest_level_that_is_mastered_is_found_from_the_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lowest is asked second; twelve right or wrong answers leave no doubt, half of 60 percent does."""
+    """The lowest is asked second; twelve right or wrong answers leave no doubt, half of 60 percent
+    does."""
     asked = answering(monkeypatch, {5: 0.0, 4: 0.5, 3: 0.9, 2: 1.0, 1: 1.0, 0: 1.0})
     found = highest_mastered(model_of("llama"), TASKS["base"], 8)
     assert (found.level, found.top_level, found.reason, found.place) == (3, 5, None, "3 of 5")

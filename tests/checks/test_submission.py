@@ -1,4 +1,5 @@
-"""A run made by somebody else: a sound one passes, an edited one does not, and what was not checked is said."""
+"""A run made by somebody else: a sound one passes, an edited one does not, and what was not checked
+is said."""
 
 import json
 import shutil
@@ -66,7 +67,8 @@ def unchecked(folder: Path, cells: int = 0) -> set[str]:
 
 
 def edit(folder: Path, table: StoredTable, **changes: object) -> None:
-    """Changes the first row of a table, of snapkv where each policy has its own, and has the summary follow."""
+    """Changes the first row of a table, of snapkv where each policy has its own, and has the
+    summary follow."""
     store = Store.open(folder)
     path = store.path(table, "base", 0, "snapkv")
     first, *rows = store.read_rows(table, path)
@@ -81,7 +83,8 @@ def edit_identity(folder: Path, change: Callable[[Any], object]) -> None:
 
 
 def give_answers_of_full(folder: Path, policy: str) -> None:
-    """Stores the full cache's answers and their scores under a policy's name, beside the policy's own costs."""
+    """Stores the full cache's answers and their scores under a policy's name, beside the policy's
+    own costs."""
     store = Store.open(folder)
     full = {
         record.question_id: record
@@ -120,7 +123,8 @@ def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -
 def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(
     cli: CommandLine, tmp_path: Path
 ) -> None:
-    """Contexts that were lengthened to 768 tokens of the run's model are made again, and answered again."""
+    """Contexts that were lengthened to 768 tokens of the run's model are made again, and answered
+    again."""
     words = "--model reference-narrow --tasks base --limit 1 --policies recency --ratios 0.9 --name x --quiet"
     assert cli("run", *words.split(), "--out", tmp_path, "--site", tmp_path / "site") == 0, cli.err
     run = tmp_path / "x"
@@ -185,7 +189,8 @@ def test_a_forged_or_damaged_run_is_one_clear_line(cli: CommandLine, run: Path) 
 
 
 def test_intervals_of_another_version_are_no_forgery(run: Path) -> None:
-    """They follow from the records by the methods of a version, and are told; of this very code they are forged."""
+    """They follow from the records by the methods of a version, and are told; of this very code
+    they are forged."""
     path = run / "summary.json"
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([row | {"right_low": 0.25, "best_in": ["right"]} for row in rows]))
@@ -274,7 +279,8 @@ def test_an_output_replaced_by_the_right_answer_is_found_in_each_dtype(of_dtype:
 def test_an_answer_that_parts_at_a_tie_is_sound_and_counted(
     of_dtype: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stored answer is as likely as the one that is made again, once the tie is as wide as their distance."""
+    """The stored answer is as likely as the one that is made again, once the tie is as wide as
+    their distance."""
     give_answers_of_full(of_dtype, "snapkv")
     dtype = Store.open(of_dtype).identity.dtype
     assert "replay" in wrong(of_dtype, cells=4)
@@ -375,7 +381,8 @@ def scores(keys, step):
 def run_of_a_press(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str
 ) -> Path:
-    """A run of a press of somebody's own, whose file, and the one that it imports, are gone afterwards."""
+    """A run of a press of somebody's own, whose file, and the one that it imports, are gone
+    afterwards."""
     home = tmp_path / "home"
     home.mkdir()
     (home / "mine.py").write_text(PRESS.format(helper=helper))
@@ -397,7 +404,8 @@ def run_of_a_press(
 def test_a_press_is_answered_again_where_its_code_is_trusted(
     cli: CommandLine, run_of_a_press: Path
 ) -> None:
-    """Its file and what it imports lie in the run. Unasked it is not run, and the sentence says how to ask."""
+    """Its file and what it imports lie in the run. Unasked it is not run, and the sentence says how
+    to ask."""
     assert cli("check-submission", run_of_a_press) == 0
     kept = run_of_a_press / "press_sources" / "Seventh(step=2)" / "mine.py"
     assert "nothing wrong found, but not checked: replay" in cli.out
@@ -417,7 +425,8 @@ def test_forged_answers_of_a_trusted_press_are_found(run_of_a_press: Path) -> No
 
 @pytest.mark.parametrize("helper", ["helper_of_another_press"])
 def test_other_code_than_that_of_the_run_is_said(run_of_a_press: Path) -> None:
-    """A reviewer may have a later file of the press: that its answers differ is no fault of the run."""
+    """A reviewer may have a later file of the press: that its answers differ is no fault of the
+    run."""
     kept = run_of_a_press / "press_sources" / "Seventh(step=2)"
     (kept / "helper_of_another_press.py").write_text(HELPER + "\n# A later version.\n")
     texts = [

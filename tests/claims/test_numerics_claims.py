@@ -17,9 +17,8 @@ from leaderboards.studies.numerics.patches import EARLIER as PATCHES
 from leaderboards.studies.numerics.walked import TABLE
 
 STEPS = 6
-Pair = tuple[
-    list[int], list[int], list[float], list[float], bool, bool
-]  # tokens of both, KL, margins, right of both
+# Tokens of both, KL, margins, right of both.
+Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]
 SAME: Pair = ([1] * STEPS, [1] * STEPS, [1e-4] * STEPS, [4.0] * STEPS, True, True)
 
 
@@ -35,7 +34,8 @@ def parting(
 def walked(
     free: Callable[[int], Pair], forced_kl: float = 1e-4, contexts: int = 12, dtype: str = "float16"
 ) -> Evidence:
-    """A question of each context: the free-running pair of its number, and a teacher-forced one of equal margins."""
+    """A question of each context: the free-running pair of its number, and a teacher-forced one of
+    equal margins."""
     rows, records = [], []
     for number in range(contexts):
         question = {"task": "base", "question_id": f"base/{number}/0"}
@@ -146,7 +146,8 @@ def test_what_nothing_tells_of_is_undecided_with_the_reason() -> None:
 
 
 def test_pairs_that_all_agree_have_the_interval_of_a_share() -> None:
-    """None of 12 contexts differs: up to 1 - 0.025 ** (1 / 12) = 26 % of others may, by Clopper and Pearson."""
+    """None of 12 contexts differs: up to 1 - 0.025 ** (1 / 12) = 26 % of others may, by Clopper and
+    Pearson."""
     (one,) = judged("N2", walked(lambda number: SAME, dtype="float32"))
     assert one.estimate is not None
     assert one.estimate.mean == 0
@@ -200,7 +201,8 @@ def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
 
 
 def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict[str, Any]]:
-    """Twelve flips; the stream of the last of three layers recovers everything, as logits are computed from it."""
+    """Twelve flips; the stream of the last of three layers recovers everything, as logits are
+    computed from it."""
     left = {("residual", 0): 1 - by_stream, ("residual", 1): 1 - by_stream, ("residual", 2): 0.0}
     left |= {
         ("residual", -1): 0.0,
@@ -222,7 +224,8 @@ def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict
 
 
 def grouped(amplified: float) -> list[dict[str, Any]]:
-    """Twelve contexts in three layers. The first drifts the more the fewer share a head, which does not count."""
+    """Twelve contexts in three layers. The first drifts the more the fewer share a head, which does
+    not count."""
     drift = {
         1: [0.1, 0.001, 0.003],
         2: [0.05, 0.002, 0.003],

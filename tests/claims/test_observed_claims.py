@@ -17,7 +17,8 @@ from tests.support.records.routing_tables import attention, records, routes
 
 
 def evidence(**tables: DataFrame) -> Evidence:
-    """Six contexts with two questions each; ``tables`` take the place of those that are made by default."""
+    """Six contexts with two questions each; ``tables`` take the place of those that are made by
+    default."""
     return Evidence(records(), 0, {"attention": attention(), "routes": routes(), **tables})
 
 
@@ -40,7 +41,8 @@ def looking_at(table: DataFrame, top: list[int], **where: Any) -> DataFrame:
 
 
 def test_failures_whose_heads_look_at_one_token_are_rigid() -> None:
-    """snapkv has half of its answers at 0.5 and none at 0.9, where heads of layer 1 now look at one token too."""
+    """snapkv has half of its answers at 0.5 and none at 0.9, where heads of layer 1 now look at one
+    token too."""
     rigid = looking_at(attention(), [3, 3], policy="snapkv", level=0.9)
     found = measured("R5", {OBSERVED.name: evidence(attention=rigid)})
     assert [value(one) for one in found.values()] == pytest.approx([0.25, 0.25])

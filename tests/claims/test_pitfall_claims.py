@@ -17,14 +17,14 @@ from tests.support.records.claim_statistics import measured, value
 from tests.support.records.study_records import BOTH, answer, attack
 
 DRAWS = 8
-Told = Callable[
-    [str, float, str, int], dict[str, Any]
-]  # of policy, ratio, order and draw: what differs from the best
+# Of policy, ratio, order and draw: what differs from the best.
+Told = Callable[[str, float, str, int], dict[str, Any]]
 
 
 def evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Evidence]:
-    """Prompts with two directives in both orders, and with one in a context of its own. The full cache obeys all and
-    leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several), ``single``, ``leaked`` and ``kept``."""
+    """Prompts with two directives in both orders, and with one in a context of its own. The full
+    cache obeys all and leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several),
+    ``single``, ``leaked`` and ``kept``."""
     rows = []
     for policy, ratio in (
         ("full", 0.0),
@@ -55,7 +55,8 @@ def judged(identifier: str, told: Told, draws: int = DRAWS) -> dict[str, Judgeme
 
 
 def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
-    """At half the second directive is obeyed in a quarter of the prompts; the first one always, and alone too."""
+    """At half the second directive is obeyed in a quarter of the prompts; the first one always, and
+    alone too."""
 
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
         return {"obeyed": [True, draw % 4 == 0]}
@@ -66,8 +67,8 @@ def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
 
 
 def test_what_leaks_while_it_is_obeyed() -> None:
-    """snapkv leaks half of the prompt at 0.3 with the defence first; at 0.7 it leaks all and obeys nothing, which does
-    not count."""
+    """snapkv leaks half of the prompt at 0.3 with the defence first; at 0.7 it leaks all and obeys
+    nothing, which does not count."""
 
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
         if policy != "snapkv" or arm != "defence first":
@@ -116,7 +117,8 @@ def test_spans_are_kept_unevenly_by_policy() -> None:
 
 
 def test_protection_gains_half_of_either() -> None:
-    """Plain policies obey nothing and leak 0.4; a whitelist mends both, and fair eviction the leak alone."""
+    """Plain policies obey nothing and leak 0.4; a whitelist mends both, and fair eviction the leak
+    alone."""
 
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
         obeys, leaks = policy.endswith("+whitelist"), "+" not in policy
@@ -142,8 +144,8 @@ def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
 
 
 def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
-    """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in 4 of 8 alone; under
-    every policy in half of these."""
+    """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in
+    4 of 8 alone; under every policy in half of these."""
     given = evidence(
         lambda policy, ratio, arm, draw: {"obeyed": [draw < 3, True], "single": [draw < 2]}
     )

@@ -1,4 +1,5 @@
-"""The register of claims from the command line: what it runs, what it borrows, what it prints, writes and shows."""
+"""The register of claims from the command line: what it runs, what it borrows, what it prints,
+writes and shows."""
 
 import json
 from dataclasses import replace

@@ -27,15 +27,15 @@ from tests.support.records.claim_statistics import measured, value
 
 TASKS = ("base", "hops", "multi_entity")
 CONTEXTS, QUESTIONS = 12, 4
-Answer = Callable[
-    [str, str, float, int, int], dict[str, Any]
-]  # of task, policy, ratio, context and question
+# Of task, policy, ratio, context and question.
+Answer = Callable[[str, str, float, int, int], dict[str, Any]]
 
 
 def records(
     answer: Answer, tasks: tuple[str, ...] = TASKS, policies: tuple[str, ...] = POLICIES
 ) -> DataFrame:
-    """Rows of the full cache and of policies over ratios; the last question of each context has no answer."""
+    """Rows of the full cache and of policies over ratios; the last question of each context has no
+    answer."""
     cells = [("full", 0.0), *((policy, ratio) for policy in policies for ratio in RATIOS)]
     return DataFrame(
         {
@@ -87,7 +87,8 @@ def test_cliff_is_where_the_rate_rises_fastest(last_before: float, peak: float) 
 
 
 def test_partial_correlation_is_that_of_residuals() -> None:
-    """As measured, it is Pearson's of what is left of both once the means of task, policy and ratio are taken off."""
+    """As measured, it is Pearson's of what is left of both once the means of task, policy and ratio
+    are taken off."""
     rng = np.random.default_rng(0)
     evicted = rng.random((len(TASKS), len(POLICIES), len(RATIOS), CONTEXTS))
     made_up = (rng.random(evicted.shape) + evicted > 1).astype(float)
@@ -112,7 +113,8 @@ def test_partial_correlation_is_that_of_residuals() -> None:
 
 
 def test_five_points_are_lost_on_the_line_between_two_ratios() -> None:
-    """Nothing is lost at 0.5 and 20 points at 0.6: 5 points a quarter of the way. knorm never loses 5."""
+    """Nothing is lost at 0.5 and 20 points at 0.6: 5 points a quarter of the way. knorm never loses
+    5."""
 
     def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
         return {
@@ -208,8 +210,8 @@ LETTERS = "ABC"
 
 
 def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
-    """Hidden states of two layers. Behind one the first letter can be read up to a ratio, and F1 is whole up to
-    another; the other layer holds nothing."""
+    """Hidden states of two layers. Behind one the first letter can be read up to a ratio, and F1 is
+    whole up to another; the other layer holds nothing."""
     generator = np.random.default_rng(0)
     rows, states = [], []
     levels = tuple(map(float, dict(OBSERVED.levels)["ratio"].split(",")))
@@ -241,7 +243,8 @@ def probed(lost_by_probe: float, lost_by_f1: float, layer: int = 2) -> Evidence:
 
 
 def test_representations_degrade_first_where_they_do() -> None:
-    """F1 is whole to 0.8 and nothing at 0.9: a tenth is lost at 0.81. The probe is whole to 0.3 and chance at 0.5."""
+    """F1 is whole to 0.8 and nothing at 0.9: a tenth is lost at 0.81. The probe is whole to 0.3 and
+    chance at 0.5."""
     found = measured("R4", {OBSERVED.name: probed(0.3, 0.8)})
     assert list(found) == ["middle layer, 1 of 2", "last layer, 2 of 2"]
     last = found["last layer, 2 of 2"]
@@ -263,6 +266,7 @@ def test_probe_that_finds_nothing_with_the_full_cache_decides_nothing() -> None:
 
 
 def test_crossing_by_hand() -> None:
-    """Of losses 0, 0.05 and 0.25 a tenth is passed a quarter of the way; what never loses so much has the last."""
+    """Of losses 0, 0.05 and 0.25 a tenth is passed a quarter of the way; what never loses so much
+    has the last."""
     losses = np.array([[0.0, 0.05, 0.25], [0.0, 0.0, 0.05]])
     assert crossing([0.5, 0.9], losses, 0.1).tolist() == pytest.approx([0.6, 0.9])

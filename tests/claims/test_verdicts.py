@@ -26,7 +26,8 @@ CONTEXTS, QUESTIONS = 40, 4
 def made_up(
     kept: Mapping[float, float], clean: float = 1.0, contexts: int = CONTEXTS, due: int = 0
 ) -> Evidence:
-    """Records of ``zeros`` that keep given shares of the answers, spread evenly; so many of each level failed."""
+    """Records of ``zeros`` that keep given shares of the answers, spread evenly; so many of each
+    level failed."""
     rows = []
     for level, share in ((0.0, clean), *kept.items()):
         policy = "zeros" if level else "full"
@@ -90,7 +91,8 @@ def test_verdict_is_on_the_side_of_the_truth(
 
 
 def test_undecided_says_how_many_contexts_would_decide() -> None:
-    """The interval of a share of 0.55 of 160 answers reaches below 0.5; four times the contexts are enough or so."""
+    """The interval of a share of 0.55 of 160 answers reaches below 0.5; four times the contexts are
+    enough or so."""
     found = verdict_of(claim(0.5), made_up({0.1: 0.55}))
     assert found.verdict == "undecided"
     assert (
@@ -104,7 +106,8 @@ def needed(found: Judgement) -> int:
 
 
 def drawn(share: float, contexts: int, seed: int) -> Evidence:
-    """Contexts whose own shares vary about one, with :data:`QUESTIONS` answers each; the full cache is right."""
+    """Contexts whose own shares vary about one, with :data:`QUESTIONS` answers each; the full cache
+    is right."""
     rng = np.random.default_rng(seed)
     shares = rng.beta(4 * share, 4 * (1 - share), contexts)
     right = rng.random((QUESTIONS, contexts)) < shares
@@ -123,7 +126,8 @@ def drawn(share: float, contexts: int, seed: int) -> Evidence:
 def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_them_few(
     share: float, threshold: float, contexts: int
 ) -> None:
-    """First runs that happen to have the true share predict a number, with which new contexts are drawn."""
+    """First runs that happen to have the true share predict a number, with which new contexts are
+    drawn."""
     pilots = (drawn(share, contexts, seed) for seed in range(1000))
     true = (one for one in pilots if abs(one.of("base").mean("zeros", 0.1)[0] - share) < 0.011)
     undecided = (
@@ -146,7 +150,8 @@ def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_the
 
 
 def test_where_contexts_agree_the_number_is_that_of_a_share_at_its_bound() -> None:
-    """All of 12 contexts are right. Of the 37 that 0.025 ** (1 / n) > 0.9 - 0.005 takes, 12 are a third."""
+    """All of 12 contexts are right. Of the 37 that 0.025 ** (1 / n) > 0.9 - 0.005 takes, 12 are a
+    third."""
     alone = replace(claim(0.9), measure=lambda evidence: [kept_of(evidence)])
     found = verdict_of(alone, made_up({0.1: 1.0}, contexts=12))
     assert found.verdict == "undecided"
@@ -195,7 +200,8 @@ def test_the_context_that_two_runs_have_more_is_not_the_same_one() -> None:
 
 
 def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
-    """It keeps all of what the full cache has, far above the threshold, and is in no family of tests."""
+    """It keeps all of what the full cache has, far above the threshold, and is in no family of
+    tests."""
     sound, low = made_up({0.1: 0.9}), made_up({0.1: 0.3}, clean=0.3)
     beside = replace(claim(0.5, identifier="F2"), experiments=(replace(EXPERIMENT, name="beside"),))
     found, judged = judge([claim(0.5), beside], {EXPERIMENT.name: low, "beside": sound})
@@ -221,7 +227,8 @@ def test_answers_that_failed_stay_in_the_denominator() -> None:
 
 
 def test_claims_of_a_text_are_corrected_together() -> None:
-    """A p of 0.02 alone is none among twenty; the plain interval is shown, and the row says what became of it."""
+    """A p of 0.02 alone is none among twenty; the plain interval is shown, and the row says what
+    became of it."""
     evidence = made_up({0.1: 0.58})
     alone = verdict_of(claim(0.5), evidence)
     together = judge(
@@ -239,7 +246,8 @@ def test_claims_of_a_text_are_corrected_together() -> None:
 
 
 def of_size(name: str, kept: Mapping[tuple[str, float], int]) -> Evidence:
-    """Forty contexts of four answers, all right with the full cache; how many of a context are right under noise."""
+    """Forty contexts of four answers, all right with the full cache; how many of a context are
+    right under noise."""
     cells = {("full", 0.0): QUESTIONS, **kept}
     rows = [
         {"task": "base", "policy": policy, "level_kind": "rate", "level": level, "status": "ok"}
@@ -257,7 +265,8 @@ def of_size(name: str, kept: Mapping[tuple[str, float], int]) -> Evidence:
 
 @pytest.mark.parametrize(("of_larger", "verdict"), [(1, "holds"), (4, "undecided")])
 def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict: str) -> None:
-    """The smaller model keeps 1 of 4 under either noise; the larger one 4 of 4 under structured noise."""
+    """The smaller model keeps 1 of 4 under either noise; the larger one 4 of 4 under structured
+    noise."""
     small = of_size("small", {(DISTRACTOR, 0.3): 1, (GAUSSIAN, 0.02): 1})
     large = of_size("large", {(DISTRACTOR, 0.3): 4, (GAUSSIAN, 0.02): of_larger})
     (judged,) = judge([claims()["F5"]], {NOISE.name: small, NOISE.name + LARGER: large})
@@ -272,7 +281,8 @@ def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict:
 
 @pytest.mark.parametrize("one", claims().values(), ids=claims())
 def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
-    """Its experiment passes the checks of a run, and its policies have the names that records will have."""
+    """Its experiment passes the checks of a run, and its policies have the names that records will
+    have."""
     for experiment in one.experiments:
         job = make_job(experiment, limit=2)
         check_job(job)

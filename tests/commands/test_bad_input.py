@@ -1,4 +1,5 @@
-"""Bad input to the commands that read runs: one clear line, a non-zero status, and nothing written elsewhere."""
+"""Bad input to the commands that read runs: one clear line, a non-zero status, and nothing written
+elsewhere."""
 
 import json
 import shutil
@@ -151,16 +152,8 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
 
 
 DIGITS = "9" * 6000
-SHAPE = (
-    "--layers",
-    4,
-    "--heads",
-    4,
-    "--key-heads",
-    2,
-    "--parameters",
-    1,
-)  # the last of an option counts
+# The last of an option counts.
+SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)
 
 
 @pytest.mark.parametrize(

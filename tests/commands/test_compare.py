@@ -137,8 +137,8 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
     """A fault takes rates and a press ratios; two faults meet, and no press stands beside them."""
     said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
     assert (
-        "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets"
-        in said
+        "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or "
+        "budgets" in said
     )
     assert "loading" not in said
     assert (
@@ -175,9 +175,8 @@ def test_a_press_that_fails_is_one_line_with_its_reason(
     assert f"python -m kvbench doctor {press}:Broken examines it" in cli.complaint
     assert "warning" not in cli.err, "one cause, told once"
     (folder,) = (tmp_path / "runs").glob("compare-*")
-    assert (
-        json.loads((folder / "run.json").read_text())["status"] == "complete"
-    )  # what did not fail is kept
+    # What did not fail is kept.
+    assert json.loads((folder / "run.json").read_text())["status"] == "complete"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def renamed(row: dict[str, object], number: int) -> dict[str, object]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The committed run, with nine contexts of each task; knorm has 22 % right at ratio 0.5 of the full cache's 88."""
+    """The committed run, with nine contexts of each task; knorm has 22 % right at ratio 0.5 of the
+    full cache's 88."""
     monkeypatch.chdir(tmp_path)
     store = small_store(Path("runs/today"))
     multiply(store)
@@ -83,9 +84,8 @@ def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(
     rows = {(row["policy"], row["level"]): row for row in read["tables"]["gate"]}
     assert set(rows) == {(name, level) for name in ("snapkv", "knorm") for level in (0.5, 0.9)}
     half = rows["snapkv", 0.5]
-    assert half["difference"] == pytest.approx(
-        -45.1, abs=0.1
-    )  # 43.1 of 88.2 on the mean of both tasks
+    # 43.1 of 88.2 on the mean of both tasks.
+    assert half["difference"] == pytest.approx(-45.1, abs=0.1)
     assert half["difference_low"] < -50 < half["difference"] < half["difference_high"] < 0
     assert (half["passes"], half["is_sure"], half["verdict"]) == (True, False, "worse")
     assert (half["policy_level"], half["other_level"]) == ("ratio 0.5", "no level")
@@ -97,7 +97,8 @@ def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(
 
 
 def test_controls_that_nobody_named_are_no_gate(cli: CommandLine, run: Store) -> None:
-    """Of the run's own controls random has more right than SnapKV; only knorm is named, of which SnapKV has more."""
+    """Of the run's own controls random has more right than SnapKV; only knorm is named, of which
+    SnapKV has more."""
     assert cli("compare", "runs/today", "--against", "knorm", "--max-loss", "1", "--json") == 0, (
         cli.err
     )
@@ -134,8 +135,8 @@ def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
     ]
     said = cli.error("compare", "knorm", "--against", "full", *small, "2", "--fail-if", "worse")
     assert (
-        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, as --limit 6"
-        in said
+        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, "
+        "as --limit 6" in said
     )
     assert "loading" not in cli.err, "it is said before anything runs"
     assert cli("compare", "knorm", "--against", "full", *small, "2", "--max-loss", "5") == 1

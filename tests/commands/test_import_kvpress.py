@@ -1,4 +1,5 @@
-"""Results of kvpress's own evaluation: read as its files tell them, ranked, marked, and told apart from ours."""
+"""Results of kvpress's own evaluation: read as its files tell them, ranked, marked, and told apart
+from ours."""
 
 import re
 from collections.abc import Callable
@@ -75,7 +76,8 @@ def test_our_scores_are_computed_from_the_predictions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "output", "f1", "em"),
     [
-        # One word of four and of one: 2 * 1 / (1 + 4); all of them in another order; all with three words beside them.
+        # One word of four and of one: 2 * 1 / (1 + 4); all of them in another order; all with three
+        # words beside them.
         ("niah_multivalue", "11", 40.0, 0.0),
         ("niah_multivalue", "44, 33, 22 and 11", 100.0, 100.0),
         ("niah_multiquery", "They are here: 11, 22, 33, 44", 100 * 2 * 4 / (7 + 4), 0.0),

@@ -12,11 +12,8 @@ from tests.support.records.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
 OF_HUB = ("httpx",)  # a tenth of a second
-SLOW = (
-    "matplotlib",
-    "statsmodels",
-    "seaborn",
-)  # most of a second together: the pages of a run need none
+# Most of a second together: the pages of a run need none.
+SLOW = ("matplotlib", "statsmodels", "seaborn")
 RUN = "runs/small"
 COMMAND_LINES = [
     *(["ls", kind] for kind in ("tasks", "policies", "metrics", "models", "suites")),

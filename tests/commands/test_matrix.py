@@ -1,8 +1,8 @@
-"""Every family of policies, with several kinds of level at once, on tasks of every kind: nothing fails, warns or is
-left out.
+"""Every family of policies, with several kinds of level at once, on tasks of every kind: nothing
+fails, warns or is left out.
 
-A fault of a combination shows nowhere else: each part has tests of its own, and a run of both fails.
-"""
+A fault of a combination shows nowhere else: each part has tests of its own, and a run of both
+fails."""
 
 import html
 import io
@@ -54,7 +54,8 @@ PLUG_IN = "press.py:LargeValues"
 PROTECTING = "knorm+fair,snapkv+whitelist"
 ONE_LEVEL, COMPOSED = "int4,q4_0", "snapkv+int4"
 FAULTS = "zeros,gaussian(phase=every_step),bitflip"
-# By name, the options of a run. Together they have every family, two kinds of level or three, one level of each or two.
+# By name, the options of a run. Together they have every family, two kinds of level or three, one
+# level of each or two.
 RUNS: Mapping[str, Sequence[str]] = {
     "one": (
         *("--tasks", "base,instructions,arithmetic,own.jsonl,prose"),
@@ -128,7 +129,8 @@ every_run = pytest.mark.parametrize("name", RUNS)
 
 @every_run
 def test_nothing_fails_and_nothing_warns(matrix: Mapping[str, Ran], name: str) -> None:
-    """But for the toy, which can do no task: where the questions are a user's own, that is an honest warning."""
+    """But for the toy, which can do no task: where the questions are a user's own, that is an
+    honest warning."""
     ran = matrix[name]
     assert ran.status == 0, ran.said
     said = [line for line in ran.said.splitlines() if TOY_IS_WEAK not in line]
@@ -148,8 +150,8 @@ def drawn_in(picture: GalleryPlot) -> set[str]:
 
 
 def policies_with(measure: Measure, rows: Sequence[SummaryRow], kind: str) -> set[str]:
-    """The policies that have a value of a measure at a level of this kind, or at their only one. At rate 0 stands the
-    full cache for all of them."""
+    """The policies that have a value of a measure at a level of this kind, or at their only one. At
+    rate 0 stands the full cache for all of them."""
     several = {row.policy for row in rows if row.at != UNTREATED}
     return {
         row.policy

@@ -1,4 +1,5 @@
-"""What every command prints: tables for people, one JSON object for programs, and with --quiet warnings beside it."""
+"""What every command prints: tables for people, one JSON object for programs, and with --quiet
+warnings beside it."""
 
 import json
 import shutil
@@ -121,7 +122,8 @@ def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
+    """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in
+    the next line."""
     words, expected = CALLS[name]
     results: list[Result] = []
     monkeypatch.setattr(kvbench.checks.press, "LENGTHS", kvbench.checks.press.LENGTHS[:2])

@@ -1,4 +1,5 @@
-"""A run from the command line, on the toy model: what it writes, what it records of what failed, and how it ends."""
+"""A run from the command line, on the toy model: what it writes, what it records of what failed,
+and how it ends."""
 
 import json
 import os
@@ -122,8 +123,8 @@ def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_a
 
 
 NO_SYSTEM = (
-    "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('System role not supported') }}"
-    "{% endif %}<|{{ message.role }}|> {{ message.content }}{% endfor %}"
+    "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('System role "
+    "not supported') }}{% endif %}<|{{ message.role }}|> {{ message.content }}{% endfor %}"
 )
 
 

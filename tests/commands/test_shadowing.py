@@ -1,4 +1,5 @@
-"""Folders and files beside which kvbench is started never stand in for a package of kvbench, of Python or of others."""
+"""Folders and files beside which kvbench is started never stand in for a package of kvbench, of
+Python or of others."""
 
 import os
 import subprocess
@@ -21,7 +22,8 @@ PRESS = "from kvpress import KnormPress\n\n\nclass MyPress(KnormPress):\n    pas
 
 
 def call(command: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # As it is where kvbench is installed: its packages are on the path, and not in the current folder.
+    # As it is where kvbench is installed: its packages are on the path, and not in the current
+    # folder.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": ""}
     return subprocess.run(
         [*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -30,7 +32,8 @@ def call(command: list[str], folder: Path, *words: str) -> subprocess.CompletedP
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of the user's with packages, bare folders and modules of names that kvbench imports."""
+    """A folder of the user's with packages, bare folders and modules of names that kvbench
+    imports."""
     for package in ("policies", "torch", "tests", "yaml"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(SHADOW)

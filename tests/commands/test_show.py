@@ -1,4 +1,5 @@
-"""Examples of tasks and the worst answers of a run in the terminal: which they are, and what is marked in them."""
+"""Examples of tasks and the worst answers of a run in the terminal: which they are, and what is
+marked in them."""
 
 import re
 import shutil
@@ -36,7 +37,8 @@ def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def edited(
     run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **more: object
 ) -> Store:
-    """A copy in which the first answers of knorm on base at 0.9 have these scores, and all others are right."""
+    """A copy in which the first answers of knorm on base at 0.9 have these scores, and all others
+    are right."""
     source, store = Store.open(run), Store(tmp_path / "copy", Store.open(run).run)
     left = list(scores)
     shutil.copytree(run, store.folder)

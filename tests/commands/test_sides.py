@@ -1,4 +1,5 @@
-"""The sides of ``compare``: policies of all families against each other, and runs that are stored."""
+"""The sides of ``compare``: policies of all families against each other, and runs that are
+stored."""
 
 import json
 import shutil
@@ -111,8 +112,8 @@ def test_levels_of_two_kinds_are_refused_with_what_to_give(cli: CommandLine) -> 
         in said
     )
     assert (
-        "each has several; give one level of one of them, as --rates 0.1, which is compared with each"
-        in said
+        "each has several; give one level of one of them, as --rates 0.1, which is compared with "
+        "each" in said
     )
 
 
@@ -120,7 +121,8 @@ Edit = Callable[[dict[str, Any]], bool]
 
 
 def edit_records(store: Store, is_right: Edit) -> None:
-    """Writes other answers into a stored run: those of ``knorm`` are right where the function says so."""
+    """Writes other answers into a stored run: those of ``knorm`` are right where the function says
+    so."""
     for path in store.record_files():
         rows = store.read(RECORDS, path).to_pylist()
         for row in rows:
@@ -135,8 +137,8 @@ def edit_records(store: Store, is_right: Edit) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, Store]:
-    """Two runs of the same questions, of which knorm has nothing right today, and yesterday two of three contexts of
-    each task at ratio 0.5 and one at 0.9."""
+    """Two runs of the same questions, of which knorm has nothing right today, and yesterday two of
+    three contexts of each task at ratio 0.5 and one at 0.9."""
     monkeypatch.chdir(tmp_path)
     today, yesterday = small_store(Path("runs/today")), small_store(Path("runs/yesterday"))
     edit_records(today, lambda row: False)
@@ -177,7 +179,8 @@ def test_two_runs_are_paired_on_the_same_questions_and_nothing_is_run(
 def test_questions_whose_text_was_changed_are_not_paired(
     cli: CommandLine, runs: tuple[Store, Store]
 ) -> None:
-    """The third context of base, which neither has right, is another one: two of two are lost there."""
+    """The third context of base, which neither has right, is another one: two of two are lost
+    there."""
     today, _ = runs
     for table in (today.folder / "contexts" / "base").glob("*.parquet"):
         change_text(today, table)

@@ -1,4 +1,5 @@
-"""The mean of tasks at each level: by hand, and that sentence, page, table for a paper and programs say the same."""
+"""The mean of tasks at each level: by hand, and that sentence, page, table for a paper and programs
+say the same."""
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
@@ -28,7 +29,8 @@ BY_ONE_QUESTION = {-100.0: (0.0, 0.0), -50.0: (100.0, 0.0), 0.0: (100.0, 100.0)}
 
 
 def losing(differences: Sequence[float], task: str, ratio: float) -> pd.DataFrame:
-    """``mine`` against ``theirs``, which has all right: in each context of two questions by so many points."""
+    """``mine`` against ``theirs``, which has all right: in each context of two questions by so many
+    points."""
     mine = [score for difference in differences for score in BY_ONE_QUESTION[difference]]
     made = records(mine=mine, theirs=[100.0] * len(mine))
     return made.assign(task=task, ratio=ratio, level=ratio, realised_ratio=ratio)
@@ -75,7 +77,8 @@ def test_all_levels_and_opponents_are_one_family_and_controls_another() -> None:
     assert [row.family for row in rows] == [4, 4, 4, 4, 2, 2]
     for place, row in enumerate(rows):
         alone = value(pool_levels(made[made["ratio"] == row.level.value], "mine", [row.other])[0].p)
-        # Of Holm's method: the two smaller values of the four times 4, the two others times 2; of the controls 2 and 1.
+        # Of Holm's method: the two smaller values of the four times 4, the two others times 2; of
+        # the controls 2 and 1.
         factor = (2, 4, 2, 4, 1, 2)[place]
         smaller = value(rows[1].p) if place < 4 else value(rows[5].p)
         assert value(row.p) == pytest.approx(max(alone * factor, smaller))
@@ -119,7 +122,8 @@ def test_what_is_worse_at_one_level_and_better_at_another_is_mixed() -> None:
 
 
 def test_where_too_few_contexts_differ_for_a_test_the_interval_is_that_of_a_paired_loss() -> None:
-    """Of twelve contexts that agree in all, at half the level for two rows: 1 - 0.0125 ** (1 / 12) is 31 points."""
+    """Of twelve contexts that agree in all, at half the level for two rows: 1 - 0.0125 ** (1 / 12)
+    is 31 points."""
     made = losing((0.0,) * 12, "base", 0.3)
     rows = pool_levels(
         pd.concat([made, made.assign(ratio=0.7, level=0.7)], ignore_index=True), "mine", ["theirs"]
@@ -150,8 +154,8 @@ def test_opponents_of_whom_the_same_is_said_share_a_clause_and_others_have_their
     assert conditions(outcomes) == [
         "mean of 2 tasks",
         "n = 24 (2 tasks x 12)",
-        "against one at ratio 0.3, 0.7, theirs at ratio 0.7, two at ratio 0.3, 0.7: the same in all of n = 24 "
-        "(2 tasks x 12)",
+        "against one at ratio 0.3, 0.7, theirs at ratio 0.7, two at ratio 0.3, 0.7: the same in "
+        "all of n = 24 (2 tasks x 12)",
     ]
 
 
@@ -160,7 +164,8 @@ RATIOS = (0.3, 0.5, 0.7)
 
 @pytest.fixture(scope="module")
 def falling() -> pd.DataFrame:
-    """``mine`` loses at the highest ratio alone, in so many contexts that the level tells it and the area does not."""
+    """``mine`` loses at the highest ratio alone, in so many contexts that the level tells it and
+    the area does not."""
     rng = np.random.default_rng(4)
     made = []
     for task in ("base", "hops"):

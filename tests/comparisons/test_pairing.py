@@ -1,4 +1,5 @@
-"""What has one level meets each level of another policy, on the same questions, with the bytes of both: by hand."""
+"""What has one level meets each level of another policy, on the same questions, with the bytes of
+both: by hand."""
 
 import pandas as pd
 import pytest
@@ -50,7 +51,8 @@ def records(*cells: tuple[str, Level]) -> pd.DataFrame:
 
 
 def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, str, str, float]]:
-    """The cells of a comparison: its level, the level of either, and the difference, which is eighths of 100 points."""
+    """The cells of a comparison: its level, the level of either, and the difference, which is
+    eighths of 100 points."""
     rows = []
     for duel in duels(records(*cells), one, [other]):
         mine, theirs = duel.run_at

@@ -24,7 +24,8 @@ def with_full(frame: pd.DataFrame, right: float = 100.0) -> pd.DataFrame:
 
 
 def test_without_the_full_cache_the_area_begins_at_the_lowest_level() -> None:
-    """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by hand is 70."""
+    """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by
+    hand is 70."""
     frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
     (alone,) = pool(frame, "mine", ["theirs"])
     assert (alone.difference.mean, *alone.sides) == pytest.approx((70, 70, 0))
@@ -40,7 +41,8 @@ def test_without_the_full_cache_the_area_begins_at_the_lowest_level() -> None:
 
 
 def test_the_area_begins_at_the_full_cache_where_both_are_the_same() -> None:
-    """From 0 at the full cache to 100 at 0.5: 50; and over realised ratios to where the shorter curve ends."""
+    """From 0 at the full cache to 100 at 0.5: 50; and over realised ratios to where the shorter
+    curve ends."""
     frame = with_full(at_levels({0.5: CLEAR}))
     (asked,) = pool(frame, "mine", ["theirs"])
     assert (asked.difference.mean, *asked.sides, asked.end) == pytest.approx((50, 100, 50, 0.5))
@@ -108,7 +110,8 @@ def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() ->
 
 
 def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
-    """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
+    """All contexts of all tasks on one side, which chance alone does once in 2^14: still no
+    verdict."""
     tasks = [
         records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")
     ]

@@ -43,7 +43,8 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
 def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(
     contexts: int, explained: bool
 ) -> None:
-    """Of fewer than six contexts no difference can be seen at all, and no ± stands behind a verdict."""
+    """Of fewer than six contexts no difference can be seen at all, and no ± stands behind a
+    verdict."""
     made = []
     for n in range(contexts):
         made += [

@@ -256,7 +256,8 @@ def test_what_is_written_ends_in_the_gold_where_it_is_not_the_gold(task: Task, l
     "name", ["base", "multi_entity", "coreference", "hops", "long_context", "instructions"]
 )
 def test_what_one_fact_implies_is_not_asked_for_as_another(name: str) -> None:
-    """Who keeps a heron and owns a canoe has two things; and what somebody's lawyer works as has two answers."""
+    """Who keeps a heron and owns a canoe has two things; and what somebody's lawyer works as has
+    two answers."""
     relations = {relation.name: relation for relation in (*ATTRIBUTES, *BONDS)}
     for example in every_way(TASKS[name], 40):
         facts = facts_in(example)

@@ -86,7 +86,8 @@ def test_a_plain_row_is_all_context_and_nulls_are_no_arguments(tmp_path: Path) -
         ({name: value for name, value in PLAIN.items() if name != "prompt"}, "'prompt' is missing"),
         (
             PLAIN,
-            "the row is plain and the rows before it are split into messages: keep them in two files",
+            "the row is plain and the rows before it are split into messages: keep them in two "
+            "files",
         ),
     ],
 )

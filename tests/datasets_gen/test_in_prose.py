@@ -1,4 +1,5 @@
-"""Contexts set in prose: the same is told and asked, at other places, between sentences that say nothing of anyone."""
+"""Contexts set in prose: the same is told and asked, at other places, between sentences that say
+nothing of anyone."""
 
 import re
 from functools import partial

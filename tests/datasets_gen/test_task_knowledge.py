@@ -36,7 +36,8 @@ def test_what_is_no_standard_answer_is_worked_out_of_the_answer_spans(level: int
 
 
 def test_initials_hold_no_article_and_no_word_of_an_abstention() -> None:
-    """F1 drops an A, so that the other letter alone would be right; and an I stands in "I don't know"."""
+    """F1 drops an A, so that the other letter alone would be right; and an I stands in "I don't
+    know"."""
     golds = [
         q.golds[0]
         for _, q in asked(every_way(KNOWLEDGE, 25))

@@ -36,7 +36,8 @@ def test_an_order_is_asked_of_all_mentions_of_a_person(level: int) -> None:
 
 @every_level
 def test_nothing_asked_in_vain_is_true_of_what_was_said_last(level: int) -> None:
-    """Whoever lived in Velden in 1960 may have lived there in 1964: the text must say otherwise, or nothing before."""
+    """Whoever lived in Velden in 1960 may have lived there in 1964: the text must say otherwise, or
+    nothing before."""
     checked = 0
     for example, question in asked(every_way(MULTI_PRESENCE, 10, level=level)):
         if question.answerable or question.type == "manipulated":

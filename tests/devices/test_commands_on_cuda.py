@@ -1,4 +1,5 @@
-"""On the pretended device the commands of a user run from end to end, and say what they say on a CPU."""
+"""On the pretended device the commands of a user run from end to end, and say what they say on a
+CPU."""
 
 import json
 import re
@@ -24,7 +25,8 @@ def on_cuda(cli: CommandLine, *words: object) -> int:
 
 
 def test_prose_that_is_read_only_beside_answers(cli: CommandLine) -> None:
-    """It ended with an error on every GPU: steps went on behind the last column of what is read only."""
+    """It ended with an error on every GPU: steps went on behind the last column of what is read
+    only."""
     words = cli.words("--tasks", "prose", "--policies", "snapkv,int4", "--ratios", 0.5, *FLOAT32)
     assert on_cuda(cli, *words) == 0, cli.err
     (record, *_) = Store.open(cli.folder / "runs" / "x").frame().itertuples()
@@ -68,7 +70,8 @@ def test_compare(cli: CommandLine) -> None:
 
 
 def findings_in(report: str) -> list[str]:
-    """Returns the findings of a report; the time, and where the model is, are those of the moment."""
+    """Returns the findings of a report; the time, and where the model is, are those of the
+    moment."""
     rows = json.loads(report)["tables"]["findings"]
     return [
         re.sub(r" on (cuda:0|cpu)|[0-9.]+ s\b", "", str(row))

@@ -1,5 +1,5 @@
-"""The pretended device refuses what CUDA refuses and takes what CUDA takes: else the tests beside this one show
-nothing."""
+"""The pretended device refuses what CUDA refuses and takes what CUDA takes: else the tests beside
+this one show nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -158,7 +158,8 @@ def waits_of_prefill(monkeypatch: pytest.MonkeyPatch, ratios: Sequence[float]) -
 def test_a_scoring_waits_for_the_device_once_whatever_it_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each wait lets a card stand still; at the end of the prefill it is waited for all the same."""
+    """Each wait lets a card stand still; at the end of the prefill it is waited for all the
+    same."""
     with pretended_cuda():
         counts = [
             waits_of_prefill(monkeypatch, ratios) for ratios in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))

@@ -1,4 +1,5 @@
-"""On the pretended device every policy, fault, quantisation, task and suite stores what it stores on a CPU."""
+"""On the pretended device every policy, fault, quantisation, task and suite stores what it stores
+on a CPU."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -151,7 +152,8 @@ WAYS = [
 def answered(
     model: LoadedModel, prompt: Prompt
 ) -> tuple[dict[tuple[str, int], tuple[Any, ...]], list[float]]:
-    """Returns what each family leaves of a cache and answers from it, and how likely the right answers are."""
+    """Returns what each family leaves of a cache and answers from it, and how likely the right
+    answers are."""
     trace = treat(
         model, [*OF_FAMILIES.values()], [0.4], prompt, rates=[0.2], levels=[Level("bits", 4.0)]
     )
@@ -194,7 +196,8 @@ def test_every_family_on_every_kind_of_task(
 def test_a_cpu_that_works_in_the_portions_of_a_card_gives_the_same_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policies: str
 ) -> None:
-    """Of all values in the table of devices; answers of unlike lengths, some of which are read only."""
+    """Of all values in the table of devices; answers of unlike lengths, some of which are read
+    only."""
     job = job_of([policies], "base,prose", max_new_tokens=None)
     expected = tables_of(run(on_host(), job, tmp_path / "cpu"))["records"]
     work_as(monkeypatch, "cuda")

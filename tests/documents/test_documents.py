@@ -1,4 +1,5 @@
-"""The README and docs say what is so: tables come from the registries, commands run, links lead somewhere."""
+"""The README and docs say what is so: tables come from the registries, commands run, links lead
+somewhere."""
 
 import json
 import re
@@ -18,8 +19,8 @@ from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}
 COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
-# A single context of its own length here, one ratio to compare at, and the toy model where no run of before is read:
-# tests/checks and tests/claims try more.
+# A single context of its own length here, one ratio to compare at, and the toy model where no run
+# of before is read: tests/checks and tests/claims try more.
 SMALLER = {
     r"^(run .*)--limit \d+": r"\1--limit 1 --context-tokens native",
     r"^(compare .*)--limit \d+": r"\1--limit 1 --context-tokens native --ratios 0.5",
@@ -32,7 +33,8 @@ every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
 def commands() -> list[str]:
-    """Returns the commands of all fences for a shell, each once, in order: the README comes first."""
+    """Returns the commands of all fences for a shell, each once, in order: the README comes
+    first."""
     fences = [
         fence
         for page in PAGES.values()
@@ -72,13 +74,15 @@ def test_pictures_and_links_are_there(page: Path) -> None:
 
 
 def test_the_documents_are_short_and_each_answers_its_question_first() -> None:
-    """Words as ``wc -w`` counts them; ten lines are what a reader sees of a page without scrolling."""
+    """Words as ``wc -w`` counts them; ten lines are what a reader sees of a page without
+    scrolling."""
     words = {name: len(page.read_text().split()) for name, page in PAGES.items()}
     assert words["README.md"] < 900
-    # The register has a row for each table of the five texts, and a reader looks one up: it is counted apart.
+    # The register has a row for each table of the five texts, and a reader looks one up: it is
+    # counted apart.
     assert words["papers.md"] < 2_600
-    # Of these, 400 say what texts E and F damage and when, and how figures for paper are drawn; 400 more what the pages
-    # show of texts N, R and P, and why claims are not decided.
+    # Of these, 400 say what texts E and F damage and when, and how figures for paper are drawn; 400
+    # more what the pages show of texts N, R and P, and why claims are not decided.
     assert sum(words.values()) - words["papers.md"] < 14_800
     for name, page in PAGES.items():
         assert name in ("README.md", "index.md") or "**In short.**" in "".join(

@@ -1,4 +1,5 @@
-"""The workflow of docs/policies.md passes a sound press, and fails a broken one with the gate's exit status."""
+"""The workflow of docs/policies.md passes a sound press, and fails a broken one with the gate's
+exit status."""
 
 import re
 import shlex

@@ -1,4 +1,5 @@
-"""What measures a card is tried without one, so that the first minute on a card is not spent on a typing error."""
+"""What measures a card is tried without one, so that the first minute on a card is not spent on a
+typing error."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -60,7 +61,8 @@ def rows_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_every_part_runs_at_small_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processor goes by the name of a card, whose data sheet and forecast stand beside what is measured."""
+    """The processor goes by the name of a card, whose data sheet and forecast stand beside what is
+    measured."""
     monkeypatch.setattr(Card, "name", H100)
     main(["--small", "--device", "cpu", "--json", str(tmp_path / "gpu.json")])
     content = json.loads((tmp_path / "gpu.json").read_text())

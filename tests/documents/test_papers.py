@@ -1,5 +1,5 @@
-"""The register of the texts' tables and figures: every command runs, and makes the sections and the columns that it is
-said to make."""
+"""The register of the texts' tables and figures: every command runs, and makes the sections and the
+columns that it is said to make."""
 
 import json
 import re

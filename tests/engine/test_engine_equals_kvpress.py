@@ -1,4 +1,5 @@
-"""The engine answers with the tokens that kvpress's own pipeline answers with, on every architecture."""
+"""The engine answers with the tokens that kvpress's own pipeline answers with, on every
+architecture."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -51,9 +52,8 @@ from tests.support.models.toy import (
 )
 
 RATIOS = (0.3, 0.9)  # at 0 each is the full cache: tests/policies/test_policy_contract.py
-ONE_RATIO = (
-    0.3,
-)  # where fewer are tried: all of them are on the first architecture, and everywhere in slow tests
+# Where fewer are tried: all of them are on the first architecture, and everywhere in slow tests.
+ONE_RATIO = (0.3,)
 STEPS = 8
 PROTECTING = {name: policy for name, policy in RUNNABLE.items() if policy.needs_spans}
 FIRSTS = first_of_each_path(AGNOSTIC.values())
@@ -85,7 +85,8 @@ UNFIT = {
     "kvgrad": NOT_GEMMA,
     "kvcompose": "it compresses layer 0, whose sliding window is left whole",
     "kvcompose_unstructured": "it compresses layer 0, whose sliding window is left whole",
-    # kvpress's pipeline reads the question with the mask of the first layer, and it is cut by then in the others.
+    # kvpress's pipeline reads the question with the mask of the first layer, and it is cut by then
+    # in the others.
     "prefill_decoding_knorm": "must match the size of tensor",
 }
 
@@ -130,8 +131,9 @@ def assert_equals_kvpress(
 def theirs(
     model: LoadedModel, trace: Trace, branch: Branch, mode: Mode = "agnostic"
 ) -> list[list[int]]:
-    """What kvpress answers. Where layers keep different numbers of rows, its pipeline masks the tokens of a question in
-    all of them by the length of the first (or raises); one by one they need no mask (:class:`SlidingPipeline`)."""
+    """What kvpress answers. Where layers keep different numbers of rows, its pipeline masks the
+    tokens of a question in all of them by the length of the first (or raises); one by one they need
+    no mask (:class:`SlidingPipeline`)."""
     lengths = {layer.held_rows for layer in branch.layers}
     if len(lengths) > 1 and not any(model.windows):
         return [
@@ -178,7 +180,9 @@ def assert_together_equals_kvpress(
             continue
         if branch.error is None:
             assert tokens_of(generations, branch) == theirs(model_of(architecture), trace, branch)
-        else:  # what the engine records as failed must fail under kvpress as well, and for the same reason
+        # What the engine records as failed must fail under kvpress as well, and for the same
+        # reason.
+        else:
             with pytest.raises(Exception, match=r".") as raised:
                 kvpress_answers_branch(model_of(architecture), trace.prompt, branch, STEPS)
             assert first_line(raised.value) in branch.error
@@ -302,7 +306,8 @@ def fewer_with_depth(
 def answer_token_by_token(
     model: LoadedModel, trace: Trace, branch: Branch, number: int
 ) -> list[int]:
-    """The answer by the network's own attention. Level at once, it would mask all layers by the length of the first."""
+    """The answer by the network's own attention. Level at once, it would mask all layers by the
+    length of the first."""
     cache = DynamicCache()
     for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
         left = branch.layers[layer]
@@ -444,11 +449,8 @@ def test_a_sliding_layer_holds_what_the_first_token_behind_the_context_sees(prom
 SLIDING = ["full", "snapkv", "adakv_snapkv", "merging_snapkv", "decoding_knorm"]
 # Shorter than a question, than the context, as long as it, and longer than all that is read.
 WINDOWS = (5, 40, len(toy_prompt().token_ids), 4000)
-LAYOUTS = [
-    *(("sf", window) for window in WINDOWS),
-    ("sfs", 20),
-    ("ssff", 50),
-]  # layers that slide and that do not
+# Layers that slide and that do not.
+LAYOUTS = [*(("sf", window) for window in WINDOWS), ("sfs", 20), ("ssff", 50)]
 
 
 @pytest.mark.parametrize("policy", [POLICIES[name] for name in SLIDING], ids=SLIDING)

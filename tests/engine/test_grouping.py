@@ -1,4 +1,5 @@
-"""Models in which other numbers of query heads share a head are one function, and leave the network as it was."""
+"""Models in which other numbers of query heads share a head are one function, and leave the network
+as it was."""
 
 from itertools import pairwise
 
@@ -15,7 +16,8 @@ IDS = (11, 42, 7, 99, 123, 250, 31, 8, 77, 5, 64, 12)
 
 
 def network_of(key_heads: int, dtype: str = "float64", bias: bool = False) -> PreTrainedModel:
-    """A model with random weights and eight query heads, wide enough that what attention reads matters."""
+    """A model with random weights and eight query heads, wide enough that what attention reads
+    matters."""
     config = LlamaConfig(
         vocab_size=300,
         hidden_size=128,

@@ -1,4 +1,5 @@
-"""Rows are put back and taken away: a circuit that is planted in known weights is found, and nothing else."""
+"""Rows are put back and taken away: a circuit that is planted in known weights is found, and
+nothing else."""
 
 from functools import cache
 from typing import Any

@@ -156,7 +156,8 @@ def answered(model: LoadedModel) -> pd.DataFrame:
 
 
 def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> None:
-    """accelerate gives every module another forward, which moves its input to its device: here, to the CPU."""
+    """accelerate gives every module another forward, which moves its input to its device: here, to
+    the CPU."""
     spread = toy_model("llama").network
     places = {
         "model.embed_tokens": "cpu",

@@ -1,4 +1,5 @@
-"""A model with longrope turns its keys by other angles beyond a length: contexts across it are refused."""
+"""A model with longrope turns its keys by other angles beyond a length: contexts across it are
+refused."""
 
 import pytest
 from transformers import Phi3Config, Phi3ForCausalLM
@@ -41,7 +42,8 @@ def switching_at(tokens: int) -> LoadedModel:
 
 @pytest.mark.parametrize("switch", [LENGTH + 200, LENGTH - 1, LENGTH // 2])
 def test_on_either_side_of_the_switch_answers_are_those_of_kvpress(switch: int) -> None:
-    """What is renumbered to before the switch is refused; a wave would turn its questions as those of the others."""
+    """What is renumbered to before the switch is refused; a wave would turn its questions as those
+    of the others."""
     model = switching_at(switch)
     trace = treat(model, [POLICIES[name] for name in NAMES], (0.3, 0.9), PROMPT)
     answers = by_question(decode(model, trace, STEPS, PLENTY))

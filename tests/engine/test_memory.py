@@ -1,4 +1,5 @@
-"""Memory that ends: waves are planned within a bound and halved where it was too much; what fits not at all fails."""
+"""Memory that ends: waves are planned within a bound and halved where it was too much; what fits
+not at all fails."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -41,7 +42,8 @@ def undisturbed(llama: LoadedModel, trace: Trace) -> Answers:
 
 @pytest.fixture
 def room_for_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Has memory end in every wave of more than so many rows, in the middle of its decoding; gives the rows tried."""
+    """Has memory end in every wave of more than so many rows, in the middle of its decoding; gives
+    the rows tried."""
     tried: list[int] = []
 
     def limit(most: int, policy: str = "") -> list[int]:

@@ -1,4 +1,5 @@
-"""Cache on and cache off: how far logits and layers are apart, by hand, and what is planted between them is found."""
+"""Cache on and cache off: how far logits and layers are apart, by hand, and what is planted between
+them is found."""
 
 import math
 from collections.abc import Sequence
@@ -63,7 +64,8 @@ def network_in(dtype: str) -> PreTrainedModel:
 
 @dataclass
 class Damaged(Cached):
-    """Adds a number to the first channel of one key row of the first layer once the prompt is read."""
+    """Adds a number to the first channel of one key row of the first layer once the prompt is
+    read."""
 
     amount: float = 8.0
 
@@ -78,7 +80,8 @@ class Damaged(Cached):
 
 
 def both_walks(network: PreTrainedModel, plan: WalkPlan = PLAN) -> tuple[Walk, Walk]:
-    """Walks teacher-forced and free-running beside rows that are damaged so much that answers part."""
+    """Walks teacher-forced and free-running beside rows that are damaged so much that answers
+    part."""
     return (
         teacher_forced(Cached(network), Damaged(network, amount=60.0), plan),
         free_running(Cached(network), Damaged(network, amount=60.0), plan),
@@ -203,7 +206,8 @@ def test_drift_is_as_large_as_rounding_and_has_a_number_for_each_step_and_positi
 def test_an_error_in_rows_written_alone_is_found_at_its_layer_and_positions(
     network: PreTrainedModel,
 ) -> None:
-    """A number is added to one channel of the values of layer 1, wherever a token is read by itself."""
+    """A number is added to one channel of the values of layer 1, wherever a token is read by
+    itself."""
     projection: Any = network.model.layers[1].self_attn.v_proj
     sound = drift(network)
 

@@ -1,5 +1,5 @@
-"""Layers of cache on against those of cache off: distance, cosine and attention by hand, and what is planted in a head
-is found in that head."""
+"""Layers of cache on against those of cache off: distance, cosine and attention by hand, and what
+is planted in a head is found in that head."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,8 @@ def test_a_cosine_by_hand_which_is_exactly_1_of_equal_vectors() -> None:
 
 
 def test_attention_by_hand() -> None:
-    """Two heads on one key head: scores of ln 3 and 0 beside a token that is not seen, and equal scores."""
+    """Two heads on one key head: scores of ln 3 and 0 beside a token that is not seen, and equal
+    scores."""
     keys = torch.tensor([[[[1.0, 0.0], [0.0, 0.0], [9.0, 9.0]]]])
     query = torch.tensor([[[[math.log(3), 0.0]], [[0.0, 0.0]]]])
     mask = torch.tensor([[[[True, True, False]]]])
@@ -117,7 +118,8 @@ def test_distance_and_cosine_are_of_each_step() -> None:
         )
         assert len(layer.hidden_l2) == len(layer.hidden_cosine) == 1 + len(WRITTEN)
         assert max(layer.hidden_l2) > 0.0
-        # Of small angles: 1 - cosine is half the squared angle, and the distance at least as large as the angle.
+        # Of small angles: 1 - cosine is half the squared angle, and the distance at least as large
+        # as the angle.
         for relative, cosine in zip(layer.hidden, layer.hidden_cosine, strict=True):
             assert 0.0 <= 1 - cosine <= relative**2
 

@@ -1,4 +1,5 @@
-"""What is observed of attention and hidden states, against the eager attention of a plain loop over a plain cache."""
+"""What is observed of attention and hidden states, against the eager attention of a plain loop over
+a plain cache."""
 
 from typing import Any
 
@@ -33,12 +34,8 @@ from tests.support.models.toy import (
     treat,
 )
 
-KEEPING = (
-    "full",
-    "knorm",
-    "adakv_snapkv",
-    "oracle",
-)  # whole, evicted alike, evicted by head, by span
+# Whole, evicted alike, evicted by head, by span.
+KEEPING = ("full", "knorm", "adakv_snapkv", "oracle")
 CLOSE: dict[str, Any] = {"rtol": 2e-3, "atol": 2e-5}
 
 
@@ -69,7 +66,8 @@ def eager(model: LoadedModel, rows: PlainRows, token_ids: Any, position: int) ->
 def by_token(
     weights: torch.Tensor, tokens: torch.Tensor, length: int, turn: int
 ) -> np.ndarray[Any, Any]:
-    """Puts attention to rows, (heads, queries, rows), at the numbers of their tokens, one by one."""
+    """Puts attention to rows, (heads, queries, rows), at the numbers of their tokens, one by
+    one."""
     heads, queries, rows = weights.shape
     groups = heads // len(tokens)
     placed = np.zeros((heads, queries, length + turn))
@@ -116,7 +114,8 @@ def check(
 
 
 def same_edges(edges: Edges, attention: np.ndarray[Any, Any], first_query: int) -> None:
-    """Compares edges with matrices of shape (heads, queries, tokens); rounding decides on the threshold itself."""
+    """Compares edges with matrices of shape (heads, queries, tokens); rounding decides on the
+    threshold itself."""
     strongest = attention.max(0)
     matrix = np.zeros(strongest.shape)
     matrix[edges.queries - first_query, edges.keys] = edges.strongest
@@ -159,9 +158,8 @@ def test_it_is_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
             )
             looked.add((branch.treatment.policy.name, ANSWER))
     assert {name for name, step in looked if step == QUESTION} == {*KEEPING}
-    assert (
-        len([name for name, step in looked if step == ANSWER]) >= 2
-    )  # a toy model may end an answer at once
+    # A toy model may end an answer at once.
+    assert len([name for name, step in looked if step == ANSWER]) >= 2
 
 
 def edges_of(attention: np.ndarray[Any, Any], first_query: int) -> Edges:

@@ -1,4 +1,5 @@
-"""The residual stream of cache on is put into cache off, as arXiv 2604.15409 does it, and recovery is what it is."""
+"""The residual stream of cache on is put into cache off, as arXiv 2604.15409 does it, and recovery
+is what it is."""
 
 import pytest
 import torch
@@ -94,7 +95,8 @@ def test_the_last_layers_stream_recovers_all_in_16_bits_and_nothing_recovers_not
 def test_all_layers_up_to_one_are_that_one_to_the_bit(
     network: PreTrainedModel, written: list[int]
 ) -> None:
-    """What is put behind a layer hides what was put before it, at the last token, behind which nothing is read."""
+    """What is put behind a layer hides what was put before it, at the last token, behind which
+    nothing is read."""
     cache = DynamicCache()
     for tokens in (IDS, *([token] for token in written)):
         on = read_states(network, tokens, cache)
@@ -111,7 +113,8 @@ def test_all_layers_up_to_one_are_that_one_to_the_bit(
 def test_behind_a_patch_nothing_is_left_but_its_token(
     network: PreTrainedModel, written: list[int]
 ) -> None:
-    """By hand: both paths go on greedily, and the mean is over the patched step and those behind it."""
+    """By hand: both paths go on greedily, and the mean is over the patched step and those behind
+    it."""
     steps, ids = 3, [*IDS, *written]
     patches = list(inject(network, IDS, written, steps))
     on, off = Cached(network), Whole(network)

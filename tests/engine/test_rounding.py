@@ -11,7 +11,8 @@ from tests.support.models.toy import model_of
 
 
 def test_a_product_of_16_bits_by_hand() -> None:
-    """2048 + 1 is no number of float16, whose next is 2050: it becomes 2048. Sixteenths of sixteen ones are exact."""
+    """2048 + 1 is no number of float16, whose next is 2050: it becomes 2048. Sixteenths of sixteen
+    ones are exact."""
     query = torch.zeros(1, 40, 2)
     query[..., 0], query[..., 1] = 2048.0, 1.0
     ones = torch.ones(1, 40, 2)
@@ -54,7 +55,8 @@ def test_the_model_is_left_as_it_was() -> None:
 def test_a_layer_in_float64_does_not_round_where_its_copy_in_16_bits_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A processor without products of 16 bits rounds in a function of each linear layer, which no copy may keep."""
+    """A processor without products of 16 bits rounds in a function of each linear layer, which no
+    copy may keep."""
     monkeypatch.setattr(precision, "multiplies", lambda _: False)
     projection = in_dtype(model_of("llama").network, "bfloat16").model.layers[0].mlp.up_proj
     given = torch.linspace(-1, 1, projection.in_features, dtype=torch.float64)

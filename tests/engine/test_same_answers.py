@@ -37,7 +37,8 @@ class Idle:
     def copy_answers(self, copies: Mapping[int, int]) -> None: ...
 
 
-# The full cache in each form that a batch gives to a branch: another form rounds otherwise, with a fault or without.
+# The full cache in each form that a batch gives to a branch: another form rounds otherwise, with a
+# fault or without.
 FULL_CACHES = {
     "shared rows": POLICIES["full"],
     "own rows": replace(POLICIES["full"], name="full in own rows", own_rows=True),

@@ -1,4 +1,5 @@
-"""A model whose sliding layers presses leave whole: what is counted of it, and what a run on it takes."""
+"""A model whose sliding layers presses leave whole: what is counted of it, and what a run on it
+takes."""
 
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,8 @@ def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_by
 ) -> None:
     tokens = len(prompt.token_ids)
     kept = tokens if policy == "full" else tokens // 2
-    held = (
-        tokens if policy in ("full", "adakv_snapkv") else kept
-    )  # a head-wise press masks and frees nothing
+    # A head-wise press masks and frees nothing.
+    held = tokens if policy in ("full", "adakv_snapkv") else kept
     for record in records[policy]:
         assert record.status == "ok"
         assert record.kept_tokens == pytest.approx(kept, abs=0.5)
@@ -107,9 +107,8 @@ def test_a_token_that_only_a_window_holds_counts_as_gone(
             lost = [token not in kept for token in question.answer_tokens]
             expected = sum(lost) / len(lost) if lost else None
             assert record.ger == expected
-            assert record.ger_by_layer == (
-                None if expected is None else [expected]
-            )  # of the one that is compressed
+            # Of the one that is compressed.
+            assert record.ger_by_layer == (None if expected is None else [expected])
             shares.add(expected)
     assert {0.0, 1.0} <= shares
     inside = range(len(prompt.token_ids) - WINDOW + 1, len(prompt.token_ids))

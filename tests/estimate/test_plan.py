@@ -1,4 +1,5 @@
-"""A plan is arithmetic on named constants: cases by hand, properties, and one line for what cannot be meant."""
+"""A plan is arithmetic on named constants: cases by hand, properties, and one line for what cannot
+be meant."""
 
 import json
 import re
@@ -22,14 +23,15 @@ from kvbench.store.run_file import Job
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine
 
-# One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
+# One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes
+# of cache a token.
 SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, "bfloat16")
 MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
 
 
 def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
-    """A task with 2 questions of 3 tokens, answers of 5 tokens and right answers of 4, of which 3 are passed; every
-    policy but the full cache keeps a half."""
+    """A task with 2 questions of 3 tokens, answers of 5 tokens and right answers of 4, of which 3
+    are passed; every policy but the full cache keeps a half."""
     branches = [(POLICIES[name], [1.0 if name == "full" else 0.5]) for name in policies]
     return Load("base", contexts, tokens, 2.0, 3.0, 5, 3.0, branches)
 
@@ -59,8 +61,9 @@ def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_toke
 def test_answers_together_read_weights_and_cache_once_for_each_token(
     memory: float, waves: int
 ) -> None:
-    """Two branches of 160 bytes: the shared start, one portion of questions, one of right answers and five tokens make
-    eight passes. A wave has what is left of 0.9 of the memory beside weights, context and masks."""
+    """Two branches of 160 bytes: the shared start, one portion of questions, one of right answers
+    and five tokens make eight passes. A wave has what is left of 0.9 of the memory beside weights,
+    context and masks."""
     both = replace(load("full"), branches=[(POLICIES["full"], [1.0, 1.0])])
     reading = Machine("reading", 1e12, 1.0, memory, "made up")
     assert seconds(RunCost([both], SHAPE, reading))["answers"] == pytest.approx(
@@ -136,9 +139,8 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     grid = ["--limit", "10", "--context-tokens", "131072", "--policies", "snapkv,random+ends"]
     assert cli("plan", "--tasks", "long_context", *shape, *grid) == 0
     output = " ".join((cli.out + cli.err).split())
-    assert (
-        "weights 141 GB (bfloat16) + cache 42.9 GB, peak 228 GB" in output
-    )  # 131,072 tokens of 327,680 bytes
+    # 131,072 tokens of 327,680 bytes.
+    assert "weights 141 GB (bfloat16) + cache 42.9 GB, peak 228 GB" in output
     assert "These cost the median of their kind: random+ends." in output
     assert re.search(r"without activations: too much for .*rtx3060.*h100", output)
 

@@ -1,4 +1,5 @@
-"""What a plan counts of studies: by hand, and against the passes and tokens of real runs of the toy model."""
+"""What a plan counts of studies: by hand, and against the passes and tokens of real runs of the toy
+model."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +57,8 @@ def sums(passes: Sequence[Passes]) -> tuple[float, float]:
 
 
 def numerics(study: StudyLoad, is_most: bool, *tables: str, **options: Any) -> tuple[float, float]:
-    """Passes and tokens over four contexts, of which two, the first and the fourth, are looked at closer."""
+    """Passes and tokens over four contexts, of which two, the first and the fourth, are looked at
+    closer."""
     chosen = NumericsOptions(
         **{"dtypes": ("float32", "bfloat16"), "sampling": ("greedy",), "steps": 3, **options}
     )
@@ -64,22 +66,24 @@ def numerics(study: StudyLoad, is_most: bool, *tables: str, **options: Any) -> t
 
 
 def test_walks_of_an_answer_by_hand() -> None:
-    """Behind 12 tokens three steps: cache on reads 12 and twice 1, cache off 12, 13 and 14. At least, the answer has
-    two, its gold and an end."""
+    """Behind 12 tokens three steps: cache on reads 12 and twice 1, cache off 12, 13 and 14. At
+    least, the answer has two, its gold and an end."""
     walk, short = (3 + 3, 14 + 39), (2 + 2, 13 + 25)
     # All at once, and in one chunk of 32 each; then cache on twice over all steps.
     null = 3 + 3 + 2 * 3, 39 + 39 + 2 * 14
     null_of_two = 2 + 2 + 2 * 2, 25 + 25 + 2 * 13
     rounded = 1 + 2, 12 + 2 * 12  # the pass that is looked at, and two in float64
-    # At step 2: the prompt, one token on it, all 14, the pass as it is, and one token for each of three parts of 32
-    # layers, of all up to each between the ends, and of all. At the first step all 13 for each layer and as they are,
-    # behind the prompt and a token of cache on, and three more steps of both paths.
+    # At step 2: the prompt, one token on it, all 14, the pass as it is, and one token for each of
+    # three parts of 32 layers, of all up to each between the ends, and of all. At the first step
+    # all 13 for each layer and as they are, behind the prompt and a token of cache on, and three
+    # more steps of both paths.
     patches = 1 + 1 + 1 + 1 + 3 * 63, 12 + 1 + 14 + 1 + 3 * 63
     at_first = 1 + 1 + 33, 12 + 1 + 33 * 13
     behind = 3 + 3, 3 + 14 + 15 + 16
     at_step_1 = 1 + 1 + 1 + 3 * 63, 12 + 13 + 1 + 3 * 63
     for place in (0, 1):  # passes, tokens
-        # In two dtypes, the patches in one: two walks as paths part, and the null row and the drift of two contexts.
+        # In two dtypes, the patches in one: two walks as paths part, and the null row and the drift
+        # of two contexts.
         patched = patches[place] + at_first[place] + behind[place]
         most = (
             2 * (4 * 2 * walk[place] + 2 * (null[place] + walk[place] + rounded[place]))
@@ -130,7 +134,8 @@ class Counted:
 
 @contextmanager
 def counting() -> Iterator[Counted]:
-    """Counts passes by the embedding that each begins with; a hook of the model itself would count as a change."""
+    """Counts passes by the embedding that each begins with; a hook of the model itself would count
+    as a change."""
     counted = Counted()
 
     def count(module: torch.nn.Module, arguments: Any) -> None:
@@ -169,9 +174,9 @@ def passes_of_tables(
 
 @pytest.mark.parametrize("task", ["base", "knowledge"])
 def test_real_walks_of_answers_are_counted(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer ends before its four steps, as if its gold had three tokens: between least and most are walks whose
-    paths part. Of one context, as of several a plan takes the mean length. Patches are counted below: paths that are
-    equal to the bit, as some of the toy model are, have none."""
+    """No answer ends before its four steps, as if its gold had three tokens: between least and most
+    are walks whose paths part. Of one context, as of several a plan takes the mean length. Patches
+    are counted below: paths that are equal to the bit, as some of the toy model are, have none."""
     plan, tables = kvbench.store.numerics._plan, ("numerics_pairs", "numerics_drift")
     monkeypatch.setattr(
         kvbench.store.numerics, "_plan", lambda *of_walk: replace(plan(*of_walk), ends=())
@@ -230,7 +235,8 @@ def part(
 
 
 def test_real_turns_that_are_observed_are_counted() -> None:
-    """One context: it is passed once more, and so are the question and the first token of each answer."""
+    """One context: it is passed once more, and so are the question and the first token of each
+    answer."""
     tables = ("attention", "routes")
     ran, of_plan = passes_of_tables(
         TASKS["base"], 1, "full", "knorm", tables=tables, options=NumericsOptions()
@@ -248,7 +254,8 @@ def test_real_turns_that_are_observed_are_counted() -> None:
 
 
 def test_interventions_of_a_context_by_hand() -> None:
-    """Branches are decoded with their question in one portion, their answer, and their gold in another."""
+    """Branches are decoded with their question in one portion, their answer, and their gold in
+    another."""
     study = StudyLoad(2.0, 1.0, False, removed=9.0, restored=5.0)
     branches = [
         (POLICIES["full"], [1.0]),
@@ -263,7 +270,8 @@ def test_interventions_of_a_context_by_hand() -> None:
 
 
 def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
-    """An 8 B model in float32 takes 32 GB, and its copy in 16 bits half of it: one at a time, whatever is asked for."""
+    """An 8 B model in float32 takes 32 GB, and its copy in 16 bits half of it: one at a time,
+    whatever is asked for."""
     study = asked()
     cost = RunCost([load(study)], SHAPE, FAST, TABLES, NumericsOptions(steps=3))
     token = 2 * 32 * 8 * 128 * 4
@@ -272,7 +280,8 @@ def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
     assert cost.needed == pytest.approx(by_hand)
     assert cost.devices == ceil(by_hand / (0.9 * 80e9)) == 1
     assert replace(cost, machine=replace(FAST, memory=24e9)).devices == 3
-    # Two copies for the first context, and one for each of the other three, read in 4 bytes and written in 2.
+    # Two copies for the first context, and one for each of the other three, read in 4 bytes and
+    # written in 2.
     assert cost.copy_seconds == pytest.approx((2 + 3) * 8.03 * 6)
     in_one = replace(cost, numerics=NumericsOptions(("float32",)))
     assert (in_one.copy_bytes, in_one.copy_seconds) == (0, 0.0)
@@ -283,8 +292,9 @@ def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
 
 
 def test_the_plan_of_numerics_of_8_billion_parameters(cli: CommandLine) -> None:
-    """It said 12 s and one rtx4090; weights and a copy are 48.2 GB, and thousands of passes read them. Without float32
-    no copy is made but that of the other 16 bits, and of one type alone none."""
+    """It said 12 s and one rtx4090; weights and a copy are 48.2 GB, and thousands of passes read
+    them. Without float32 no copy is made but that of the other 16 bits, and of one type alone
+    none."""
     shape = (
         "--layers",
         "32",
@@ -320,7 +330,8 @@ def test_the_plan_of_numerics_of_8_billion_parameters(cli: CommandLine) -> None:
     "dtypes", [("bfloat16",), ("bfloat16", "float16"), ("float32", "bfloat16", "float16")]
 )
 def test_the_bytes_of_weights_are_those_that_are_held(dtypes: tuple[str, ...]) -> None:
-    """On a GPU a checkpoint of 16 bits is loaded as it is, and copies of it are made one at a time."""
+    """On a GPU a checkpoint of 16 bits is loaded as it is, and copies of it are made one at a
+    time."""
     network = in_dtype(model_of("llama").network, "bfloat16")
     shape = shape_of_network("toy", network, "bfloat16")
     cost = RunCost([load(asked())], shape, FAST, TABLES, NumericsOptions(dtypes))
@@ -336,7 +347,8 @@ def bytes_of(network: torch.nn.Module) -> int:
 
 
 def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts: int) -> int:
-    """Counts passes by going through what a run does where no answer ends and no paths part, context by context."""
+    """Counts passes by going through what a run does where no answer ends and no paths part,
+    context by context."""
     count = 0
     for index in range(contexts):
         for dtype in ("float32", "bfloat16", "float16"):
@@ -353,7 +365,8 @@ def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts:
 
 
 def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
-    """Between the ends of each task lies what a run does whose answers do not end, and whose paths do not part."""
+    """Between the ends of each task lies what a run does whose answers do not end, and whose paths
+    do not part."""
     cost = plan_of(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
     steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}

@@ -1,4 +1,5 @@
-"""Task ``gsm8k``: its rows, what is compressed, how answers are judged, and a run from end to end."""
+"""Task ``gsm8k``: its rows, what is compressed, how answers are judged, and a run from end to
+end."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""A user's own questions: the two forms of a line, what is wrong with one, and runs from end to end."""
+"""A user's own questions: the two forms of a line, what is wrong with one, and runs from end to
+end."""
 
 import json
 import re

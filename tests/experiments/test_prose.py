@@ -54,7 +54,8 @@ def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None
 
 @pytest.mark.parametrize("tokens", [40, 700, 100_000])
 def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(tokens: int) -> None:
-    """Here a word of six letters is two tokens: no context has more than are asked for, or could have one word more."""
+    """Here a word of six letters is two tokens: no context has more than are asked for, or could
+    have one word more."""
 
     def count(text: str) -> int:
         return sum(max(1, len(word) // 3) for word in text.split())
@@ -95,9 +96,8 @@ def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
     assert "recency next tokens, on prose: too few" in " ".join(cli.out.split())
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
-    assert (
-        290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302
-    )  # with the beginning of a text
+    # With the beginning of a text.
+    assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302
     assert (
         cli.error("compare", "recency", "--tasks", "base", "--data", path).count(
             "--data is for the tasks"

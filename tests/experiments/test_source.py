@@ -46,9 +46,8 @@ def test_what_decides_values_is_hashed_and_nothing_else() -> None:
 def test_what_fills_a_table_decides() -> None:
     fills = [fill for table in TABLES.values() for fill in (table.fill, table.observe) if fill]
     fills = [fill.func if isinstance(fill, partial) else fill for fill in fills]
-    ours = [
-        fill for fill in fills if fill.__module__.startswith("kvbench.")
-    ]  # and not of other tests
+    # And not of other tests.
+    ours = [fill for fill in fills if fill.__module__.startswith("kvbench.")]
     files = {Path(str(inspect.getsourcefile(fill))).relative_to(ROOT) for fill in ours}
     assert len(files) >= 3
     assert files <= set(source_files())

@@ -1,4 +1,5 @@
-"""Every suite takes every registered task, families and files of questions: a suite is policies, tables and levels."""
+"""Every suite takes every registered task, families and files of questions: a suite is policies,
+tables and levels."""
 
 import json
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ ROWS = [
 
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Files in the form of the benchmarks, by task, and beside them a file of questions of one's own."""
+    """Files in the form of the benchmarks, by task, and beside them a file of questions of one's
+    own."""
     monkeypatch.chdir(tmp_path)
     Path(OWN).write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     prompts = [changed(key=number) for number in range(2)]

@@ -1,4 +1,5 @@
-"""A policy looks the same on all pages, an axis fits what is drawn, and a section begins with what leads."""
+"""A policy looks the same on all pages, an axis fits what is drawn, and a section begins with what
+leads."""
 
 from collections.abc import Sequence
 

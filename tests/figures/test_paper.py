@@ -1,4 +1,5 @@
-"""Figures for paper: what is drawn is the numbers of pages, in the look of pages, and the same files each time."""
+"""Figures for paper: what is drawn is the numbers of pages, in the look of pages, and the same
+files each time."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -244,7 +245,8 @@ def test_ger_of_right_wrong_and_silent_answers_by_hand() -> None:
 
 
 def test_the_map_of_layers_has_ger_within_each() -> None:
-    """Three of four answers of snapkv have 0.75 in the first layer, and all have 1 in the second."""
+    """Three of four answers of snapkv have 0.75 in the first layer, and all have 1 in the
+    second."""
     rows = summarise(small_records())
     (figure,) = (
         one

@@ -1,4 +1,5 @@
-"""Drawings of a page: their marks look and lie as matplotlib draws them in print, at a fraction of the time."""
+"""Drawings of a page: their marks look and lie as matplotlib draws them in print, at a fraction of
+the time."""
 
 import re
 from xml.etree import ElementTree

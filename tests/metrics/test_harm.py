@@ -1,4 +1,5 @@
-"""Wrong of answered, new wrong and lost: against hand-computed cases, and on records where the truth is known."""
+"""Wrong of answered, new wrong and lost: against hand-computed cases, and on records where the
+truth is known."""
 
 from typing import Any
 
@@ -86,8 +87,8 @@ FULL = ["right", "right", "contained", "rightly silent", "wrong", "silent", "rig
     [
         # 6 answers, 1 wrong; of the 6 that the full cache has right none is wrong and none lost.
         (FULL, (1 / 6, 0, 0)),
-        # Answers at places 0, 1, 3, 4, 6: wrong at 1, 3, 4. Right before: 0, 1, 2, 3, 6, 7; wrong of them 1 and 3, and
-        # 2 and 7 say nothing.
+        # Answers at places 0, 1, 3, 4, 6: wrong at 1, 3, 4. Right before: 0, 1, 2, 3, 6, 7; wrong
+        # of them 1 and 3, and 2 and 7 say nothing.
         (
             ["right", "wrong", "silent", "wrong", "wrong", "silent", "right", "empty"],
             (3 / 5, 2 / 6, 2 / 6),
@@ -128,7 +129,8 @@ def ends(values: np.ndarray) -> Any:
 
 
 def test_intervals_are_over_contexts_however_many_answers_each_gives() -> None:
-    """The ratio of two sums: to first order a context moves it by what it has beyond the ratio of its answers."""
+    """The ratio of two sums: to first order a context moves it by what it has beyond the ratio of
+    its answers."""
     kinds = (
         ["right", "wrong", "silent", "right"] * 3
         + ["wrong", "wrong", "wrong", "right"] * 3

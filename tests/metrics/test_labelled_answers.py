@@ -1,8 +1,8 @@
-"""Answers in the styles of chat models, labelled by hand before the judge was written, against the judge.
+"""Answers in the styles of chat models, labelled by hand before the judge was written, against the
+judge.
 
-The labels say what a careful reader says by the definition of right: half a name, part of a date and part of a list
-are not right. ``others`` are values of the gold's kind.
-"""
+The labels say what a careful reader says by the definition of right: half a name, part of a date
+and part of a list are not right. ``others`` are values of the gold's kind."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,8 @@ AGREEMENT = 0.99
 DIFFERENT = {
     # Another value is named, though not as the answer.
     "Ada Falbrook is employed by Beacon Press; before that it may have been Amber Bank.": "wrong",
-    "Ambrova.\n\nExplanation: The text says that the home of Ada Falbrook is in Ambrova, while Bruno Falden lives in "
+    "Ambrova.\n\nExplanation: The text says that the home of Ada Falbrook is in Ambrova, while "
+    "Bruno Falden lives in "
     "Breveth.": "wrong",
     " Ambruna, while Lena Torberg lives in Breveth.": "wrong",
     # The text states no drums, and what it does not state is no rival.
@@ -31,8 +32,9 @@ DIFFERENT = {
 
 
 def scores(row: dict[str, Any]) -> TextScores:
-    """What the judge says. A derived gold, such as initials, stands in the context in no such words, nor do others. Of
-    a user's own questions the reader of the file tells what else answers the like."""
+    """What the judge says. A derived gold, such as initials, stands in the context in no such
+    words, nor do others. Of a user's own questions the reader of the file tells what else answers
+    the like."""
     derived, is_own = row["derived"], row["style"].startswith("own")
     stated = row["also_stated"] if derived else [*row["others"], *row["also_stated"]]
     if row["answerable"] and not derived:

@@ -235,8 +235,8 @@ def stored(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredCo
 
 
 def hand_made_keep() -> Survival:
-    """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both heads of layer 1, 3 in
-    none."""
+    """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both
+    heads of layer 1, 3 in none."""
     keep = np.array([[[1, 1, 0, 0], [1, 0, 0, 0]], [[1, 0, 1, 0], [1, 0, 1, 0]]], dtype=bool)
     return Survival.of(keep)
 

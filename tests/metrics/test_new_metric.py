@@ -1,4 +1,5 @@
-"""A metric is declared in one place: what a new one takes, and that it is found wherever metrics are told of."""
+"""A metric is declared in one place: what a new one takes, and that it is found wherever metrics
+are told of."""
 
 import json
 import os
@@ -118,9 +119,8 @@ print(json.dumps({
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Where a metric is found that was written into one file of a copy of the package."""
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(
-        ROOT / "leaderboards", folder / "leaderboards"
-    )  # compiled, if tests before have imported it
+    # Compiled, if tests before have imported it.
+    shutil.copytree(ROOT / "leaderboards", folder / "leaderboards")
     (folder / "kvbench").symlink_to(ROOT / "kvbench")  # which takes its packages from beside itself
     with (folder / "leaderboards" / "metrics" / "answers.py").open("a") as file:
         file.write(DECLARED)

@@ -1,8 +1,9 @@
-"""Prints what llama.cpp makes of texts, as one JSON object. It runs in a Python that has ``xllamacpp``, llama.cpp in a
-wheel; ``llama-cpp-python`` is the same code, and takes hours to build on one core.
+"""Prints what llama.cpp makes of texts, as one JSON object. It runs in a Python that has
+``xllamacpp``, llama.cpp in a wheel; ``llama-cpp-python`` is the same code, and takes hours to build
+on one core.
 
-Arguments: a GGUF file, and a JSON file with ``texts`` to tokenize and ``prompts`` to continue by ``steps`` tokens.
-"""
+Arguments: a GGUF file, and a JSON file with ``texts`` to tokenize and ``prompts`` to continue by
+``steps`` tokens."""
 
 import json
 import sys

@@ -1,4 +1,5 @@
-"""What comes with an adapter is used, or refused by name: the base alone is never scored under the adapter's name."""
+"""What comes with an adapter is used, or refused by name: the base alone is never scored under the
+adapter's name."""
 
 import json
 import shutil
@@ -27,8 +28,8 @@ def base(toy_folder: Path, tmp_path: Path) -> Path:
 
 
 def adapter(base: Path, rows: int | None = None, **options: Any) -> tuple[Path, Any]:
-    """Writes an adapter of random weights; returns its folder, and the network as peft has it. ``rows``: of the
-    embeddings, where tokens were added."""
+    """Writes an adapter of random weights; returns its folder, and the network as peft has it.
+    ``rows``: of the embeddings, where tokens were added."""
     torch.manual_seed(1)
     network = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     if rows is not None:

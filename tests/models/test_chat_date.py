@@ -25,8 +25,8 @@ def with_template(toy_folder: Path, tmp_path: Path, before: str) -> str:
         ("{{ strftime_now('%d %b %Y') }} ", "28 Nov 2026 "),
         ("{{ strftime_now('%H:%M:%S') }} {{ strftime_now('%Y') }}", "00:00:00 2026"),
         (
-            "{% if not date_string is defined %}{% set date_string = strftime_now('%d %B') %}{% endif %}"
-            "{{ date_string }}",
+            "{% if not date_string is defined %}{% set date_string = strftime_now('%d %B') %}{% "
+            "endif %}{{ date_string }}",
             "28 November",
         ),
     ],

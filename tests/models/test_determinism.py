@@ -1,4 +1,5 @@
-"""Deterministic mode is on where it is wanted and gone behind it, and names an operation that has none."""
+"""Deterministic mode is on where it is wanted and gone behind it, and names an operation that has
+none."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A GGUF file is a model like any other: its own tokenizer, the weights that were written, and one line of what is
-wrong with it."""
+"""A GGUF file is a model like any other: its own tokenizer, the weights that were written, and one
+line of what is wrong with it."""
 
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,11 @@ def test_a_vocabulary_of_llama_merges_by_score_and_falls_back_to_bytes(
     pieces = tokenizer.encode(text, add_special_tokens=False)
     assert pieces.tokens == tokens
     assert tokenizer.decode(pieces.ids, skip_special_tokens=False) == text
+    # As llama.cpp where the file says nothing.
     assert tokenizer.encode("ab").tokens == [
         "<|begin|>",
         "ab",
-    ]  # as llama.cpp where the file says nothing
+    ]
     assert tokenizer.get_vocab_size() == len(SENTENCE_PIECE)
 
 

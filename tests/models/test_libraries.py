@@ -1,4 +1,5 @@
-"""The identity of a run sees what libraries contain, what was put in place of their code, and what chooses kernels."""
+"""The identity of a run sees what libraries contain, what was put in place of their code, and what
+chooses kernels."""
 
 import base64
 import hashlib
@@ -64,7 +65,8 @@ def test_an_edit_of_the_same_version_is_seen_and_a_text_beside_the_code_is_not(
 
 
 def test_a_compiled_library_is_read_once_it_is_not_as_it_was_installed(package: Path) -> None:
-    """Half a gigabyte of torch is taken from the record of its installation, with the same hash as from its bytes."""
+    """Half a gigabyte of torch is taken from the record of its installation, with the same hash as
+    from its bytes."""
     first, record = hashed(package), package.parent / "some_library-1.0.dist-info/RECORD"
     later = record.stat().st_mtime + 100
     os.utime(package / "fast.so", (later, later))

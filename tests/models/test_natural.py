@@ -1,4 +1,5 @@
-"""Natural models are fetched once, checked, and kept whole or not at all; here from packages made in the test."""
+"""Natural models are fetched once, checked, and kept whole or not at all; here from packages made
+in the test."""
 
 import errno
 import hashlib

@@ -1,7 +1,7 @@
 """The two natural models that are fetched, held to known tokens and to llama.cpp.
 
-A model is tested where it was fetched (``python -m kvbench fetch NAME``). llama.cpp is asked in the Python that
-``LLAMA_CPP_PYTHON`` names, by default this one, if it has the package ``xllamacpp``.
+A model is tested where it was fetched (``python -m kvbench fetch NAME``). llama.cpp is asked in the
+Python that ``LLAMA_CPP_PYTHON`` names, by default this one, if it has the package ``xllamacpp``.
 """
 
 import json
@@ -34,7 +34,9 @@ PROMPTS = [
     "Water boils at a temperature of",
 ]
 STEPS = 16
-CLOSE = 0.75  # of a logit: llama.cpp rounds what it multiplies to 8 bits, so that two close tokens may change places
+# Of a logit: llama.cpp rounds what it multiplies to 8 bits, so that two close tokens may change
+# places.
+CLOSE = 0.75
 LETTERS = "aäßñéçøłżαβγдлмשלםعربहिन्दी日本語中文한국어ไทย"
 SIGNS = "0123456789 .,;:!?'\"()[]{}<>/\\|@#$%^&*-_=+~`€£¥©®°±×÷→←∞≠≤≥…—–“”‘’«»\t"
 EMOJI = "😀👍🏽👩‍👩‍👧🇫🇷🎉❤️🧪\u200d\ufe0f"
@@ -47,7 +49,8 @@ CODE = (
 
 
 def texts(count: int) -> list[str]:
-    """Draws texts of all kinds: prose of the generators, letters of many scripts, code, numbers and white space."""
+    """Draws texts of all kinds: prose of the generators, letters of many scripts, code, numbers and
+    white space."""
     chance = random.Random(11)
     tasks = list(TASKS.values())
 

@@ -12,14 +12,8 @@ from kvbench.models.precision import in_dtype
 from tests.support.models.toy import model_of
 
 ROOT = Path(__file__).parents[2]
-OF_A_BUILD = (
-    "ops",
-    "backends",
-    "cuda",
-    "mps",
-    "xpu",
-    "_C",
-)  # parts of torch whose content depends on the build
+# Parts of torch whose content depends on the build.
+OF_A_BUILD = ("ops", "backends", "cuda", "mps", "xpu", "_C")
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Definitions: every measure, metric and derived column has one, and what comes from a paper names it."""
+"""Definitions: every measure, metric and derived column has one, and what comes from a paper names
+it."""
 
 import re
 

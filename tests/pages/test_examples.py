@@ -117,7 +117,8 @@ def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> 
     )
     assert tokens == ["Åda", " 🦊", " lives", " in", " Oslo."]
     gone = browser.evaluate(
-        "[...document.querySelectorAll('.strip')[0].children].map(e => e.classList.contains('gone'))"
+        "[...document.querySelectorAll('.strip')[0].children].map(e => "
+        "e.classList.contains('gone'))"
     )
     assert gone == [False, True, False, False, False]
     marked = "[...document.querySelectorAll('.strip')[0].querySelectorAll('.answer')].map(each => each.textContent)"

@@ -1,4 +1,5 @@
-"""The sentence above the matrix, where the truth is known: who keeps all or nothing, and what few contexts show."""
+"""The sentence above the matrix, where the truth is known: who keeps all or nothing, and what few
+contexts show."""
 
 from typing import Any
 
@@ -48,8 +49,9 @@ def _results(records: list[Any], model: str = "smollm2") -> Results:
 def test_who_keeps_all_and_who_keeps_nothing() -> None:
     some = [80.0, 40.0, 0.0]
     assert _said(_of(12, keydiff=ALL, snapkv=NOTHING, random=some)) == (
-        "With half of the KV cache removed keydiff keeps 100 % of what SmolLM2 (a chat model) answers and snapkv 0 %, "
-        "worse than random tokens; 12 contexts are too few to show any use safe."
+        "With half of the KV cache removed keydiff keeps 100 % of what SmolLM2 (a chat model) "
+        "answers and snapkv 0 %, worse than random tokens; 12 contexts are too few to show any use "
+        "safe."
     )
 
 
@@ -72,16 +74,16 @@ def test_as_little_as_chance_is_said_where_the_test_of_the_board_shows_no_more()
 
 def test_where_all_tie_no_policy_is_named() -> None:
     assert _said(_of(ENOUGH, keydiff=ALL, snapkv=ALL, tova=ALL)) == (
-        "With half of the KV cache removed all 3 policies keep 100 % of what SmolLM2 (a chat model) answers; "
-        "3 of 3 policies are shown safe there for some use."
+        "With half of the KV cache removed all 3 policies keep 100 % of what SmolLM2 (a chat "
+        "model) answers; 3 of 3 policies are shown safe there for some use."
     )
 
 
 def test_a_policy_alone_and_the_uses_that_it_is_safe_for() -> None:
     made = [*_of(ENOUGH, keydiff=ALL), *_of(ENOUGH, "hops", keydiff=NOTHING)]
     assert _said(made) == (
-        "With half of the KV cache removed keydiff keeps 50 % of what SmolLM2 (a chat model) answers; "
-        "shown safe there: keydiff for short QA."
+        "With half of the KV cache removed keydiff keeps 50 % of what SmolLM2 (a chat model) "
+        "answers; shown safe there: keydiff for short QA."
     )
 
 
@@ -96,7 +98,8 @@ def test_a_model_that_can_do_nothing_and_a_run_without_the_full_cache_say_so_alo
         record(example_id=f"{n}", policy=p, ratio=r, f1=10.0) for n in range(12) for p, r in RUN
     ]
     assert _said(cannot) == (
-        "With its full cache SmolLM2 (a chat model) does none of these tasks well enough to tell what a policy breaks."
+        "With its full cache SmolLM2 (a chat model) does none of these tasks well enough to tell "
+        "what a policy breaks."
     )
     alone = [one for one in _of(12, snapkv=ALL) if one["policy"] != "full"]
     assert _said(alone).startswith("The full cache was not run")
@@ -120,12 +123,13 @@ def test_faults_have_their_rate_and_what_has_one_level_its_bytes() -> None:
         for place in range(ENOUGH)
     ]
     assert _said([*_of(ENOUGH), *quantised]) == (
-        "On these tasks int4 keeps 100 % of what SmolLM2 (a chat model) answers; shown safe: int4 for short QA."
+        "On these tasks int4 keeps 100 % of what SmolLM2 (a chat model) answers; shown safe: int4 "
+        "for short QA."
     )
     both = _said([*_of(ENOUGH, snapkv=NOTHING), *quantised])
     assert (
-        "snapkv keeps 0 % of what SmolLM2 (a chat model) answers; int4, which holds 28 % of the bytes, keeps"
-        in both
+        "snapkv keeps 0 % of what SmolLM2 (a chat model) answers; int4, which holds 28 % of the "
+        "bytes, keeps" in both
     )
     assert both.endswith("; shown safe there: int4 for short QA.")
 

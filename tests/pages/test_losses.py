@@ -1,4 +1,5 @@
-"""The table of losses below the scores of a run: for programs each cell, for people the worst task in 80 columns."""
+"""The table of losses below the scores of a run: for programs each cell, for people the worst task
+in 80 columns."""
 
 from typing import Any
 
@@ -9,7 +10,8 @@ from leaderboards.terminal.losses import loss_table
 from tests.support.browsing.pages import printed, results_of
 from tests.support.records.synthetic_records import frame, record
 
-# What each policy loses of 80 % right by ratio, in each of the contexts of base; of hops nobody loses anything.
+# What each policy loses of 80 % right by ratio, in each of the contexts of base; of hops nobody
+# loses anything.
 LOSSES = {
     "keydiff": {0.25: 0.0, 0.5: 0.0},
     "snapkv": {0.25: 0.0, 0.5: 60.0},
@@ -79,7 +81,8 @@ def test_people_get_the_worst_task_of_each_policy_in_80_columns(results: Results
 
 
 def test_of_many_levels_those_that_decide_are_printed() -> None:
-    """Nothing is lost up to 0.3, 20 points from 0.6 on: the highest that is safe, and the lowest that is not."""
+    """Nothing is lost up to 0.3, 20 points from 0.6 on: the highest that is safe, and the lowest
+    that is not."""
     made = []
     for place in range(72):
         here = {"example_id": f"base-{place}"}
@@ -97,7 +100,8 @@ def test_of_many_levels_those_that_decide_are_printed() -> None:
 
 
 def test_a_task_that_the_model_cannot_do_has_losses_and_a_reason_in_the_place_of_verdicts() -> None:
-    """The lowest and the highest of three levels are printed: which would decide is a verdict too."""
+    """The lowest and the highest of three levels are printed: which would decide is a verdict
+    too."""
     made = [
         record(example_id=f"base-{place}", policy=policy, ratio=ratio, f1=45.0 - 40 * ratio)
         for place in range(12)

@@ -1,4 +1,5 @@
-"""The page on method: what it tells of definitions, tasks, policies and the run, and that hostile text stays text."""
+"""The page on method: what it tells of definitions, tasks, policies and the run, and that hostile
+text stays text."""
 
 from typing import Any
 
@@ -81,8 +82,8 @@ def test_the_page_tells_definitions_papers_command_and_versions(
         assert policy.title in text
     assert method.runs[0].command in text
     assert (
-        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens"
-        in text
+        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic "
+        "--context-tokens" in text
     )
     identity = small_run.identity
     assert identity.git_revision is not None

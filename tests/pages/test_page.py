@@ -1,4 +1,5 @@
-"""The page, its curves and the terminal table: what they say, that they are inert, and that they repeat exactly."""
+"""The page, its curves and the terminal table: what they say, that they are inert, and that they
+repeat exactly."""
 
 import base64
 import hashlib
@@ -189,9 +190,8 @@ def test_nothing_is_loaded_from_anywhere(pages: dict[str, str], name: str) -> No
         assert all(value.startswith(LOCAL) for value in elements.values(attribute))
     assert "@import" not in page
     assert re.findall(r"url\((?!#)", page) == []
-    without_scripts = re.sub(
-        r"<script.*?</script>", "", page, flags=re.DOTALL
-    )  # comments begin with two slashes
+    # Comments begin with two slashes.
+    without_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert re.findall(r"(?<!http:)//\w", without_scripts) == []
     assert set(re.findall(r"https?://[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}, (
         "a name, not an address"
@@ -273,7 +273,8 @@ def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[Summa
 
 
 def of_directives(contexts: int) -> list[dict[str, Any]]:
-    """The full cache obeys, and has a fifth of its answers wrong; h2o answers as if there were no directives."""
+    """The full cache obeys, and has a fifth of its answers wrong; h2o answers as if there were no
+    directives."""
     made = []
     for place in range(contexts):
         for policy, ratio in (("full", 0.0), ("h2o", 0.5)):
@@ -330,8 +331,9 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both, tolerance=30) == []
     assert few_contexts([*both, *alone]) == [
-        "72 contexts of a task show a loss below 5 points if all answers agree; here 4 to 12 exclude a loss of 61 to "
-        "27 at best: give --limit 72, a file of so many, or a greater --tolerance"
+        "72 contexts of a task show a loss below 5 points if all answers agree; here 4 to 12 "
+        "exclude a loss of 61 to 27 at best: give --limit 72, a file of so many, or a greater "
+        "--tolerance"
     ]
 
 

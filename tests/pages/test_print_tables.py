@@ -198,9 +198,8 @@ def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_m
             number_text, _, interval = text.partition(" [")
             assert number_text.removesuffix(" ○") == f"{100 * row.right:.1f}"
             assert number_text.endswith(" ○") == ("right" in row.tied_in)
-            ends = (
-                (row.right_low, row.right_high) if task == "all" else None
-            )  # the last column alone has room
+            # The last column alone has room.
+            ends = (row.right_low, row.right_high) if task == "all" else None
             assert interval == (f"{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else "")
             assert ((number, column) in table.bold) == ("right" in row.best_in)
     assert table.bold

@@ -1,4 +1,5 @@
-"""What is downloaded: numbers come back as they were, texts compute nothing, and names are those of files."""
+"""What is downloaded: numbers come back as they were, texts compute nothing, and names are those of
+files."""
 
 import io
 import math

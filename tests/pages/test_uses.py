@@ -1,4 +1,5 @@
-"""The matrix of the first page: what few contexts leave open, and what is said of policies that free nothing."""
+"""The matrix of the first page: what few contexts leave open, and what is said of policies that
+free nothing."""
 
 from typing import Any
 
@@ -12,7 +13,8 @@ from tests.support.records.synthetic_records import frame, record
 
 
 def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any]]:
-    """Records of one task: what each policy loses of 80 % right at ratio 0.5, by context in turn."""
+    """Records of one task: what each policy loses of 80 % right at ratio 0.5, by context in
+    turn."""
     made = []
     for place in range(contexts):
         here = {"task": task, "example_id": f"{task}-{place}"}
@@ -25,8 +27,8 @@ def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any
 
 
 def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
-    """Of 72 contexts the oracle loses 10 points in every other, so that 5 points cannot be excluded; snapkv loses
-    none."""
+    """Of 72 contexts the oracle loses 10 points in every other, so that 5 points cannot be
+    excluded; snapkv loses none."""
     long = _made("long_context", 72, oracle=[0.0, 10.0], snapkv=[0.0])
     results = results_of(
         frame([*long, *_made("hops", 72, oracle=[0.0], snapkv=[0.0])]), "reference"
@@ -84,8 +86,8 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
     assert (cell.text, cell.detail) == ("open at 0.5", "0 [−26, +26]\n60 more contexts needed")
     page = build_pages([results])[FRONT]
     assert (
-        "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27"
-        in page
+        "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a "
+        "loss of 27" in page
     )
     tolerant = results_of(records, "reference", tolerance=30.0)
     cell = use_matrix(tolerant).methods[0].cells[0]
@@ -107,7 +109,8 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
 def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(
     asked: dict[str, Any], expected: str
 ) -> None:
-    """Level 0 of the task asks for facts alone: a column "system prompt" said of it that directives are safe."""
+    """Level 0 of the task asks for facts alone: a column "system prompt" said of it that directives
+    are safe."""
     made = [
         record(
             task="instructions",

@@ -92,7 +92,6 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     assert page.count("Under each difference: what the two have") == 1
     assert page.count("▼</span> worse") == 1, "the key"
     grey = re.findall(r'<p class="quiet">([^<]+)</p>', page)
-    told = [
-        line for line in grey if " cells" not in line
-    ]  # two opponents may have as many cells of each verdict
+    # Two opponents may have as many cells of each verdict.
+    told = [line for line in grey if " cells" not in line]
     assert len(told) == len(set(told))

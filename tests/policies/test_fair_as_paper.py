@@ -1,4 +1,5 @@
-"""Fair eviction in the paper's form, against a slow one that reads the whole attention matrix, and through kvpress."""
+"""Fair eviction in the paper's form, against a slow one that reads the whole attention matrix, and
+through kvpress."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -99,7 +100,8 @@ def test_the_first_range_has_its_share_rounded_down_and_the_last_the_rest(
 def slow_scores(
     base: str, attention: Any, keys: Any, spans: Sequence[tuple[int, int]], window: int
 ) -> list[list[float]]:
-    """Scores each token in each key head, one after the other. ``attention``: (heads, queries, keys) of a layer."""
+    """Scores each token in each key head, one after the other. ``attention``: (heads, queries,
+    keys) of a layer."""
     heads, length, _ = attention.shape
     group = heads // KEY_HEADS
     (first_start, _), (cut, end) = spans
@@ -152,7 +154,8 @@ def slow_kept(scores: Sequence[float], ranges: Sequence[tuple[int, int]], kept: 
 def attention_and_keys(
     model: LoadedModel, prompt: Prompt
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What each layer attends to, (heads, queries, keys), and its keys, by transformers' own slow attention."""
+    """What each layer attends to, (heads, queries, keys), and its keys, by transformers' own slow
+    attention."""
     network = model.network
     before = network.config._attn_implementation
     network.set_attn_implementation("eager")
@@ -207,7 +210,8 @@ def check_same_tokens(model: LoadedModel, base: str, defence_first: bool) -> Non
 def test_streaming_llm_keeps_sinks_and_the_highest_of_two_ramps(
     llama: LoadedModel, defence_first: bool
 ) -> None:
-    """Its sinks stand at the beginning of the context alone, and the last tokens of either range are kept."""
+    """Its sinks stand at the beginning of the context alone, and the last tokens of either range
+    are kept."""
     prompt = prompt_in_order(defence_first)
     length, cut = len(prompt.token_ids), prompt.protected[1][0]
     for branch in treat(llama, [find_policy(f"streaming_llm+{WAY}")], RATIOS, prompt).branches:

@@ -1,4 +1,5 @@
-"""What a fault draws: the numbers of a place against a generator in plain Python, and whether they look random."""
+"""What a fault draws: the numbers of a place against a generator in plain Python, and whether they
+look random."""
 
 import hashlib
 import math
@@ -21,7 +22,8 @@ from tests.support.models.devices import work_as
 
 WORD = 2**64
 KEY = "0/example/keys"
-RARE = 1e-4  # the least p that no test may fall below; all draws are fixed, so that none fails by chance
+# The least p that no test may fall below; all draws are fixed, so that none fails by chance.
+RARE = 1e-4
 
 
 # --- each number against plain Python
@@ -75,7 +77,8 @@ def test_numbers_are_those_of_plain_python(size: int) -> None:
 
 
 def test_numbers_never_drift() -> None:
-    """Whoever changes these changes every fault: stored answers are then no longer those of their names."""
+    """Whoever changes these changes every fault: stored answers are then no longer those of their
+    names."""
     counters = torch.tensor([0, HEADS + 2])
     uniform, normal = (numbers_of(kind, KEY, counters, 3) for kind in ("uniform", "normal"))
     assert (uniform * 2**24).tolist() == [
@@ -121,7 +124,8 @@ class Sizes(TorchDispatchMode):
 def test_all_but_the_numbers_are_small(
     distribution: Distribution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be 134 MB each."""
+    """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be
+    134 MB each."""
     work_as(monkeypatch, words_at_once=128)
     numbers_of(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
     with Sizes() as sizes:
@@ -135,7 +139,8 @@ def test_all_but_the_numbers_are_small(
 def test_a_place_has_the_same_numbers_alone_in_a_batch_and_behind_a_press(
     channels: tuple[int, ...],
 ) -> None:
-    """A batch draws once for each token, and few rows draw for themselves: both are the same numbers."""
+    """A batch draws once for each token, and few rows draw for themselves: both are the same
+    numbers."""
     heads, end = 3, 40
     full = draw("normal", KEY, torch.arange(end).expand(1, heads, -1), end, *channels)
     kept = torch.stack(
@@ -219,9 +224,8 @@ def test_normal_numbers_look_normal() -> None:
     assert kstest(numbers.numpy(), "norm").pvalue > RARE
     assert abs(float(numbers.mean())) < 4 / math.sqrt(count)
     assert abs(float(numbers.square().mean()) - 1) < 4 * math.sqrt(2 / count)
-    assert abs(float(numbers.pow(4).mean()) - 3) < 4 * math.sqrt(
-        96 / count
-    )  # 96 is the variance of a fourth power
+    # 96 is the variance of a fourth power.
+    assert abs(float(numbers.pow(4).mean()) - 3) < 4 * math.sqrt(96 / count)
     # The largest of 512,000 normal numbers is 4.76 in the middle, and 4.4 to 5.6 in all but 1 %.
     assert 4.4 < float(numbers.max()) < 5.6
     assert -5.6 < float(numbers.min()) < -4.4

@@ -1,4 +1,5 @@
-"""Kinds of levels, the draws of random policies, and what is made of them from the option to the page."""
+"""Kinds of levels, the draws of random policies, and what is made of them from the option to the
+page."""
 
 from dataclasses import dataclass
 from pathlib import Path

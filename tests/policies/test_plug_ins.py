@@ -93,7 +93,8 @@ def test_whether_it_needs_its_own_prefill_is_found_out(file: str) -> None:
 def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
+    """A package that brings a press from another of its files, and a file that takes a helper from
+    beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "some_helper.py").write_text("SCALE = 1.0\n")
     (tmp_path / "a_file.py").write_text(
@@ -121,8 +122,8 @@ def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_
             "cannot be imported: TookTooLongError: it took longer than 0.1 s",
         ),
         (
-            "def Press(compression_ratio):\n    while True:\n        try:\n            open('nowhere')\n"
-            "        except Exception:\n            pass",
+            "def Press(compression_ratio):\n    while True:\n        try:\n            "
+            "open('nowhere')\n        except Exception:\n            pass",
             "cannot be built: TookTooLongError: it took",
         ),
     ],
@@ -142,7 +143,8 @@ REFUSED = {
     "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
     "no such name": (
         "{file}:Lout",
-        "has no 'Lout': did you mean 'Loud'[?] It has Loud, Kept, decoding, gives_none, breaks, leaves, ready$",
+        "has no 'Lout': did you mean 'Loud'[?] It has Loud, Kept, decoding, gives_none, breaks, "
+        "leaves, ready$",
     ),
     "a file alone": (
         "{file}",
@@ -176,14 +178,8 @@ REFUSED = {
     "no Python": ("sys:exit", "sys is no module of Python code"),
     "complete": ("{file}:ready(window_size=3)", "a Policy is complete and takes no arguments"),
 }
-BROKEN = {
-    "no press",
-    "gives none",
-    "breaks",
-    "leaves",
-    "no ratio",
-    "neither",
-}  # a run records these, and goes on
+# A run records these, and goes on.
+BROKEN = {"no press", "gives none", "breaks", "leaves", "no ratio", "neither"}
 
 
 @pytest.mark.parametrize("case", REFUSED)

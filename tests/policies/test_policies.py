@@ -1,4 +1,5 @@
-"""What single policies keep, and that it is what kvpress itself keeps; the contract of all is tested elsewhere."""
+"""What single policies keep, and that it is what kvpress itself keeps; the contract of all is
+tested elsewhere."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,7 +37,8 @@ from tests.support.models.toy import (
 )
 
 RATIOS = (0.0, 0.1, 0.5, 0.9)
-# Those that share the prefill and select; others run under kvpress's own context manager, or rewrite what they keep.
+# Those that share the prefill and select; others run under kvpress's own context manager, or
+# rewrite what they keep.
 SELECTING = {
     name: policy
     for name, policy in POLICIES.items()
@@ -66,7 +68,8 @@ def branches(trace: Trace, policy: Policy, *ratios: float) -> list[Branch]:
 def test_random_evicts_a_token_everywhere_as_often_as_chance_would(
     llama: LoadedModel, ratio: float
 ) -> None:
-    """Independent in every slot: evicted in all of them with probability ratio ** slots, and not with ratio."""
+    """Independent in every slot: evicted in all of them with probability ratio ** slots, and not
+    with ratio."""
     evicted, expected = [], []
     for index in range(20):
         trace = treat(llama, [POLICIES["random"]], [ratio], toy_prompt(index=index))
@@ -118,7 +121,8 @@ def test_the_first_tokens_and_the_last_are_kept(
 
 
 def prefilled(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Keys and values by layer, (num_kv_heads, tokens, head_dim), after a forward pass of the network itself."""
+    """Keys and values by layer, (num_kv_heads, tokens, head_dim), after a forward pass of the
+    network itself."""
     cache: Any = DynamicCache()
     with torch.inference_mode():
         decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
@@ -126,7 +130,8 @@ def prefilled(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.Tensor, to
 
 
 def kept_by_kvpress(model: LoadedModel, prompt: Prompt, press: BasePress) -> torch.Tensor:
-    """What a press keeps under its own context manager, found by comparing every kept key with every full one."""
+    """What a press keeps under its own context manager, found by comparing every kept key with
+    every full one."""
     full = prefilled(model, prompt)
     with press(model.network):
         cut = prefilled(model, prompt)
@@ -274,9 +279,8 @@ def test_h2o_never_holds_the_attention_matrix(llama: LoadedModel) -> None:
     assert largest_tensor_of_h2o(llama, length, length) >= length * length
 
 
-OWN_CONTROL = {
-    "RandomPress"
-}  # ours draws anew for each layer, head and example, and the same on any device
+# Ours draws anew for each layer, head and example, and the same on any device.
+OWN_CONTROL = {"RandomPress"}
 
 
 def presses_in(press: BasePress) -> set[str]:

@@ -1,4 +1,5 @@
-"""The contract of every registered policy that needs nothing downloaded, on a toy Llama and through the engine."""
+"""The contract of every registered policy that needs nothing downloaded, on a toy Llama and through
+the engine."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,9 +30,8 @@ from tests.support.models.toy import (
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
 STEPS = 4
-MOST_OF_A_WORD = (
-    8  # tokens of a context of the tests that are the same word, at most at the edge of a threshold
-)
+# Tokens of a context of the tests that are the same word, at most at the edge of a threshold.
+MOST_OF_A_WORD = 8
 every_policy = pytest.mark.parametrize("policy", RUNNABLE.values(), ids=RUNNABLE)
 
 
@@ -59,7 +59,8 @@ def by_number(trace: Trace) -> dict[int, Sequence[int]]:
 
 @cache
 def untreated_answers(mode: Mode, with_instructions: bool) -> dict[int, Sequence[int]]:
-    """The answers of the full cache to the prompt that :func:`prompt_for` gives policies of these needs."""
+    """The answers of the full cache to the prompt that :func:`prompt_for` gives policies of these
+    needs."""
     task = "instructions" if with_instructions and mode == "agnostic" else "base"
     prompt = toy_prompt(mode, task, questions=2)
     return by_number(treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt))
@@ -112,7 +113,8 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
             exact = KEY_HEADS * length * (1 - branch.treatment.ratio)
             difference = (kept.sum(-1) - exact).abs()
             assert (difference[1:] <= KEY_HEADS).all()
-            # In the first layer a word has keys of one norm wherever it stands, and a threshold takes all or none.
+            # In the first layer a word has keys of one norm wherever it stands, and a threshold
+            # takes all or none.
             assert difference[0] <= KEY_HEADS + MOST_OF_A_WORD
         else:
             slots = LAYERS * KEY_HEADS * length
@@ -175,7 +177,8 @@ def test_what_frees_holds_what_is_read_and_what_masks_holds_everything(policy: P
 def test_kept_rows_are_rows_of_the_full_cache_unless_it_says_that_it_rewrites(
     policy: Policy,
 ) -> None:
-    """The keep mask is found by comparing rows bit by bit: there is one just where all rows were found."""
+    """The keep mask is found by comparing rows bit by bit: there is one just where all rows were
+    found."""
     for branch in branches(policy, above=0.2):
         selects = [layer.keep is not None for layer in branch.layers]
         assert selects == [not policy.rewrites or policy.while_decoding] * LAYERS

@@ -1,4 +1,5 @@
-"""Codes of a quantisation: how many there are, how far values move, which rows are quantised, and what they take."""
+"""Codes of a quantisation: how many there are, how far values move, which rows are quantised, and
+what they take."""
 
 from typing import Literal
 
@@ -93,9 +94,8 @@ def stored(name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = 
 def test_bytes_are_those_counted_by_hand() -> None:
     head = HeadRows(rows=80, size=32, number_bytes=2)
     window_of_keys, window_of_values = 0, 10  # an eighth of 80; 80 keys are eight full windows
-    keys = 80 * 32 // 2 + 32 * 2 * (
-        2 + 2
-    )  # codes; 32 channels by 2 groups of 64 tokens, each with scale and zero
+    # Codes; 32 channels by 2 groups of 64 tokens, each with scale and zero.
+    keys = 80 * 32 // 2 + 32 * 2 * (2 + 2)
     values = 70 * 32 // 2 + 70 * (2 + 2)  # codes; a group of all 32 channels for each token
     exact = (window_of_keys + window_of_values) * 32 * 2
     assert stored("int4", head) == keys + values + exact
@@ -179,7 +179,8 @@ def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
     assert built_in("file.py:Press") is None
 
 
-# The names of llama.cpp, whose reference code (ggml-quants.c, quantize_row_*_ref) is written here again for one block.
+# The names of llama.cpp, whose reference code (ggml-quants.c, quantize_row_*_ref) is written here
+# again for one block.
 
 
 def _block(name: str, block: list[float]) -> list[float]:
@@ -199,13 +200,8 @@ def _block(name: str, block: list[float]) -> list[float]:
     return [(min(steps, int(one / scale + half + 0.5)) - half) * scale for one in block]
 
 
-BLOCKS = {
-    "q8_0": 34,
-    "q4_0": 18,
-    "q4_1": 20,
-    "q5_0": 22,
-    "q5_1": 24,
-}  # bytes of 32 numbers with a scale in float16
+# Bytes of 32 numbers with a scale in float16.
+BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24}
 
 
 @pytest.mark.parametrize("name", BLOCKS)

@@ -1,4 +1,5 @@
-"""Ways around a scorer (instructions protected, whole pages, shared heads, ends), by hand and through the engine."""
+"""Ways around a scorer (instructions protected, whole pages, shared heads, ends), by hand and
+through the engine."""
 
 from itertools import product
 from types import SimpleNamespace
@@ -26,7 +27,8 @@ from policies.presses.rescoring import (
 )
 from tests.support.models.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, toy_prompt, treat
 
-# Eight tokens in pages of two; one head has a high score in a page of low ones, the other prefers the middle.
+# Eight tokens in pages of two; one head has a high score in a page of low ones, the other prefers
+# the middle.
 SCORES = torch.tensor([[[9.0, 0, 5, 5, 4, 4, 1, 1], [0, 0, 2, 2, 3, 3, 0, 8]]])
 # Ten tokens; one head likes the end, the other the beginning.
 ENDS = torch.tensor([[[0.0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]])
@@ -63,8 +65,9 @@ def test_a_whitelist_keeps_its_spans_and_the_rest_goes_to_the_press() -> None:
 
 
 def test_fair_eviction_keeps_the_same_share_of_every_part_and_strength_goes_there() -> None:
-    """Parts of 4, 2 and 4 tokens share five kept ones: 2, 1 and 2. The first head alone would keep 0, 1 and 4; half-way
-    are 1, 1 and 3. A part that is scored as if it were the context has the scores of the first tokens."""
+    """Parts of 4, 2 and 4 tokens share five kept ones: 2, 1 and 2. The first head alone would keep
+    0, 1 and 4; half-way are 1, 1 and 3. A part that is scored as if it were the context has the
+    scores of the first tokens."""
     fair = [[2, 3, 5, 8, 9], [0, 1, 4, 6, 7]]
     assert kept(FairEvictionPress, ENDS, 0.5, [(4, 6)]) == fair
     assert kept(FairEvictionPress, ENDS, 0.5, [(4, 6)], window=True) == fair
@@ -88,8 +91,8 @@ def test_fair_eviction_keeps_the_same_share_of_every_part_and_strength_goes_ther
 
 
 def test_what_a_whitelist_leaves_goes_to_sinks_and_the_most_recent() -> None:
-    """Of 100 tokens 70, 40 and 9 stay; 30 of them are protected. StreamingLLM alone scores with 1 and 0, for the whole
-    budget: by that, sinks were the first to go."""
+    """Of 100 tokens 70, 40 and 9 stay; 30 of them are protected. StreamingLLM alone scores with 1
+    and 0, for the whole budget: by that, sinks were the first to go."""
     expected = {
         0.3: [*range(4), *range(10, 40), *range(64, 100)],
         0.6: [*range(4), *range(10, 40), *range(94, 100)],
@@ -129,8 +132,9 @@ def test_what_fails_in_a_press_fails_in_its_protected_form(scores: Any, said: st
 
 
 def test_pages_are_kept_by_the_mean_or_the_highest_of_their_scores_in_each_head() -> None:
-    """Means of pages: 4.5, 5, 4 and 1 in the one head, 0, 2, 3 and 4 in the other. Highest of the first: 9, 5, 4, 1.
-    Eight tokens are two pages of three and an open one of two; 2 + 3 of the 4 asked for are nearer than 2."""
+    """Means of pages: 4.5, 5, 4 and 1 in the one head, 0, 2, 3 and 4 in the other. Highest of the
+    first: 9, 5, 4, 1. Eight tokens are two pages of three and an open one of two; 2 + 3 of the 4
+    asked for are nearer than 2."""
     assert kept(PagesPress, SCORES, 0.5, "mean", 2) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert kept(PagesPress, SCORES, 0.75, "mean", 2) == [[2, 3], [6, 7]]
     assert kept(PagesPress, SCORES, 0.75, "max", 2)[0] == [0, 1]
@@ -160,7 +164,8 @@ def test_the_ends_are_kept_first_and_the_rest_goes_to_the_press() -> None:
 
 
 def test_a_page_of_a_token_that_must_stay_stays() -> None:
-    """StreamingLLM scores with 1 and 0, by which the page of four sinks is worth a quarter of a recent one."""
+    """StreamingLLM scores with 1 and 0, by which the page of four sinks is worth a quarter of a
+    recent one."""
     press = PagesPress(0.75, StreamingLLMPress(0.75, n_sink=4))
     assert left_by(press, 2, 128) == [[*range(16), *range(112, 128)]] * 2
     ends = PagesPress(0.5, EndsPress(0.5, scorer(torch.ones(1, 1, 160))))
@@ -179,7 +184,8 @@ some_scores = st.tuples(st.integers(1, 3), st.integers(1, 90), st.integers(0, 2*
 def test_what_is_kept_of_any_scores_keeps_its_budget(
     scores: torch.Tensor, ratio: float, size: int, by: Any
 ) -> None:
-    """Whole pages up to one of the budget; the same tokens in all heads; the ends as far as the budget reaches."""
+    """Whole pages up to one of the budget; the same tokens in all heads; the ends as far as the
+    budget reaches."""
     length, asked = scores.shape[2], compute_n_kept(scores.shape[2], ratio)
     left = kept(PagesPress, scores, ratio, by, size)
     for tokens in left:
@@ -213,7 +219,8 @@ BASES = ("snapkv", "streaming_llm", "random", "compactor", "oracle")
 def test_wrappers_protect_the_instructions_of_a_system_prompt(
     llama: LoadedModel, base: str, ratio: float
 ) -> None:
-    """Those of the paper are registered; around any other press a wrapper is made when it is asked for."""
+    """Those of the paper are registered; around any other press a wrapper is made when it is asked
+    for."""
     prompt = toy_prompt(task="instructions")
     budget = compute_n_kept(len(prompt.token_ids), ratio)
     ways = ("whitelist", "fair", "debias0.5")

@@ -1,4 +1,5 @@
-"""A control token that is spelled in a document, a question or a prefix is text; the chat template's own are not."""
+"""A control token that is spelled in a document, a question or a prefix is text; the chat
+template's own are not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -65,7 +66,8 @@ def byte_level() -> PreTrainedTokenizerFast:
 
 @cache
 def unigram() -> PreTrainedTokenizerFast:
-    """Whose pieces are chosen by their scores, </s> among them, and whose first word has a space before it."""
+    """Whose pieces are chosen by their scores, </s> among them, and whose first word has a space
+    before it."""
     trainer = trainers.UnigramTrainer(
         vocab_size=120, special_tokens=["<unk>", "</s>"], unk_token="<unk>"
     )
@@ -98,7 +100,8 @@ def numbers_of_controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
 
 @every_tokenizer
 def test_a_text_around_a_spelling_has_the_tokens_that_it_has_without_one(name: str) -> None:
-    """The template's part and the text are encoded together, so that their seam is kvpress's too."""
+    """The template's part and the text are encoded together, so that their seam is kvpress's
+    too."""
     tokenizer = TOKENIZERS[name]()
     first, *_, last = control_tokens(tokenizer)
     head = f"{first}user\n"
@@ -146,7 +149,8 @@ def test_tokens_of_the_template_are_controls_and_tokens_of_white_space_and_html_
 
 
 def prompt_with(gold: str, mark: str, mode: Mode) -> Prompt:
-    """A prompt that holds a mark in its context and its question, and the gold in its answer prefix too."""
+    """A prompt that holds a mark in its context and its question, and the gold in its answer prefix
+    too."""
     task, example = replace(TASKS["base"], begins_answers=True), TASKS["base"].example(0, 1)
     context = f"A {mark}user. Oslo is {gold}. {mark}"
     start = context.index(f"{gold}.")
@@ -177,9 +181,8 @@ def test_a_prompt_has_the_control_tokens_of_its_template_alone(mode: Mode, mark:
         for one in (plain, spelled)
     )
     assert of_plain == of_spelled
-    assert (
-        len(of_plain[0] + of_plain[1]) == 5
-    )  # <|im_start|>, <|im_end|>, <|im_start|>, <think> and </think>
+    # <|im_start|>, <|im_end|>, <|im_start|>, <think> and </think>.
+    assert len(of_plain[0] + of_plain[1]) == 5
     question = spelled.questions[0]
     evidence = str(tokenizer.decode([spelled.token_ids[place] for place in question.answer_tokens]))
     assert evidence.strip(" .") == "</s>"

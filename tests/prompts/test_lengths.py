@@ -93,7 +93,8 @@ def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_
 
 
 def test_a_usual_length_stays_within_the_places_of_a_model() -> None:
-    """Of 4,096 places 128 are for the answer and 256 for question and template; 3,712 is a multiple of 128."""
+    """Of 4,096 places 128 are for the answer and 256 for question and template; 3,712 is a multiple
+    of 128."""
     needle = RULER["niah_single_2"]
     assert needle.max_new_tokens == 128
     assert [tokens_of(needle, USUAL, places) for places in (8192, 4480, 4479, 4096, None)] == [
@@ -104,7 +105,8 @@ def test_a_usual_length_stays_within_the_places_of_a_model() -> None:
     assert tokens_of(TASKS["base"], USUAL, 4096) == 768
     (line,) = notes_on_length([needle, TASKS["base"]], USUAL, 4096, "reference")
     assert line.startswith(
-        "niah_single_2: contexts have 3,712 tokens and not the usual 4,096, as reference takes 4,096"
+        "niah_single_2: contexts have 3,712 tokens and not the usual 4,096, as reference takes "
+        "4,096"
     )
     assert (
         notes_on_length([needle], 900, 4096, "reference")

@@ -1,4 +1,5 @@
-"""Examples become the tokens that kvpress itself would read, and spans become the right ones of them."""
+"""Examples become the tokens that kvpress itself would read, and spans become the right ones of
+them."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +41,10 @@ from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_t
 from tests.support.tasks.suite import texts
 
 VOCABULARY = Path(mistral_common.__file__).parent / "data" / "tekken_240911.json"
-MOST = 32_768  # tokens of the vocabulary: its most frequent ones, as all 131,072 take seconds to convert
-# The turns as this version of Mistral's format (v3) writes them: a system prompt begins the user's turn.
+# Tokens of the vocabulary: its most frequent ones, as all 131,072 take seconds to convert.
+MOST = 32_768
+# The turns as this version of Mistral's format (v3) writes them: a system prompt begins the user's
+# turn.
 TURNS = (
     "{{ bos_token }}[INST]{% for message in messages %}"
     "{{ message.content }}{{ '' if loop.last else '\n\n' }}{% endfor %}[/INST]"
@@ -50,7 +53,8 @@ TURNS = (
 
 @contextmanager
 def vocabulary() -> Iterator[str]:
-    """The file of a vocabulary of the most frequent tokens alone, which are those that are merged first."""
+    """The file of a vocabulary of the most frequent tokens alone, which are those that are merged
+    first."""
     content = json.loads(VOCABULARY.read_text())
     content["config"]["default_vocab_size"] = MOST
     with TemporaryDirectory() as folder:
@@ -74,9 +78,9 @@ LLAMA3_WORDS = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 TRIMMING = (
-    "<|begin|><|system|>\nBe brief.\n{% for message in messages %}<|user|>\n{{ message['content'] | trim }}<|end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n"
-    "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+    "<|begin|><|system|>\nBe brief.\n{% for message in messages %}<|user|>\n{{ message['content'] "
+    "| trim }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% if not "
+    "enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 every_mode = pytest.mark.parametrize("mode", ["agnostic", "aware"])
@@ -176,9 +180,8 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
     for _, prompt in prompts(make(), task, "agnostic"):
         for ask in prompt.questions:
             assert set(ask.answer_tokens) <= set(ask.evidence_tokens)
-            assert all(
-                0 < place < len(prompt.token_ids) for place in ask.evidence_tokens
-            )  # the first is no evidence
+            # The first is no evidence.
+            assert all(0 < place < len(prompt.token_ids) for place in ask.evidence_tokens)
             assert bool(ask.evidence_tokens) == ask.question.answerable
 
 
@@ -195,9 +198,8 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     assert places == tuple(range(places[0], places[-1] + 1))
     assert context[start:end] in spell(tokenizer, [encoded["input_ids"][place] for place in places])
     inner = spell(tokenizer, [encoded["input_ids"][place] for place in places[1:-1]])
-    assert (
-        len(inner) < end - start or len(places) == 1
-    )  # neither the first nor the last token is there in vain
+    # Neither the first nor the last token is there in vain.
+    assert len(inner) < end - start or len(places) == 1
 
 
 # --- the two modes

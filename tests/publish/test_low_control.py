@@ -1,4 +1,5 @@
-"""The site of a run whose full cache has less than half right: every number is shown, and nothing is judged.
+"""The site of a run whose full cache has less than half right: every number is shown, and nothing
+is judged.
 
 Each cell of a table is looked up in the downloads: what has a value there is on the page.
 """

@@ -1,4 +1,5 @@
-"""What is published names no place of the machine that made it, and keeps nothing of an earlier site in its folder."""
+"""What is published names no place of the machine that made it, and keeps nothing of an earlier
+site in its folder."""
 
 import json
 import shutil
@@ -107,7 +108,8 @@ def test_places_as_a_whole_have_names_and_those_below_the_current_folder_stay() 
 
 
 def texts_of(site: Path) -> dict[Path, str]:
-    """Reads every file of a site; of a table the texts of all cells, and what stands beside them."""
+    """Reads every file of a site; of a table the texts of all cells, and what stands beside
+    them."""
     texts = {}
     for path in (path for path in site.rglob("*") if path.is_file()):
         if path.suffix == ".parquet":
@@ -121,7 +123,8 @@ def texts_of(site: Path) -> dict[Path, str]:
 def test_no_file_of_a_site_names_a_place_of_the_machine(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model, the data, the press and what it complains of lie in a home folder, and the runs elsewhere."""
+    """The model, the data, the press and what it complains of lie in a home folder, and the runs
+    elsewhere."""
     home = tmp_path / "data of" / "ann smith"
     shutil.copytree(cli.model, home / "models/tiny")
     (home / "mine.jsonl").write_text(json.dumps(ROW) + "\n")

@@ -23,7 +23,8 @@ SITE = Path("site")
 
 
 def shown_links(page: Path) -> list[str]:
-    """Returns the addresses that a reader of a page can follow: links in hidden entries are left out."""
+    """Returns the addresses that a reader of a page can follow: links in hidden entries are left
+    out."""
     text = re.sub(
         r"<li hidden[^>]*>.*?</li>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
     )
@@ -35,7 +36,8 @@ def shown_links(page: Path) -> list[str]:
 
 
 def run_of_one_task(of: Path, folder: Path) -> None:
-    """Copies a run with its first task alone, as one of another seed, which stands on a board of its own."""
+    """Copies a run with its first task alone, as one of another seed, which stands on a board of
+    its own."""
     shutil.copytree(of, folder)
     path = folder / "run.json"
     content = json.loads(path.read_text())
@@ -85,8 +87,8 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pages of a run, of a run of one task, of both together, of comparisons and of registers of
-    claims beside and within them, and of imported results."""
+    """A folder with the pages of a run, of a run of one task, of both together, of comparisons and
+    of registers of claims beside and within them, and of imported results."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -1,4 +1,5 @@
-"""The models that ship with the package: they answer, and on them every policy equals kvpress's own pipeline."""
+"""The models that ship with the package: they answer, and on them every policy equals kvpress's own
+pipeline."""
 
 import json
 import string
@@ -24,7 +25,9 @@ from tests.support.models.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 BASE = TASKS["base"]
-SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on, in the slow tests
+# Contexts of each task, the first of those that the README's scores are measured on, in the slow
+# tests.
+SAMPLE = 24
 LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
 every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -85,7 +88,8 @@ def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "task"),
     [
-        # The narrow model is the control: its fingerprint is compared above, and one task shows that it answers so.
+        # The narrow model is the control: its fingerprint is compared above, and one task shows
+        # that it answers so.
         pytest.param(
             name,
             task,
@@ -99,7 +103,8 @@ def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
 def test_it_answers_the_first_contexts_as_when_the_readme_was_written(
     name: str, task: Task
 ) -> None:
-    """Scores over every kind of question, but for one answer of each kind: another processor may round elsewhere."""
+    """Scores over every kind of question, but for one answer of each kind: another processor may
+    round elsewhere."""
     expected = [row for row in measured(name)["first_scores"] if row["task"] == task.name]
     found = first_scores(
         task.name, measure(loaded(name), task, FIRST_CONTEXTS, measured(name)["seed"])
@@ -128,7 +133,8 @@ def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, ta
 
 
 def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
-    """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it has."""
+    """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it
+    has."""
     profile = reads_of(
         reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"]
     )
@@ -147,9 +153,8 @@ def test_the_narrow_one_reads_in_one_layer() -> None:
 
 
 MODES: tuple[Mode, ...] = ("agnostic", "aware")
-EVERYWHERE = [
-    (name, mode) for mode in MODES for name in REFERENCE_MODELS
-]  # one of each architecture
+# One of each architecture.
+EVERYWHERE = [(name, mode) for mode in MODES for name in REFERENCE_MODELS]
 
 
 def assert_equals_kvpress(
@@ -160,7 +165,8 @@ def assert_equals_kvpress(
     ratios: tuple[float, ...],
     asked: int | None = None,
 ) -> None:
-    """Each cell through kvpress's own pipeline, in float32; of each context the first questions, or all."""
+    """Each cell through kvpress's own pipeline, in float32; of each context the first questions, or
+    all."""
     examples = [TASKS[task].example(11, 0) for task in tasks]
     work = [(TASKS[one.task], replace(one, questions=one.questions[:asked])) for one in examples]
     comparison = compare(loaded(name), work, Setting(policies, at_ratios(ratios), mode=mode))
@@ -170,7 +176,8 @@ def assert_equals_kvpress(
 
 
 def test_policies_of_every_path_equal_kvpress_token_for_token() -> None:
-    """One of each path through the engine: the toy models try all (tests/engine), and slow tests all of them here."""
+    """One of each path through the engine: the toy models try all (tests/engine), and slow tests
+    all of them here."""
     assert_equals_kvpress(
         *EVERYWHERE[0], first_of_each_path(EVERY_POLICY), ("hops",), (0.6,), asked=2
     )

@@ -34,7 +34,8 @@ def test_jaccard_and_kappa_of_random_heads_are_at_chance() -> None:
 
 
 def test_kappa_by_hand() -> None:
-    """Two heads, four tokens: both keep one, neither keeps one, and they differ in two. Observed 1/2, by chance 1/2."""
+    """Two heads, four tokens: both keep one, neither keeps one, and they differ in two. Observed
+    1/2, by chance 1/2."""
     half = np.array([[1, 0, 1, 0], [1, 0, 0, 1]], dtype=bool)
     same = np.array([[1, 0, 1, 0]] * 2, dtype=bool)
     apart = np.array([[1, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)

@@ -24,7 +24,8 @@ def layer(*edges: tuple[int, int, float]) -> Edges:
     return Edges.of(attention)
 
 
-# Token 3 reads 0 in layer 0, the answer reads 3 in layer 2 and 1 in layer 1; what reads 2 is read too late.
+# Token 3 reads 0 in layer 0, the answer reads 3 in layer 2 and 1 in layer 1; what reads 2 is read
+# too late.
 GRAPH = [layer((3, 0, 0.3)), layer((4, 1, 0.05)), layer((4, 3, 0.6), (3, 2, 0.9))]
 
 
@@ -80,9 +81,8 @@ def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> N
     width = widest(layers, TOKENS, SINK)
     for source in range(TOKENS):
         assert width[0, source] == max(paths_to_sink(attention, source))
-    assert (
-        width[:-1] >= width[1:]
-    ).all()  # what reaches late reaches early, by its residual stream
+    # What reaches late reaches early, by its residual stream.
+    assert (width[:-1] >= width[1:]).all()
 
 
 @given(graphs, st.sampled_from([0.1, 0.25, 0.3]))

@@ -1,4 +1,5 @@
-"""The full cache is asked a user's own questions first: a model that cannot answer them stops before any policy."""
+"""The full cache is asked a user's own questions first: a model that cannot answer them stops
+before any policy."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A model whose logits are infinite or NaN fails, by its name and with a dtype to try; no press is blamed for it."""
+"""A model whose logits are infinite or NaN fails, by its name and with a dtype to try; no press is
+blamed for it."""
 
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,8 @@ def test_a_press_that_makes_the_logits_infinite_fails_alone(llama: LoadedModel) 
     generations = decode(llama, trace, STEPS, PLENTY)
     assert {one.branch.treatment.policy.name for one in generations} == {"full"}
     assert trace.branches[1].error == (
-        "enlarging failed while decoding: with what it leaves of the cache, the logits of llama are infinite or NaN "
-        "in float32"
+        "enlarging failed while decoding: with what it leaves of the cache, the logits of llama "
+        "are infinite or NaN in float32"
     )
 
 

@@ -1,4 +1,5 @@
-"""Scale-out on Ray: it stores what one machine stores, also where a worker is killed; and what its options ask for."""
+"""Scale-out on Ray: it stores what one machine stores, also where a worker is killed; and what its
+options ask for."""
 
 import importlib.util
 import os
@@ -107,8 +108,8 @@ def test_a_worker_has_a_gpu_where_there_are_any(
 
 
 class FakeRay:
-    """A cluster whose workers work in this process when their answers are asked for, the last one first; or are never
-    started, where it is told what each would report."""
+    """A cluster whose workers work in this process when their answers are asked for, the last one
+    first; or are never started, where it is told what each would report."""
 
     exceptions = SimpleNamespace(RayTaskError=BrokenPipeError, RayError=ConnectionError)
 
@@ -231,8 +232,8 @@ def test_a_run_on_a_cluster_stores_what_one_process_stores(
 def test_a_cluster_of_its_own_asks_for_a_token_and_sigterm_stays_ours(
     fake_ray: FakeRay, toy_folder: Path
 ) -> None:
-    """Ray listens on all interfaces: who reaches it without a token could run code. Its own handler of SIGTERM would
-    exit without a word, and leave the run ``started``."""
+    """Ray listens on all interfaces: who reaches it without a token could run code. Its own handler
+    of SIGTERM would exit without a word, and leave the run ``started``."""
     before = signal.getsignal(signal.SIGTERM)
     with on_ray.on_ray(job("cpu", model=str(toy_folder)), Cluster()):
         assert signal.getsignal(signal.SIGTERM) == before

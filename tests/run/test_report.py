@@ -9,7 +9,8 @@ from tests.support.records.synthetic_records import realistic_records
 
 
 def rows_with_failed(policy: str) -> list[SummaryRow]:
-    """Rows of two policies and the full cache, of which one policy failed everywhere under another name."""
+    """Rows of two policies and the full cache, of which one policy failed everywhere under another
+    name."""
 
     def failing(one: dict[str, object]) -> dict[str, object]:
         return {**one, "status": "failed", "reason": "no"} if one["policy"] == "snapkv" else one

@@ -24,7 +24,8 @@ from tests.support.models.runs import timeless
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
-    """Presses leave attributes on modules, and the engine hooks: none may reach the context of another worker."""
+    """Presses leave attributes on modules, and the engine hooks: none may reach the context of
+    another worker."""
     setting = Setting(choose_policies(None, [TASKS["hops"]], "agnostic"), at_ratios((0.6,)))
     examples = list(TASKS["hops"].generate(0, 3))
 

@@ -1,4 +1,5 @@
-"""Intervals of shares and of paired losses: by hand, against statsmodels, and by how often they hold the truth."""
+"""Intervals of shares and of paired losses: by hand, against statsmodels, and by how often they
+hold the truth."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,26 +24,27 @@ from leaderboards.statistics.intervals import (
 )
 
 RUNS = 1000
-# By how much 1,000 runs may miss a rate of so many percent, in one of the 380 cells of a simulation.
+# By how much 1,000 runs may miss a rate of so many percent, in one of the 380 cells of a
+# simulation.
 MISSED = 1 - binom.ppf(1e-4, RUNS, 0.94) / RUNS - 0.06
 TOO_SAFE = binom.ppf(1 - 1e-4, RUNS, 0.025) / RUNS
-MEASURED = (
-    0.1,
-    0.3,
-)  # the correlation of the questions of a context: usual, and the highest that was measured
+# The correlation of the questions of a context: usual, and the highest that was measured.
+MEASURED = (0.1, 0.3)
 
 
 @pytest.mark.parametrize("right", [0, 1, 6, 11, 12])
 def test_of_one_question_a_context_it_is_the_interval_of_clopper_and_pearson(right: int) -> None:
-    """The end towards which one more context speaks: there the number of independent answers is that of contexts."""
+    """The end towards which one more context speaks: there the number of independent answers is
+    that of contexts."""
     values = np.array([1.0] * right + [0.0] * (12 - right))
     low, high = mean_interval(values)
     assert (low, high) == pytest.approx(proportion_confint(right, 12, method="beta"), abs=1e-9)
 
 
 def test_the_effective_number_is_that_of_a_hand() -> None:
-    """Two contexts of 1 and 0.5, and one of 0 more: their mean is 0.5, the squares are 0.25, 0 and 0.25, so that they
-    tell as much as 2 * 3 * 0.25 / 0.5 answers; of a context of 1 more the mean is 5/6, the squares 1/36, 4/36, 1/36."""
+    """Two contexts of 1 and 0.5, and one of 0 more: their mean is 0.5, the squares are 0.25, 0 and
+    0.25, so that they tell as much as 2 * 3 * 0.25 / 0.5 answers; of a context of 1 more the mean
+    is 5/6, the squares 1/36, 4/36, 1/36."""
     moments = Moments.of(np.array([1.0, 0.5]))
     assert effective_number((moments, 0.0)) == pytest.approx(3)
     assert effective_number((moments, 1.0)) == pytest.approx(6 * (5 / 36) / (6 / 36))
@@ -86,7 +88,8 @@ def test_a_loss_needs_as_many_contexts_as_show_it() -> None:
 
 
 def test_values_of_contexts_average_to_the_mean_over_questions() -> None:
-    """One of one question and two of four: the mean is 5/9, and a context without an answer adds nothing."""
+    """One of one question and two of four: the mean is 5/9, and a context without an answer adds
+    nothing."""
     sums, counts = np.array([1.0, 4.0, 0.0, 0.0]), np.array([1.0, 4.0, 4.0, 0.0])
     values = context_values(sums, counts)
     assert values.mean() == pytest.approx(5 / 9)
@@ -122,8 +125,9 @@ def cells() -> Iterator[Cell]:
 
 
 def drawn(shares: tuple[float, ...], cell: Cell, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Means of contexts of answers of a few kinds, shape (runs, contexts, kinds); the shares of the kinds vary among
-    contexts by Dirichlet's distribution, which gives the answers of a context this correlation."""
+    """Means of contexts of answers of a few kinds, shape (runs, contexts, kinds); the shares of the
+    kinds vary among contexts by Dirichlet's distribution, which gives the answers of a context this
+    correlation."""
     size = (RUNS, cell.contexts)
     if cell.correlation == 1:
         return rng.multinomial(1, shares, size).astype(float)
@@ -167,7 +171,8 @@ def test_intervals_of_losses_hold_the_truth_and_a_loss_is_not_called_safe(
 
 
 def test_what_is_shown_of_few_contexts_is_that_something_is_unsafe() -> None:
-    """Of a loss of 40 points twelve contexts of six questions tell nine times in ten; that nothing is lost, never."""
+    """Of a loss of 40 points twelve contexts of six questions tell nine times in ten; that nothing
+    is lost, never."""
     rng = np.random.default_rng(13)
     cell = Cell(12, 6, MEASURED[0])
     lost, nothing = (drawn((loss, 0.0, 1 - loss), cell, rng) for loss in (0.4, 0.0))
@@ -179,7 +184,8 @@ def test_what_is_shown_of_few_contexts_is_that_something_is_unsafe() -> None:
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
 def test_graded_values_have_narrower_intervals_that_hold_as_well(spread: float) -> None:
-    """Such as F1 or a Global Eviction Ratio: a mean of 0.6 with this standard deviation, by the beta distribution."""
+    """Such as F1 or a Global Eviction Ratio: a mean of 0.6 with this standard deviation, by the
+    beta distribution."""
     rng = np.random.default_rng(17)
     both = 0.24 / spread**2 - 1
     values = rng.beta(0.6 * both, 0.4 * both, (RUNS, 24))

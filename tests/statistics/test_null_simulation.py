@@ -1,4 +1,5 @@
-"""How often a comparison finds a difference where there is none, and where there is one: by simulation."""
+"""How often a comparison finds a difference where there is none, and where there is one: by
+simulation."""
 
 from collections.abc import Callable
 
@@ -14,9 +15,8 @@ from leaderboards.statistics.significance import ALPHA, StudentTest
 Contexts = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Contexts]
 RUNS = 600
-HIGHEST = (
-    binom.ppf(0.999, RUNS, ALPHA) / RUNS
-)  # 0.08: more false verdicts are not those of a test at 0.05
+# 0.08: more false verdicts are not those of a test at 0.05.
+HIGHEST = binom.ppf(0.999, RUNS, ALPHA) / RUNS
 
 
 def normal(rng: np.random.Generator, contexts: int, task: int) -> Contexts:
@@ -91,7 +91,8 @@ def test_a_smallest_difference_is_found_four_times_in_five() -> None:
 
 
 def test_no_difference_is_named_as_seen_where_so_few_contexts_tell_none() -> None:
-    """Six on one side are chance once in 32 times: at a level of Holm's method none is told, however large."""
+    """Six on one side are chance once in 32 times: at a level of Holm's method none is told,
+    however large."""
     test = StudentTest(mean=500, error=1, freedom=5, least=2.0 ** (1 - 6))
     assert test.p == 2.0 ** (1 - 6)
     assert test.smallest(ALPHA) is not None
@@ -100,7 +101,8 @@ def test_no_difference_is_named_as_seen_where_so_few_contexts_tell_none() -> Non
 
 
 def two_policies(seed: int, contexts: int, chances: tuple[float, float]) -> pd.DataFrame:
-    """Two tasks, two levels and four questions a context, each as hard for both; ``chances`` of a right answer."""
+    """Two tasks, two levels and four questions a context, each as hard for both; ``chances`` of a
+    right answer."""
     rng = np.random.default_rng(seed)
     names = [
         ("task", ["base", "hops"]),

@@ -1,4 +1,5 @@
-"""The statistics of a board: against published and hand-computed values, and by what has to hold whatever the data."""
+"""The statistics of a board: against published and hand-computed values, and by what has to hold
+whatever the data."""
 
 from dataclasses import replace
 from math import inf
@@ -33,7 +34,8 @@ from tests.support.records.synthetic_profiles import RATIOS, profile, value
 def test_an_interval_leaves_out_0_just_where_its_test_says_so(
     mean: float, contexts: int, level: float
 ) -> None:
-    """At a level of Holm's method, also where all contexts on one side are no evidence at that level."""
+    """At a level of Holm's method, also where all contexts on one side are no evidence at that
+    level."""
     test = StudentTest(mean, 1.0, contexts - 1, 2.0 ** (1 - contexts))
     low, high = test.interval(level)
     assert (low <= 0 <= high) == (test.p >= level)
@@ -120,8 +122,9 @@ def losing(*losses: float, contexts: int = 200) -> Profile:
 
 
 def test_the_safe_ratio_is_that_of_a_hand() -> None:
-    """One question a context: of 200 contexts 1 is lost at 0.25, and 2 at 0.5. Gains are none of 200. The upper end
-    joins the distance of Clopper and Pearson's 2.75 % of 1, and 3.57 % of 2, and of 0 below."""
+    """One question a context: of 200 contexts 1 is lost at 0.25, and 2 at 0.5. Gains are none of
+    200. The upper end joins the distance of Clopper and Pearson's 2.75 % of 1, and 3.57 % of 2, and
+    of 0 below."""
     rows = [(100, 100 * (place > 0), 100 * (place > 1), 0.0) for place in range(200)]
     found = value(safe_ratio(profile(percent_right=rows)))
     assert (found.ratio, found.beyond, found.unsafe_from) == (0.5, "unsafe", 0.75)
@@ -140,7 +143,8 @@ def test_what_has_two_measures_is_safe_in_each() -> None:
 
 
 def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed() -> None:
-    """Of n contexts that lose nothing the upper end is 1 - 0.025 ** (1 / n): 26.5 points of 12, 5 of 72."""
+    """Of n contexts that lose nothing the upper end is 1 - 0.025 ** (1 / n): 26.5 points of 12, 5
+    of 72."""
     few, almost, enough = (
         value(safe_ratio(losing(0, 0, 0, contexts=count))) for count in (12, 71, 72)
     )
@@ -223,7 +227,8 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
 
 
 def test_over_tasks_the_loss_at_a_level_is_that_of_the_worst_task() -> None:
-    """At 0.5 both are safe, and the one that loses a point may lose more; at 0.75 the other is unsafe."""
+    """At 0.5 both are safe, and the one that loses a point may lose more; at 0.75 the other is
+    unsafe."""
     slight, steep = value(safe_ratio(losing(0, 1, 1))), value(safe_ratio(losing(0, 0, 9)))
     both = value(lowest({"base": slight, "hops": steep}))
     assert [(one.level, one.verdict, one.task) for one in both.levels] == [
@@ -286,8 +291,9 @@ def test_areas_that_differ_alike_in_enough_contexts_are_told_apart() -> None:
 
 
 def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
-    """B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), table 2.2: seven treated mice, 23.36 for
-    infinitely many resamples of the mean that draw seven; of two blood samples for each mouse it is the same."""
+    """B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), table 2.2: seven
+    treated mice, 23.36 for infinitely many resamples of the mean that draw seven; of two blood
+    samples for each mouse it is the same."""
     mice = [94, 197, 16, 38, 99, 141, 23]
     alone = resampled_means(mice, [str(mouse) for mouse in range(7)], seed=0, resamples=20_000)
     twice = resampled_means(
@@ -300,7 +306,8 @@ def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
 
 
 def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distribution() -> None:
-    """Of resamples three and a half standard errors from 0; or, nearer to it, what their number bounds."""
+    """Of resamples three and a half standard errors from 0; or, nearer to it, what their number
+    bounds."""
     far = norm.ppf((np.arange(500) + 0.5) / 500) + 3.5
     far = far[far > 0]
     assert bootstrap_p(far) == pytest.approx(2 * norm.sf(far.mean() / far.std()))
@@ -334,7 +341,8 @@ def test_resamples_of_contexts_that_agree_have_the_width_of_as_many_answers(cont
 
 
 def coverage(contexts: int, tasks: int = 1) -> float:
-    """Percent of 4,000 simulated runs in which the interval of the mean over tasks holds the truth."""
+    """Percent of 4,000 simulated runs in which the interval of the mean over tasks holds the
+    truth."""
     random = np.random.default_rng(5)
     means = np.zeros((4000, 1000))
     for task in range(tasks):

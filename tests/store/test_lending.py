@@ -1,4 +1,5 @@
-"""A run borrows what a run beside it has whole: a chunk of contexts under the same policy at the same levels."""
+"""A run borrows what a run beside it has whole: a chunk of contexts under the same policy at the
+same levels."""
 
 import pandas as pd
 import pytest
@@ -10,7 +11,8 @@ from tests.support.models.runs import ToyRuns, outcome, policies_of, record_call
 def test_another_run_beside_it_lends_what_is_the_same(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A policy that is added to a finished run costs itself alone; another seed, ratio or size has nothing to lend."""
+    """A policy that is added to a finished run costs itself alone; another seed, ratio or size has
+    nothing to lend."""
     alone = outcome(runs("elsewhere/run", ("full", "knorm", "snapkv")))
     runs("runs/first", ("full", "random", "knorm"))
     calls = record_calls(monkeypatch)
@@ -25,9 +27,8 @@ def test_another_run_beside_it_lends_what_is_the_same(
     assert policies_of(calls) == [["full", "knorm"]] * 6  # a chunk of five, and one of one
     calls.clear()
     runs("runs/fifth", ("full", "knorm"), contexts=7)
-    assert (
-        policies_of(calls) == [["full", "knorm"]] * 2
-    )  # the chunk that is there is lent, the longer one is not
+    # The chunk that is there is lent, the longer one is not.
+    assert policies_of(calls) == [["full", "knorm"]] * 2
 
 
 def test_a_run_at_other_levels_lends_nothing(

@@ -1,4 +1,5 @@
-"""Several runs on one site: what stands on one board, what never does, and what two runs hold both."""
+"""Several runs on one site: what stands on one board, what never does, and what two runs hold
+both."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from tests.support.models.runs import CommandLine, ToyRuns
 
 @pytest.fixture
 def run(runs: ToyRuns) -> Callable[..., Store]:
-    """Runs one context of a task, under the full cache and knorm where nothing else is asked for."""
+    """Runs one context of a task, under the full cache and knorm where nothing else is asked
+    for."""
     return lambda name, policies=("full", "knorm"), *chosen, **options: runs(
         name, policies, *chosen, **{"contexts": 1, **options}
     )

@@ -1,4 +1,5 @@
-"""What is observed of answers is stored beside them, of a sample of contexts, and what is not observed is counted."""
+"""What is observed of answers is stored beside them, of a sample of contexts, and what is not
+observed is counted."""
 
 from pathlib import Path
 
@@ -91,9 +92,8 @@ def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
     states = {len(np.frombuffer(state, dtype="<f2")) for state in rows["state"]}
     assert len(states) == 1
     embedded = rows[rows["layer"] == 0]
-    assert (
-        embedded.groupby("question_id")["state"].nunique().max() == 1
-    )  # no cache is read before the first layer
+    # No cache is read before the first layer.
+    assert embedded.groupby("question_id")["state"].nunique().max() == 1
     last = rows[rows["layer"] == layers]
     assert last.groupby("question_id")["state"].nunique().min() > 1
 

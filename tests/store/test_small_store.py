@@ -1,9 +1,8 @@
 """A committed run of the reference model, and what it adds up to, as literal numbers.
 
-They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``; intervals by loops
-over the three contexts and one more, with the quantiles of ``scipy.stats.beta``; areas by ``numpy.trapezoid``, and
-Holm's correction by hand.
-"""
+They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``;
+intervals by loops over the three contexts and one more, with the quantiles of ``scipy.stats.beta``;
+areas by ``numpy.trapezoid``, and Holm's correction by hand."""
 
 from pathlib import Path
 
@@ -53,8 +52,8 @@ def test_it_holds_what_was_run(records: pd.DataFrame) -> None:
     }
 
 
-# Task, policy, ratio: right, F1, exact match, hallucination rate, abstention rate, GER, slot coverage, eviction rate,
-# realised ratio, bytes.
+# Task, policy, ratio: right, F1, exact match, hallucination rate, abstention rate, GER, slot
+# coverage, eviction rate, realised ratio, bytes.
 MEANS = [
     ("base", "full", 0.0, 16 / 18, 88.8888888889, 88.8888888889, 2 / 18, 1 / 18, 0.0, 1.0, 0.0, 0.0, 1560576.0),
     ("base", "snapkv", 0.5, 8 / 18, 48.1481481481, 44.4444444444, 2 / 18, 9 / 18, 0.0, 0.3709077381, 0.0,
@@ -170,7 +169,8 @@ def test_intervals(
 
 
 def test_the_mean_over_tasks(rows: dict[tuple[str, str, float], SummaryRow]) -> None:
-    """The distances of the ends of both tasks from their means are joined as the sides of a right angle, and halved."""
+    """The distances of the ends of both tasks from their means are joined as the sides of a right
+    angle, and halved."""
     full, snapkv = rows["all", "full", 0.0], rows["all", "snapkv", 0.5]
     assert (full.right, snapkv.right) == pytest.approx((0.881944444444, 0.430555555556))
     assert (full.right_low, full.right_high) == pytest.approx((0.475409462, 0.952430679))
@@ -206,8 +206,8 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
 
 
 def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
-    """Three contexts show nothing: neither random tokens, which lose nothing at 0.5 on base, nor SnapKV, which loses 72
-    points at 0.9."""
+    """Three contexts show nothing: neither random tokens, which lose nothing at 0.5 on base, nor
+    SnapKV, which loses 72 points at 0.9."""
     safe = {key: one[SAFE_RATIO] for key, one in board.items()}
     expected = {
         ("base", "snapkv"): 0.0,
@@ -261,8 +261,8 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> N
     assert len(pd.read_parquet(small_site / "data/records.parquet")) == 726
     method = (small_site / "method.html").read_text()
     assert (
-        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens"
-        in method
+        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic "
+        "--context-tokens" in method
     )
     assert "--context-tokens native --ratios 0.5,0.9" in method
 

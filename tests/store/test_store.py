@@ -189,10 +189,11 @@ CONTEXTS = 8
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # Or it would borrow.
     killed, undisturbed = (
         tmp_path / "killed",
         tmp_path / "elsewhere" / "undisturbed",
-    )  # or it would borrow
+    )
     monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     collect = kvbench.experiments.collect.collect
 

@@ -98,11 +98,13 @@ def test_score_computes_a_metric_that_an_earlier_version_did_not_have(store: Sto
 
 
 def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
-    """A process that ends by an error while they start is aborted: "terminate called without an active exception"."""
+    """A process that ends by an error while they start is aborted: "terminate called without an
+    active exception"."""
     threads = (
-        "import os; from pathlib import Path; from kvbench.store.store import read_parquet; "
-        "count = lambda: len(os.listdir('/proc/self/task')); before = count(); "
-        f"[read_parquet(Path(path)) for path in {list(map(str, store.record_files()))}]; print(count() - before)"
+        "import os; from pathlib import Path; from kvbench.store.store import read_parquet; count "
+        "= lambda: len(os.listdir('/proc/self/task')); before = count(); "
+        f"[read_parquet(Path(path)) for path in {list(map(str, store.record_files()))}]; "
+        f"print(count() - before)"
     )
     run = subprocess.run(
         [sys.executable, "-c", threads], capture_output=True, text=True, check=True

@@ -1,4 +1,5 @@
-"""The table of a study is declared once; it is written, read, checked, resumed and given out like the others."""
+"""The table of a study is declared once; it is written, read, checked, resumed and given out like
+the others."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -46,7 +47,8 @@ def steps() -> Iterator[StoredTable]:
 
 @pytest.fixture
 def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
-    """Runs with the table of steps, under the full cache and knorm where nothing else is asked for."""
+    """Runs with the table of steps, under the full cache and knorm where nothing else is asked
+    for."""
     return lambda name, *policies: runs(name, policies or ("full", "knorm"), tables=(steps.name,))
 
 

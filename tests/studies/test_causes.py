@@ -20,7 +20,8 @@ from tests.support.records.synthetic_records import frame, record
 
 CONTEXTS, QUESTIONS = 6, 2
 AT = Level("ratio", 0.9)
-# F1 once the evidence is back, and once as many random rows are: of answers that have lost all of 100.
+# F1 once the evidence is back, and once as many random rows are: of answers that have lost all of
+# 100.
 TRUTHS: Mapping[str, tuple[float, float, float]] = {  # the last: what the evidence alone explains
     "evicts the evidence": (100.0, 0.0, 1.0),
     "any rows help": (100.0, 100.0, 0.0),
@@ -134,7 +135,8 @@ def test_the_cliff_is_where_lost_answers_rise_fastest(
 
 
 def removed(nats: float, random: float, rows: int = 8) -> DataFrame:
-    """The answer's rows cost ``nats`` and more, by context; random rows cost ``random``, the mean of two draws."""
+    """The answer's rows cost ``nats`` and more, by context; random rows cost ``random``, the mean
+    of two draws."""
     table = [
         tried(
             cell("full", c, q, 0.0),
@@ -185,13 +187,14 @@ def test_the_page_tells_what_was_put_in() -> None:
     parts = {part.identifier: part for part in causes.parts}
     assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings
+    # Answer, subject, bridge, evidence, random.
     repaired = (
         "50 [50 to 50]",
         "–",
         "–",
         "100 [100 to 100]",
         "0 [0 to 0]",
-    )  # answer, subject, bridge, evidence, random
+    )
     assert listing.rows[0] == (
         "evicts the evidence",
         "ratio 0.9",

@@ -1,4 +1,5 @@
-"""Where hallucination rises and whether GER goes with it, on records where the truth is known, and their section."""
+"""Where hallucination rises and whether GER goes with it, on records where the truth is known, and
+their section."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,9 +17,8 @@ from tests.support.records.synthetic_records import frame, record
 
 RATIOS = (0.2, 0.4, 0.6, 0.8, 0.9)
 CONTEXTS, QUESTIONS = 20, 2
-Answer = Callable[
-    [float, int], tuple[bool, float]
-]  # of ratio and context: whether it is made up, and its GER
+# Of ratio and context: whether it is made up, and its GER.
+Answer = Callable[[float, int], tuple[bool, float]]
 
 
 def is_gone(ratio: float, context: int) -> float:
@@ -32,7 +32,8 @@ def follows(ratio: float, context: int) -> tuple[bool, float]:
 
 
 def is_unrelated(ratio: float, context: int) -> tuple[bool, float]:
-    """The evidence goes as there, and a quarter of the contexts is made up at every ratio: those that keep theirs."""
+    """The evidence goes as there, and a quarter of the contexts is made up at every ratio: those
+    that keep theirs."""
     return context % 4 == 0, is_gone(ratio, context)
 
 
@@ -74,7 +75,8 @@ def section_of(results: StudyInput) -> tuple[StudySection, dict[str, DataFrame]]
 
 
 def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
-    """The realised ratios are 0.81 and 0.91: the middle is 0.86. The rate is 0.1 before and 0.75 behind."""
+    """The realised ratios are 0.81 and 0.91: the middle is 0.86. The rate is 0.1 before and 0.75
+    behind."""
     section, sheets = section_of(given(follows))
     summary = sheets["cliff-summary"].set_index("policy").loc["snapkv"]
     assert summary["cliff"] == pytest.approx(0.86)
@@ -90,8 +92,8 @@ def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
     assert levels.loc[0.9, "ger"] == pytest.approx(0.75)
     assert levels.loc[0.8, "slot_coverage"] == pytest.approx(0.2)
     assert (
-        "Made-up answers clearly become more for 1 of 1 policies; fastest at a realised ratio of 0.86"
-        in section.text
+        "Made-up answers clearly become more for 1 of 1 policies; fastest at a realised ratio of "
+        "0.86" in section.text
     )
     assert "Over ratios GER goes with them (1.00" in section.text
     assert "over contexts at one ratio it goes with them (1.00" in section.text
@@ -144,7 +146,8 @@ def test_correlation_by_hand() -> None:
 
 
 def test_two_models_share_pictures_of_hallucination_and_f1() -> None:
-    """The other model makes up what the first does not; each line ends at what its own records hold."""
+    """The other model makes up what the first does not; each line ends at what its own records
+    hold."""
     here = given(follows)
     other = replace(given(is_unrelated), model="other", number=2)
     section = STUDY.find(replace(here, beside=[other])).parts[1]
@@ -154,9 +157,7 @@ def test_two_models_share_pictures_of_hallucination_and_f1() -> None:
     lines = [mark for mark in rate.drawing.marks if isinstance(mark, PolicyLine)]
     assert [line.style.policy for line in lines] == ["toy", "other"]
     assert [line.places[-1][1] for line in lines] == pytest.approx([0.75, 0.25])
-    assert (
-        min(line.style.index for line in lines) >= 2
-    )  # behind the places of the policies on the page
-    assert (
-        len(STUDY.find(replace(other, beside=[here])).parts) == 1
-    )  # they stand once, on the page of the first
+    # Behind the places of the policies on the page.
+    assert min(line.style.index for line in lines) >= 2
+    # They stand once, on the page of the first.
+    assert len(STUDY.find(replace(other, beside=[here])).parts) == 1

@@ -1,4 +1,5 @@
-"""A study is declared in one file; its page, its link, its definitions and its downloads are then there."""
+"""A study is declared in one file; its page, its link, its definitions and its downloads are then
+there."""
 
 import os
 import shutil

@@ -46,7 +46,8 @@ def made(found: dict[str, float], contexts: int = 12, full: float = 1.0) -> Stud
 
 
 def test_the_key_is_what_both_models_say() -> None:
-    """Counted by hand on the file: KeyDiff is above SnapKV on both, and SnapKV and TOVA are close on one."""
+    """Counted by hand on the file: KeyDiff is above SnapKV on both, and SnapKV and TOVA are close
+    on one."""
     assert [len(key("agnostic", ratio)) for ratio in (0.25, 0.5, 0.75)] == [44, 60, 67]
     assert [len(separated("agnostic", ratio)) for ratio in (0.25, 0.5, 0.75)] == [69, 74, 76]
     assert [
@@ -64,7 +65,8 @@ def test_every_policy_of_the_board_is_one_of_ours() -> None:
 
 
 def test_the_board_itself_has_the_order_of_its_key_and_its_mirror_reverses_it() -> None:
-    """Where a model finds what Llama finds, no pair is reversed; where it finds the rest of 100, none has the order."""
+    """Where a model finds what Llama finds, no pair is reversed; where it finds the rest of 100,
+    none has the order."""
     same, mirrored = (
         board(LLAMA, HALF),
         {name: 100 - score for name, score in board(LLAMA, HALF).items()},

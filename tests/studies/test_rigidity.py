@@ -1,4 +1,5 @@
-"""Rigid answers by hand: wrong, with their tokens left, and heads that agree more than in right answers."""
+"""Rigid answers by hand: wrong, with their tokens left, and heads that agree more than in right
+answers."""
 
 from typing import Any
 
@@ -19,7 +20,8 @@ HEADS = 4
 def answer(
     question: int, policy: str, distinct: tuple[int, int] | None, **values: Any
 ) -> tuple[dict[str, Any], Any]:
-    """A joined answer, and its attention: how many tokens the heads of each of two layers look at."""
+    """A joined answer, and its attention: how many tokens the heads of each of two layers look
+    at."""
     level = 0.0 if policy == "full" else 0.5
     cell = {
         "task": "base",
@@ -47,7 +49,8 @@ def answer(
 
 
 ANSWERS = [
-    # Ten right answers of the full cache: one has a consensus of 2/4, nine of 3/4. The tenth percentile is 0.725.
+    # Ten right answers of the full cache: one has a consensus of 2/4, nine of 3/4. The tenth
+    # percentile is 0.725.
     *(
         answer(number, "full", (2, 2) if number == 0 else (3, 3), right=True)
         for number in range(10)

@@ -99,9 +99,8 @@ def test_each_answer_is_in_one_class_by_hand() -> None:
         FailureClass.NOT_OBSERVED,
         FailureClass.UNREACHABLE,
     ]
-    assert (
-        of_knorm(classify(joined(), 0.3))[5] is FailureClass.UNUSED
-    )  # what it says is not reached so widely
+    # What it says is not reached so widely.
+    assert of_knorm(classify(joined(), 0.3))[5] is FailureClass.UNUSED
 
 
 def test_the_shares_of_all_classes_are_one() -> None:

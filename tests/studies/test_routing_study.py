@@ -1,4 +1,5 @@
-"""The study of routes: what reaches an answer, what heads do and what probes find, by hand; and its page."""
+"""The study of routes: what reaches an answer, what heads do and what probes find, by hand; and its
+page."""
 
 from dataclasses import replace
 
@@ -31,15 +32,13 @@ def test_reach_is_counted_where_the_full_cache_is_right() -> None:
     }
     full = curves["full", UNTREATED, 0.7]
     assert (full.reached.mean, full.reached.n, full.right.mean) == (1.0, 11, 1.0)
-    assert full.chance == pytest.approx(
-        1 - 0.9**2
-    )  # of two tokens, each reached in a tenth of the cases
+    # Of two tokens, each reached in a tenth of the cases.
+    assert full.chance == pytest.approx(1 - 0.9**2)
     assert curves["full", UNTREATED, EPSILON].chance == pytest.approx(1 - 0.5**2)
     assert curves["full", UNTREATED, 0.9].reached.mean == 0.0
     assert full.width == pytest.approx(0.8)
-    assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(
-        6 / 11
-    )  # 0, 2, 4, ..., 10 of all but 1
+    # 0, 2, 4, ..., 10 of all but 1.
+    assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(6 / 11)
     gone = curves["knorm", HALF, 0.3]
     assert [gone.reached.mean, gone.relayed.mean] == pytest.approx([1 / 11, 1 / 11])
     assert curves["knorm", HALF, 0.7].relayed.mean == 0.0
@@ -52,9 +51,8 @@ def test_agreement_of_heads_by_hand() -> None:
     }
     one = found["snapkv", HALF]
     assert one.by_layer["consensus"].tolist() == [0.5, 1.0]
-    of_two_heads = (
-        1 / 20 * 1 + 19 / 20 * 2
-    ) / 2  # half of 40 tokens are left: they look at one with 1 / 20
+    # Half of 40 tokens are left: they look at one with 1 / 20.
+    of_two_heads = (1 / 20 * 1 + 19 / 20 * 2) / 2
     assert one.by_layer["consensus_by_chance"].tolist() == [pytest.approx(of_two_heads)] * 2
     assert one.by_layer["agreement"].tolist() == [1.0, 0.5]
     assert one.slope is not None
@@ -69,7 +67,8 @@ def test_only_depths_with_something_to_lose_are_drawn() -> None:
 
 
 def test_consensus_by_depth_is_drawn_under_compression_and_beside_another_model() -> None:
-    """The other model has one layer more, whose heads look at two tokens as well: both end at a depth of 1."""
+    """The other model has one layer more, whose heads look at two tokens as well: both end at a
+    depth of 1."""
     given = routing_input()
     third = attention()
     third = third[third["layer"] == 1].assign(layer=2)
@@ -105,7 +104,8 @@ def test_probes_find_what_states_hold_and_nothing_else() -> None:
 
 
 def test_probes_of_three_depths_stand_beside_right_answers() -> None:
-    """Of two layers there are two depths: the state behind the first holds nothing, behind the last what is kept."""
+    """Of two layers there are two depths: the state behind the first holds nothing, behind the last
+    what is kept."""
     labelled = probes.with_labels(states(), records())
     cells = list(probes.by_level(labelled))
     rows = {
@@ -143,7 +143,8 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
         )
     ]
     assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
-    # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All records have GER 0.
+    # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All
+    # records have GER 0.
     assert "Of the 16 lost answers of snapkv, 0 have GER 1" in content.parts[0].text
     assert "16 are unreachable. So GER explains none of them." in content.parts[0].text
     assert dict(content.facts) == {
@@ -158,10 +159,11 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     assert half["wrong with the full cache too"].startswith("8")  # one of 12
     assert half["unreachable"].startswith("42")
     gone = dict(zip(columns, rows["knorm", "0.9"], strict=True))
+    # What is reached is said nothing of.
     assert (gone["erased"].split()[0], gone["silent"].split()[0]) == (
         "83",
         "8",
-    )  # what is reached is said nothing of
+    )
     assert len(Elements(page).headings) > 20
     assert {sheet.name for sheet in content.sheets} >= {
         "routing-classes",
@@ -194,7 +196,8 @@ def test_a_probe_finds_nothing_in_noise() -> None:
 
 
 def test_macro_f1_by_hand() -> None:
-    """Features of one class alone: all answers of "a" and one in three of "b" look alike, so "b" is never guessed."""
+    """Features of one class alone: all answers of "a" and one in three of "b" look alike, so "b" is
+    never guessed."""
     labels = ["a", "a", "b"] * 4
     contexts = [f"context {number // 3}" for number in range(12)]
     found, _ = probe(np.ones((12, 2)), labels, contexts)
@@ -202,6 +205,7 @@ def test_macro_f1_by_hand() -> None:
 
 
 def test_a_probe_that_saw_one_class_says_that_class() -> None:
-    """A run of two contexts ended without a page, as nothing can be fitted to answers of one class."""
+    """A run of two contexts ended without a page, as nothing can be fitted to answers of one
+    class."""
     found, _ = probe(np.ones((6, 2)), ["a"] * 3 + ["b"] * 3, ["one"] * 3 + ["two"] * 3)
     assert found == 0.0

@@ -70,7 +70,8 @@ def test_what_costs_all_is_last_and_what_costs_nothing_first(
 
 
 def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
-    """At a rate of 0.1, 1 - 0.9^32 = 97 % of numbers have a bit that flips: what both lose there, rows lose sooner."""
+    """At a rate of 0.1, 1 - 0.9^32 = 97 % of numbers have a bit that flips: what both lose there,
+    rows lose sooner."""
     at_once = {
         "zeros": lambda rate, question: rate == 0,
         "bitflip": lambda rate, question: rate == 0,
@@ -87,7 +88,8 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
 
 @pytest.fixture(scope="module")
 def errors() -> dict[str, StudySection]:
-    """A bias costs all, uniform errors a quarter, normal ones a half, all of it by the keys; int4 nothing."""
+    """A bias costs all, uniform errors a quarter, normal ones a half, all of it by the keys; int4
+    nothing."""
     records = treated_records(
         {
             "multiplicative_uniform": lambda rate, question: rate == 0 or question > 0,
@@ -121,8 +123,8 @@ def test_treatments_of_the_full_cache_are_told_from_others() -> None:
 
 
 def of_low_control(records: DataFrame) -> DataFrame:
-    """The same as if the full cache had one question of four right; what is right elsewhere is among them. At level x
-    the right answer is 2 x nats a token less likely."""
+    """The same as if the full cache had one question of four right; what is right elsewhere is
+    among them. At level x the right answer is 2 x nats a token less likely."""
     first = records["question_id"].str.endswith("/0")
     return records.assign(
         right=records["right"].astype(bool) & first, delta_nll=2.0 * records["level"]
@@ -183,8 +185,8 @@ def test_a_task_that_was_not_asked_of_the_full_cache_says_so() -> None:
 
 
 def records_at_bytes() -> DataFrame:
-    """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together all in 26 %; whole
-    pages cost snapkv one answer more."""
+    """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together
+    all in 26 %; whole pages cost snapkv one answer more."""
     at_ratios = treated_records(
         {
             "snapkv": lambda ratio, question: question < (3 if ratio < 0.6 else 1),
@@ -261,7 +263,8 @@ def cells_of(given: StudyInput, name: str) -> list[dict[str, object]]:
 
 
 def test_the_map_of_bands_has_what_each_band_keeps_and_the_same_as_download() -> None:
-    """Nothing is lost in Q3, one question of four and then three in Q4, all in H2; in all layers two and then all."""
+    """Nothing is lost in Q3, one question of four and then three in Q4, all in H2; in all layers
+    two and then all."""
     given = StudyInput("toy", treated_records(IN_BANDS, RATES))
     (drawn,) = sections(given)["bands"].maps
     texts = {
@@ -302,8 +305,8 @@ def test_what_is_replaced_at_every_pass_has_a_section_of_its_own() -> None:
 
 
 def of_two_models(**other: object) -> StudyInput:
-    """Zeros leave the large model three of four answers, and the small one, which has two of four itself, one of
-    these; at 0.2 neither keeps any."""
+    """Zeros leave the large model three of four answers, and the small one, which has two of four
+    itself, one of these; at 0.2 neither keeps any."""
     large = treated_records(
         {"zeros": lambda rate, question: rate < 0.2 and question < 3}, (0.1, 0.2)
     )
@@ -342,7 +345,8 @@ def test_two_models_stand_beside_one_another_with_their_paired_difference() -> N
 
 
 def test_contexts_are_resampled_for_both_models_together() -> None:
-    """Each context has its own share, the same in both models: their difference is 0 in every resample."""
+    """Each context has its own share, the same in both models: their difference is 0 in every
+    resample."""
     rules = {"zeros": lambda rate, question: question > 0}
     records = treated_records(rules, (0.1, 0.2))
     lost = (records["policy"] == "zeros") & (records["example_id"].astype(int) < 4)

@@ -15,7 +15,8 @@ from kvbench.system.console import ProgressLines
 def lines_of(
     capsys: pytest.CaptureFixture[str], seconds: Sequence[float], total: int, is_kept: bool = True
 ) -> list[str]:
-    """The lines of work of which one item is done at each of these times, in seconds since its start."""
+    """The lines of work of which one item is done at each of these times, in seconds since its
+    start."""
     times: Iterator[float] = iter([0.0, *seconds])
     with ProgressLines(is_kept, lambda: next(times)) as progress:
         bar = progress.add_task("generations", total=total)

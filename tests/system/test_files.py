@@ -1,4 +1,5 @@
-"""Files are whole or not there, also behind Ctrl-C and kill; folders that cannot be used are refused in one line."""
+"""Files are whole or not there, also behind Ctrl-C and kill; folders that cannot be used are
+refused in one line."""
 
 import os
 import platform

@@ -1,4 +1,5 @@
-"""What is right and what matches exactly, over scripts, signs, letters, numbers and dates: a table, a row a case."""
+"""What is right and what matches exactly, over scripts, signs, letters, numbers and dates: a table,
+a row a case."""
 
 import unicodedata
 
@@ -108,7 +109,8 @@ CASES = [
     ("서울대", ("서울",), False, False),
     ("بالقاهرة", ("القاهرة",), True, False),
     ("दिल्ली में", ("दिल्ली",), True, False),
-    ("दिल्", ("दिल्ली",), False, False),  # letters alone, without their marks, would be a word of it
+    # Letters alone, without their marks, would be a word of it.
+    ("दिल्", ("दिल्ली",), False, False),
     # Golds that say that there is no answer.
     ("I don't know.", ("unanswerable",), True, False),
     ("不知道", ("No Answer Present.",), True, False),

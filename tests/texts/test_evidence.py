@@ -1,4 +1,5 @@
-"""Where a value stands in a context, the sentence around it, and what is said of golds at reading."""
+"""Where a value stands in a context, the sentence around it, and what is said of golds at
+reading."""
 
 import json
 from pathlib import Path
@@ -146,7 +147,8 @@ def test_what_surprises_is_said_at_reading(tmp_path: Path) -> None:
     task = own_questions(written(tmp_path, {"context": CONTEXT, "questions": questions}))
     assert task.notes == (
         "1 of 4 answers does not stand in its context: no evidence is measured for it",
-        "2 questions count as unanswerable, since the answer that is given says so: 'No Answer Present.', '[]'",
+        "2 questions count as unanswerable, since the answer that is given says so: 'No Answer "
+        "Present.', '[]'",
         "golds that are compared as equal: 'Warsaw' and 'WARSAW'",
     )
     assert [one.answerable for one in questions_of(task)] == [

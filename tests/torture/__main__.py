@@ -1,5 +1,5 @@
-"""``python -m tests.torture`` attacks the tool and writes docs/reliability.md. ``--share 0.1``: a tenth of all cases;
-``--only NAME --seed 17``: one case again, with what it says."""
+"""``python -m tests.torture`` attacks the tool and writes docs/reliability.md. ``--share 0.1``: a
+tenth of all cases; ``--only NAME --seed 17``: one case again, with what it says."""
 
 import argparse
 import sys

@@ -1,4 +1,5 @@
-"""Attacks on the tool, each made by a seed: bad calls, damaged files, kills, full disks and forged records."""
+"""Attacks on the tool, each made by a seed: bad calls, damaged files, kills, full disks and forged
+records."""
 
 import errno
 import json
@@ -34,8 +35,9 @@ WRITING = os.O_WRONLY | os.O_RDWR
 
 
 def at_touch(number: float, folder: Path, act: Callable[[], object], again: bool = False) -> None:
-    """Has this process do something before it touches files of a folder for a time of that number, and, if ``again``,
-    before each later one. An error that is raised there is that of the touch. It lasts until the process ends."""
+    """Has this process do something before it touches files of a folder for a time of that number,
+    and, if ``again``, before each later one. An error that is raised there is that of the touch. It
+    lasts until the process ends."""
     touches = 0
 
     def hook(event: str, given: tuple[object, ...]) -> None:
@@ -67,7 +69,8 @@ class Attacker:
         return place
 
     def bad_call(self, seed: int) -> tuple[Outcome, str]:
-        """Adds up to three hostile values, as options or words, to a cheap call of a command (:func:`bad_calls`)."""
+        """Adds up to three hostile values, as options or words, to a cheap call of a command
+        (:func:`bad_calls`)."""
         place = self._place(seed)
         (place / "loop").symlink_to(place / "loop")
         (place / "file").write_text("x")
@@ -131,7 +134,8 @@ class Attacker:
         return result, f"run after {what}: {said}"
 
     def killed_run(self, seed: int) -> tuple[Outcome, str]:
-        """Ends a run up to three times, at random moments or as it touches a file, and lets it go on to its end."""
+        """Ends a run up to three times, at random moments or as it touches a file, and lets it go
+        on to its end."""
         draw, place = random.Random(seed), self._place(seed)
         words = [str(word) for word in small_command(self.model, place)]
         moments: list[str] = []
@@ -193,7 +197,8 @@ class Attacker:
         return result, f"{what}: {said}"
 
     def forged_record(self, seed: int) -> tuple[Outcome, str]:
-        """Changes one number or text of a record, and has the summary follow; all cells are answered again."""
+        """Changes one number or text of a record, and has the summary follow; all cells are
+        answered again."""
         draw, place = random.Random(seed), self._place(seed)
         store = Store.open(Path(shutil.copytree(self.run, place / "run")))
         path = draw.choice([one for one in store.record_files() if "knorm" in one.name])
@@ -224,8 +229,8 @@ ROUNDING = 1e-4  # nats: what is left of a unit is computed in batches of anothe
 
 
 def difference(whole: Store, other: Store) -> str:
-    """Names the columns in which another store's records are not those of the whole one; nothing where there are none.
-    Likelihoods may differ by rounding, and nothing else."""
+    """Names the columns in which another store's records are not those of the whole one; nothing
+    where there are none. Likelihoods may differ by rounding, and nothing else."""
     one, two = records_of(whole), records_of(other)
     if one.shape != two.shape:
         return f"records and columns are {two.shape}, not {one.shape}"

@@ -1,4 +1,5 @@
-"""Bad calls: hostile words and values that no option takes, added to a cheap call of each command."""
+"""Bad calls: hostile words and values that no option takes, added to a cheap call of each
+command."""
 
 import importlib
 from collections.abc import Mapping
@@ -68,8 +69,8 @@ HOSTILE = (
     ),
     *("os:system", "zeros(rate=", "memory://x"),
 )
-# A cheap call of each command, to which hostile options are added. bench and claims measure for minutes where what is
-# named is known.
+# A cheap call of each command, to which hostile options are added. bench and claims measure for
+# minutes where what is named is known.
 CHEAP: Mapping[str, list[str]] = {
     "site": ["RUN", "--site", "OUT"],
     "figures": ["RUN", "--out", "OUT", "--formats", "nosuch"],
@@ -85,23 +86,18 @@ CHEAP: Mapping[str, list[str]] = {
     "bench": ["--policies", "nosuch"],
     "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
-UNTOUCHED = (
-    "--help",
-    "-h",
-    "--executor",
-    "--address",
-)  # they take minutes where what is given is good
+# They take minutes where what is given is good.
+UNTOUCHED = ("--help", "-h", "--executor", "--address")
 
 
-LAST_STAYS = (
-    "bench",
-    "claims",
-)  # of an option that is given again the last counts: these two stay cheap by theirs
+# Of an option that is given again the last counts: these two stay cheap by theirs.
+LAST_STAYS = ("bench", "claims")
 Drawn = TypeVar("Drawn")
 
 
 def drawn(strategy: st.SearchStrategy[Drawn], seed: int) -> Drawn:
-    """Draws the example that a seed makes; the first of a test is the simplest, whatever the seed."""
+    """Draws the example that a seed makes; the first of a test is the simplest, whatever the
+    seed."""
     found: list[Drawn] = []
 
     @hypothesis.seed(seed)
@@ -118,8 +114,8 @@ def drawn(strategy: st.SearchStrategy[Drawn], seed: int) -> Drawn:
 
 @st.composite
 def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Draws a command and up to three words to add to it: its options by their declarations, with values of their type
-    that no option takes or with hostile ones, and words alone."""
+    """Draws a command and up to three words to add to it: its options by their declarations, with
+    values of their type that no option takes or with hostile ones, and words alone."""
     name = draw(st.sampled_from(["run", *CHEAP]))
     options = [one for one in application(name).params if one.param_type_name == "option"]
     types = get_type_hints(
@@ -136,7 +132,8 @@ def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 def _values_of(declared: object) -> st.SearchStrategy[str]:
-    """Makes values of an option's type: numbers that no option takes, as others would be good calls, or any text."""
+    """Makes values of an option's type: numbers that no option takes, as others would be good
+    calls, or any text."""
     whole = st.one_of(st.integers(max_value=-1), st.integers(min_value=10**16))
     kinds = get_args(declared) or (declared,)
     if int in kinds:

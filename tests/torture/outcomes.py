@@ -38,7 +38,8 @@ class Board:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was lost or falsified, nothing hung or showed a traceback, and few errors were unclear."""
+        """Whether nothing was lost or falsified, nothing hung or showed a traceback, and few errors
+        were unclear."""
         total = sum(map(Counter.total, self.counts.values()))
         together = sum(self.counts.values(), Counter[Outcome]())
         return set(together) <= {"well", "unclear"} and together["unclear"] <= total / 100
@@ -46,7 +47,8 @@ class Board:
 
 @contextmanager
 def ended_after(seconds: float, timer: int = signal.ITIMER_VIRTUAL) -> Iterator[None]:
-    """Raises :class:`HangError` in a body that takes more processor time, or time by ``signal.ITIMER_REAL``."""
+    """Raises :class:`HangError` in a body that takes more processor time, or time by
+    ``signal.ITIMER_REAL``."""
 
     def end(*_: object) -> None:
         raise HangError

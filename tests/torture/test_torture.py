@@ -1,4 +1,5 @@
-"""A little of ``make torture``: nothing is lost or falsified, nothing hangs and nothing ends in a traceback."""
+"""A little of ``make torture``: nothing is lost or falsified, nothing hangs and nothing ends in a
+traceback."""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
-"""Makes the tasks of RULER, which have in common a context of a number of tokens, one question, and RULER's metric.
+"""Makes the tasks of RULER, which have in common a context of a number of tokens, one question, and
+RULER's metric.
 
-Forms, counts, haystacks and numbers of new tokens are those of RULER (arXiv 2404.06654); texts and words are our own.
-"""
+Forms, counts, haystacks and numbers of new tokens are those of RULER (arXiv 2404.06654); texts and
+words are our own."""
 
 import random
 import re
@@ -23,7 +24,8 @@ from datasets_gen.writing.passage import write
 FAMILY = "ruler"
 USUAL = 4096
 CHARACTERS_OF_A_TOKEN = 4  # about, in English
-# A line of noise is these sentences, one after the other, and the haystack that line again and again.
+# A line of noise is these sentences, one after the other, and the haystack that line again and
+# again.
 NOISE = (
     "The road is long.",
     "The lamp is lit.",
@@ -52,7 +54,8 @@ def ruler_task(
     chance: float = 0.0,
     variant: str = "",
 ) -> Task:
-    """Returns a task of RULER; without a length its contexts have about 4,096 tokens of four characters."""
+    """Returns a task of RULER; without a length its contexts have about 4,096 tokens of four
+    characters."""
     task = Task(
         name=name,
         version="1.0.0",
@@ -107,7 +110,8 @@ def vocabulary() -> Vocabulary:
 
 @cache
 def short_words() -> tuple[str, ...]:
-    """Lists the short words that are part of no other word: an output that holds one of them as a substring names it.
+    """Lists the short words that are part of no other word: an output that holds one of them as a
+    substring names it.
 
     Hundreds of them stand in a list, and few tokens of a small vocabulary have to hold it.
     """
@@ -118,7 +122,8 @@ def short_words() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Needle:
-    """A sentence to be found; its template has the slots ``subject`` and others, which are answers."""
+    """A sentence to be found; its template has the slots ``subject`` and others, which are
+    answers."""
 
     template: str
     words: Mapping[str, str]  # by slot
@@ -152,7 +157,8 @@ class Laid:
 def lay_out(
     lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[float], joint: str
 ) -> Laid:
-    """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending depths."""
+    """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending
+    depths."""
     lines = [unit.text if isinstance(unit, Needle) else unit for unit in hay]
     texts = [needle.text for needle in needles]
     text, starts, distractors = prose.lay_out(texts, depths, lines, joint, len(lead) + 1)
@@ -161,7 +167,8 @@ def lay_out(
 
 
 def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[StatedValue, ...]:
-    """Finds every place of every value, each a whole word that may have hyphens, from ``start`` on."""
+    """Finds every place of every value, each a whole word that may have hyphens, from ``start``
+    on."""
     searched = frozenset(values)
     matches = (match for match in _WORD.finditer(text, start) if match[0] in searched)
     return tuple(StatedValue(match[0], *match.span()) for match in matches)
@@ -189,7 +196,8 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
             low, at_low = guess, at_guess
             if tokens - at_guess <= int(tokens * prose.TOLERANCE):
                 break
-        # Along the straight line through two readings: a text grows almost evenly, so a few readings do.
+        # Along the straight line through two readings: a text grows almost evenly, so a few
+        # readings do.
         slope = (at_high - at_low) / (high - low) if high else rate
         step = int((tokens - at_low) / slope)
         guess = low + max(1, step)
@@ -210,7 +218,8 @@ def noise(sentences: int) -> list[str]:
 def essays_of_tokens(
     sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write
 ) -> list[str]:
-    """Fills a length with given sentences, from any of them on, and from the beginning again where they end."""
+    """Fills a length with given sentences, from any of them on, and from the beginning again where
+    they end."""
     start = rng.randrange(len(sentences))
 
     def first(number: int) -> list[str]:

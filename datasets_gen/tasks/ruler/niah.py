@@ -1,4 +1,5 @@
-"""Tasks ``niah_*``: needles that state values of keys, in noise, prose or other needles (arXiv 2404.06654)."""
+"""Tasks ``niah_*``: needles that state values of keys, in noise, prose or other needles (arXiv
+2404.06654)."""
 
 import random
 import re
@@ -30,8 +31,8 @@ MAX_NEW_TOKENS = 128
 NEEDLE = "One of the special magic {kind} for {{subject}} is: {{answer}}."
 LEAD = "A special magic {one} is hidden in the text below. Remember it: you will be asked for the {one} afterwards."
 LEAD_OF_SEVERAL = (
-    "Several special magic {several} are hidden in the text below. Remember them: you will be asked for the {several} "
-    "afterwards."
+    "Several special magic {several} are hidden in the text below. Remember them: you will be "
+    "asked for the {several} afterwards."
 )
 QUESTION = "What is the special magic {one} for {keys} that the text mentions?"
 QUESTION_OF_SEVERAL = "What are all the special magic {several} for {keys} that the text mentions?"
@@ -125,7 +126,8 @@ def _make(
     lead = lead_template.format(one=form.value, several=f"{form.value}s")
     joint = " " if form.haystack == "prose" else "\n"
     write = partial(lay_out, lead, needles=needles, depths=depths, joint=joint)
-    # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its own.
+    # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its
+    # own.
     for_hay, hay = random.Random(rng.getrandbits(64)), list[str | Needle]()
     if form.haystack == "needles":
 
@@ -170,7 +172,8 @@ def _question(
 
 
 def _niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
-    # What a chat model writes behind the value is about something else, and several may stand in several sentences.
+    # What a chat model writes behind the value is about something else, and several may stand in
+    # several sentences.
     end: Literal["sentence", "tokens"] = "sentence" if form.golds == 1 else "tokens"
     make = partial(_make, form=form, essays=essays)
     return ruler_task(form.name, form.description, make, MAX_NEW_TOKENS, end, variant=variant)

@@ -1,4 +1,5 @@
-"""Task ``vt``: a chain of variables with one value, in noise, behind a worked example (arXiv 2404.06654)."""
+"""Task ``vt``: a chain of variables with one value, in noise, behind a worked example (arXiv
+2404.06654)."""
 
 import random
 import string
@@ -27,13 +28,14 @@ NEXT = "VAR {answer} = VAR {before}"
 LEAD = "A chain of variable assignments is hidden in the text below. Follow it from its value to its last variable.\n"
 QUESTION = "Which variables are assigned the value {value} in the text above? Name all of them."
 PREFIX = (
-    "By the chain of variable assignments in the text above, {variables} variables are assigned the value {value}, "
-    "they are:"
+    "By the chain of variable assignments in the text above, {variables} variables are assigned "
+    "the value {value}, they are:"
 )
 
 
 def draw_chain(rng: random.Random, letters: int) -> list[Needle]:
-    """Draws the assignments of a chain: a value of five digits, and a variable for it and for each hop."""
+    """Draws the assignments of a chain: a value of five digits, and a variable for it and for each
+    hop."""
     names: list[str] = []
     while len(names) < HOPS + 1:
         name = "".join(rng.choices(string.ascii_uppercase, k=letters))
@@ -52,7 +54,8 @@ def _ask(chain: list[Needle]) -> tuple[str, str, list[str]]:
 
 
 def _example(rng: random.Random, other: list[Needle]) -> tuple[str, list[str]]:
-    """Writes the worked example; returns it with the value and the variables of its chain, which is another one."""
+    """Writes the worked example; returns it with the value and the variables of its chain, which is
+    another one."""
     while True:
         chain = draw_chain(rng, LETTERS_OF_EXAMPLE)
         if chain[0].words["subject"] != other[0].words["subject"]:
@@ -74,7 +77,8 @@ def _make(rng: random.Random, _: Request, length: Length) -> Draft:
     laid = write(noise_of_tokens(rng, length, lambda hay: write(hay).text))
     text, prefix, variables = _ask(chain)
     spans = tuple(span for of_needle in laid.needles for span in of_needle)
-    # In reverse: from the value to those that have it. The target is written as in the worked example.
+    # In reverse: from the value to those that have it. The target is written as in the worked
+    # example.
     question = answerable(
         QuestionText(text, prefix), variables[0], "thing", "reverse", spans, hops=len(chain)
     )

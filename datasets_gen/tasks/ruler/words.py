@@ -1,4 +1,5 @@
-"""Tasks ``cwe`` and ``fwe``: which words are the most frequent, in a list and in a coded text (arXiv 2404.06654)."""
+"""Tasks ``cwe`` and ``fwe``: which words are the most frequent, in a list and in a coded text
+(arXiv 2404.06654)."""
 
 import math
 import random
@@ -28,8 +29,8 @@ ZETA_OF_ALPHA = math.pi**2 / 6
 FWE_LEAD = "Count how often each coded word comes up in the text below. "
 FWE_LEAD += f"You will be asked for the {FREQUENT} most frequent."
 FWE_QUESTION = (
-    f"Which are the {FREQUENT} most frequent coded words of the text above? Ignore the dots '{DOTS}', and do not "
-    "explain the answer."
+    f"Which are the {FREQUENT} most frequent coded words of the text above? Ignore the dots "
+    f"'{DOTS}', and do not explain the answer."
 )
 FWE_PREFIX = f"The {FREQUENT} most frequent coded words of the text above are:"
 
@@ -63,7 +64,8 @@ def numbered(words: Sequence[str]) -> str:
 
 
 def other_words(rng: random.Random, common: Sequence[str]) -> Iterator[str]:
-    """Draws words that differ: single ones first, pairs when they end. None has a common word in it."""
+    """Draws words that differ: single ones first, pairs when they end. None has a common word in
+    it."""
     single = [word for word in vocabulary().words if word not in common]
     yield from rng.sample(single, len(single))
     firsts, seconds = (
@@ -99,7 +101,8 @@ def _cwe(rng: random.Random, _: Request, length: Length) -> Draft:
 
 
 def counts_of_ranks(words: int, ranks: int) -> list[int]:
-    """Returns how often the word of each rank stands in a text of about so many words: by Zipf's law, cut off."""
+    """Returns how often the word of each rank stands in a text of about so many words: by Zipf's
+    law, cut off."""
     return [int(words * rank**-ALPHA / ZETA_OF_ALPHA) for rank in range(1, ranks + 1)]
 
 
@@ -123,7 +126,8 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
     counts = counts_of_ranks(number, ranks)
     if counts[FREQUENT] == counts[FREQUENT + 1]:
         raise DatasetError(
-            f"{length.tokens} tokens are too few for fwe: its {FREQUENT} most frequent words would not stand out"
+            f"{length.tokens} tokens are too few for fwe: its {FREQUENT} most frequent words would "
+            f"not stand out"
         )
     text, golds = write(number), list(coded)[:FREQUENT]
     question = _question(FWE_QUESTION, FWE_PREFIX, text, len(FWE_LEAD), golds, ", ".join(golds))
@@ -150,10 +154,12 @@ def _refuse_depth(name: str, length: Length) -> None:
 
 CWE = ruler_task(
     "cwe",
-    f"RULER's common words: the {COMMON} that a numbered list has most often, behind a worked example",
+    f"RULER's common words: the {COMMON} that a numbered list has most often, behind a worked "
+    f"example",
     _cwe,
     120,
-    chance=2.7,  # of a guesser who names every word that may be common: each is as often as any other
+    # Of a guesser who names every word that may be common: each is as often as any other.
+    chance=2.7,
 )
 FWE = ruler_task(
     "fwe", f"RULER's frequent words: the {FREQUENT} most frequent of a coded text", _fwe, 50

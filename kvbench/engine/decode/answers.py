@@ -67,7 +67,8 @@ PLACE = "while decoding"
 def answers_alone(
     model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding
 ) -> list[Generation]:
-    """Answers all questions of a branch whose press acts while decoding; there are none if it fails in any of them."""
+    """Answers all questions of a branch whose press acts while decoding; there are none if it fails
+    in any of them."""
     if give_up([branch], PLACE):
         return []
     generations = []
@@ -95,7 +96,8 @@ def answers_alone(
 
 @contextmanager
 def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
-    """Yields a copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
+    """Yields a copy of the cache that the press left, under a fresh press, as a press remembers
+    what it has seen."""
     with (
         torch.inference_mode(False),
         torch.no_grad(),
@@ -113,8 +115,8 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
 def _write(
     model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer, decoding: Decoding
 ) -> tuple[GoldTokens | None, list[int], bool, bool]:
-    """Returns what the right answer shows, if that is passed, the tokens up to an end, whether there is one, and
-    whether all logits were finite."""
+    """Returns what the right answer shows, if that is passed, the tokens up to an end, whether
+    there is one, and whether all logits were finite."""
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
     ends = trace.prompt.ends.with_tokens(model.end_tokens())
@@ -220,12 +222,12 @@ def decode_all(
     observers: Sequence[Observer] = (),
     gold: bool = False,
 ) -> list[list[Generation]]:
-    """Answers every question of every sound branch of traces whose answers end alike, at most ``steps`` tokens each.
-    Returns the generations of each trace.
+    """Answers every question of every sound branch of traces whose answers end alike, at most
+    ``steps`` tokens each. Returns the generations of each trace.
 
-    ``max_kv_bytes`` bounds the keys and values that are decoded at once, ``None`` by a share of what is free. A branch
-    that does not fit alone fails. ``gold``: whether the likelihood of right answers is measured.
-    """
+    ``max_kv_bytes`` bounds the keys and values that are decoded at once, ``None`` by a share of
+    what is free. A branch that does not fit alone fails. ``gold``: whether the likelihood of right
+    answers is measured."""
     for trace in traces:
         check_length(model, trace.prompt, steps)
     decoding = Decoding(steps, sampler, observers, gold)
@@ -252,7 +254,8 @@ def decode_all(
 def _decode_together(
     model: LoadedModel, traces: Sequence[Trace], decoding: Decoding, max_kv_bytes: int
 ) -> list[Generation]:
-    """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
+    """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all
+    waves after it."""
     AttentionInterface.register(BRANCH_ATTENTION, branch_attention)  # again changes nothing
     generations: list[Generation] = []
     golds: Golds = {}
@@ -292,7 +295,8 @@ def _decode_together(
 def _if_it_fits(
     model: LoadedModel, wave: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], Golds] | None:
-    """Answers a wave, or returns ``None`` where memory ends. Whatever the error holds is freed with it."""
+    """Answers a wave, or returns ``None`` where memory ends. Whatever the error holds is freed with
+    it."""
     try:
         return answers_of_wave(model, wave, decoding)
     except Exception as error:
@@ -303,7 +307,8 @@ def _if_it_fits(
 
 
 def check_logits(model: LoadedModel, prompt: Prompt) -> None:
-    """Raises :class:`KVBenchError` if the full cache alone makes logits infinite or NaN: no press is to blame."""
+    """Raises :class:`KVBenchError` if the full cache alone makes logits infinite or NaN: no press
+    is to blame."""
     trace = prefill(model, prompt, plan([POLICIES[FULL]], (), prompt, seed=0))
     decode(model, trace, 1, None)
     if error := trace.branches[0].error:
@@ -311,17 +316,18 @@ def check_logits(model: LoadedModel, prompt: Prompt) -> None:
 
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
-    """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes, or
-    crosses the length where longrope switches, or if one of its tokens has no embedding: some published tokenizers have
-    more entries than their model."""
+    """Raises :class:`KVBenchError` if the context with its longest question and answer is more than
+    the model takes, or crosses the length where longrope switches, or if one of its tokens has no
+    embedding: some published tokenizers have more entries than their model."""
     highest = max(
         max(ids, default=0)
         for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions))
     )
     if highest >= (embeddings := embeddings_of(model.network)):
         raise KVBenchError(
-            f"{prompt.example.id} holds the token {highest} ({model.tokenizer.convert_ids_to_tokens(highest)!r}), and "
-            f"{model.name} has {embeddings:,} embeddings: use the tokenizer that belongs to the model"
+            f"{prompt.example.id} holds the token {highest} "
+            f"({model.tokenizer.convert_ids_to_tokens(highest)!r}), and {model.name} has "
+            f"{embeddings:,} embeddings: use the tokenizer that belongs to the model"
         )
     turns = [
         len(question.token_ids) + max(steps, len(question.gold_ids))
@@ -330,10 +336,12 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     longest = len(prompt.token_ids) + max(turns)
     check_places(prompt.example.id, model.name, longest, longest_sequence(model))
     switch = rotation_switch(model)
-    # All that shares a pass switches with its longest sequence, and what is cached stays turned as it was before.
+    # All that shares a pass switches with its longest sequence, and what is cached stays turned as
+    # it was before.
     if switch is not None and len(prompt.token_ids) <= switch < longest:
         raise KVBenchError(
-            f"{prompt.example.id} has {len(prompt.token_ids)} tokens, and {longest} with question and answer: beyond "
-            f"{switch} {model.name} turns keys by other angles (longrope), and the cache is turned by the former; use "
-            "contexts that end before it with question and answer, or longer ones (run --context-tokens)"
+            f"{prompt.example.id} has {len(prompt.token_ids)} tokens, and {longest} with question "
+            f"and answer: beyond {switch} {model.name} turns keys by other angles (longrope), and "
+            f"the cache is turned by the former; use contexts that end before it with question and "
+            "answer, or longer ones (run --context-tokens)"
         )

@@ -1,23 +1,25 @@
 """Branches of like length in one padded cache, and the attention of their questions over it.
 
-A row is a branch. Its questions lie side by side behind what is kept of the context, in columns that do not see one
-another, so that the kept keys are held once and not once for every question. What all questions begin with is read once
-and then counts as kept::
+A row is a branch. Its questions lie side by side behind what is kept of the context, in columns
+that do not see one another, so that the kept keys are held once and not once for every question.
+What all questions begin with is read once and then counts as kept::
 
     | spare | padding, kept context, shared start | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: ... |
                                                                                   | right answer 1 | 2 | ... |
 
-Kept rows end at one place, so that a pass over some rows can leave out the padding that they share. The questions are
-read a few columns at a time, and for that time their keys stand a second time right before what is kept: between
-columns that do not see one another nothing is computed then. Attention does not mind the order of keys.
+Kept rows end at one place, so that a pass over some rows can leave out the padding that they share.
+The questions are read a few columns at a time, and for that time their keys stand a second time
+right before what is kept: between columns that do not see one another nothing is computed then.
+Attention does not mind the order of keys.
 
-Before answers are written, the right answers may be passed where the steps will stand, to learn how likely they are;
-the steps are written over them. Where rows are treated between steps, a copy of each passes its right answer step by
-step: copies stand behind the rows that read questions, and are made when these have been treated for the first step.
+Before answers are written, the right answers may be passed where the steps will stand, to learn how
+likely they are; the steps are written over them. Where rows are treated between steps, a copy of
+each passes its right answer step by step: copies stand behind the rows that read questions, and are
+made when these have been treated for the first step.
 
-A sliding layer that presses leave whole (:attr:`LoadedModel.windows`) holds the newest tokens of the context. What a
-place sees of them, and of its own column, is counted in positions: those less than a window back.
-"""
+A sliding layer that presses leave whole (:attr:`LoadedModel.windows`) holds the newest tokens of
+the context. What a place sees of them, and of its own column, is counted in positions: those less
+than a window back."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,27 +32,28 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache, kept_last
 from policies.declaration.steps import States
 
-# A GPU's memory-efficient attention copies a mask in every layer whose rows are no multiple of so many numbers.
+# A GPU's memory-efficient attention copies a mask in every layer whose rows are no multiple of so
+# many numbers.
 ALIGNED = 8
 
 
 class Bundle:
     """Holds the preallocated cache of rows of one trace that have the same number of questions.
 
-    ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim): ``front`` spare
-    places; what is kept, padded in front to the longest branch of that layer; room for questions and answers, of
-    which ``grown`` places have been passed. ``reading``: how many rows read questions; behind them stand so many
-    ``copies``. ``shared_kept``: how many places of the shared start count as kept. ``hidden``: by layer bool (rows,
-    1 or num_kv_heads, kept), that padding, and ``spare``, shape (rows,), how much of it all heads of a row have.
-    ``positions``: int64 (rows, places), of what follows the context, and ``kept_positions``, by sliding layer, int64 of
-    the shape of ``hidden``, of what is kept.
-    ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much padding its
-    rows have in common. ``active``: bool (rows, columns), the answers that are still written, and ``answering``,
-    how many these are. ``row_numbers``: the original index of each remaining row.
+    ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim):
+    ``front`` spare places; what is kept, padded in front to the longest branch of that layer; room
+    for questions and answers, of which ``grown`` places have been passed. ``reading``: how many
+    rows read questions; behind them stand so many ``copies``. ``shared_kept``: how many places of
+    the shared start count as kept. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that
+    padding, and ``spare``, shape (rows,), how much of it all heads of a row have. ``positions``:
+    int64 (rows, places), of what follows the context, and ``kept_positions``, by sliding layer,
+    int64 of the shape of ``hidden``, of what is kept. ``places``, ``rows_read``, ``skipped``: of
+    the pass announced last, ``skipped`` by layer: how much padding its rows have in common.
+    ``active``: bool (rows, columns), the answers that are still written, and ``answering``, how
+    many these are. ``row_numbers``: the original index of each remaining row.
 
-    A model may be spread over several devices: keys and values lie where their layer does, all else where questions
-    come in.
-    """
+    A model may be spread over several devices: keys and values lie where their layer does, all else
+    where questions come in."""
 
     def __init__(self, trace: Trace, rows: Sequence[Row[Branch]], gold: bool = True) -> None:
         """``gold``: whether the right answers are passed."""
@@ -77,7 +80,8 @@ class Bundle:
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
             self._add_layer(keys, values, [row.of.layers[layer] for row in rows[: self.reading]])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
-        # Where every layer keeps as many rows of each branch, one mask serves all layers of a window.
+        # Where every layer keeps as many rows of each branch, one mask serves all layers of a
+        # window.
         self.uniform = all(
             self._masked_alike(self.windows.index(window), n)
             for n, window in enumerate(self.windows)
@@ -170,7 +174,8 @@ class Bundle:
         )
 
     def settle(self) -> None:
-        """Counts the shared start of all questions, which has been read, as kept from now on; the columns come next."""
+        """Counts the shared start of all questions, which has been read, as kept from now on; the
+        columns come next."""
         self.hidden = [F.pad(hidden, (0, self.grown)) for hidden in self.hidden]
         self.kept = [kept + self.grown for kept in self.kept]
         self.shared_kept = self.grown
@@ -188,8 +193,8 @@ class Bundle:
         self.positions = torch.cat([self.columns.positions, of_steps.flatten(1)], dim=1)
 
     def copy_rows(self, copies: Mapping[int, int]) -> None:
-        """Copies what is kept and passed so far, before any row has finished. ``copies``: by row, the one that it is a
-        copy of."""
+        """Copies what is kept and passed so far, before any row has finished. ``copies``: by row,
+        the one that it is a copy of."""
         if not copies:
             return
         for layer, kept in enumerate(self.kept):
@@ -198,7 +203,8 @@ class Bundle:
                 storage[list(copies), :, passed] = storage[list(copies.values()), :, passed]
 
     def begin_golds(self, places: slice, rows: slice) -> None:
-        """Announces a pass of some rows over some places of the right answers, right behind the questions."""
+        """Announces a pass of some rows over some places of the right answers, right behind the
+        questions."""
         start = self.columns.token_ids.shape[1]
         self.begin(slice(start, start + places.stop - places.start), rows)
         self._column = torch.cat([self.columns.column, self.golds.column[places]])
@@ -209,11 +215,13 @@ class Bundle:
         self._by_row = self._golds_padded
 
     def begin_step(self) -> None:
-        """Announces a pass of all rows over one more token of every answer that is still written."""
+        """Announces a pass of all rows over one more token of every answer that is still
+        written."""
         self.begin(slice(self.grown, self.grown + self.columns.count), slice(None))
 
     def begin(self, places: slice, rows: slice, alone: bool = False) -> None:
-        """Announces a pass of some rows over these places. ``alone``: of questions, which see none of those before."""
+        """Announces a pass of some rows over these places. ``alone``: of questions, which see none
+        of those before."""
         self._biases.clear()
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self._positions = self.positions
@@ -243,14 +251,13 @@ class Bundle:
         query_places: torch.Tensor | None,
         output: torch.Tensor,
     ) -> None:
-        """Computes the attention of the tokens of the pass over the rows that their branches keep and over their own
-        columns, into ``output``.
+        """Computes the attention of the tokens of the pass over the rows that their branches keep
+        and over their own columns, into ``output``.
 
-        All have the shape (tokens, heads, head_dim): row by row, and in steps the answers that are still written.
-        ``query_places``: the only places of a row that need an answer. The query heads of a group share a key head:
-        they are folded into the query length, (rows, num_kv_heads, places * groups, head_dim), instead of repeating
-        keys and values.
-        """
+        All have the shape (tokens, heads, head_dim): row by row, and in steps the answers that are
+        still written. ``query_places``: the only places of a row that need an answer. The query
+        heads of a group share a key head: they are folded into the query length, (rows,
+        num_kv_heads, places * groups, head_dim), instead of repeating keys and values."""
         keys = self._write_and_read("keys", key, layer)
         values = self._write_and_read("values", value, layer)
         rows, key_heads = keys.shape[:2]
@@ -268,9 +275,8 @@ class Bundle:
         result = F.scaled_dot_product_attention(
             folded.flatten(2, 3), keys, values, attn_mask=seen, scale=scaling
         )
-        result = result.view(*shape, -1).transpose(
-            1, 2
-        )  # (rows, places, num_kv_heads, groups, head_dim)
+        # (rows, places, num_kv_heads, groups, head_dim).
+        result = result.view(*shape, -1).transpose(1, 2)
         if self._answering is not None:
             output.copy_(
                 result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)]
@@ -283,13 +289,15 @@ class Bundle:
             into[:, query_places] = result
 
     def _in_rows(self, tokens: torch.Tensor, rows: int) -> torch.Tensor:
-        """Arranges tokens in rows, shape (rows, places, heads, head_dim), with any token for an ended answer."""
+        """Arranges tokens in rows, shape (rows, places, heads, head_dim), with any token for an
+        ended answer."""
         if self._answering is not None:
             tokens = tokens[self._answering[0].to(tokens.device)]
         return tokens.view(rows, -1, *tokens.shape[1:])
 
     def _write_and_read(self, tensor: States, states: torch.Tensor, layer: int) -> torch.Tensor:
-        """Writes the keys or values of the pass into the storage of a layer, and returns all that the pass reads."""
+        """Writes the keys or values of the pass into the storage of a layer, and returns all that
+        the pass reads."""
         storage = (self.keys if tensor == "keys" else self.values)[layer]
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
         cache = storage[self.rows_read]
@@ -308,12 +316,12 @@ class Bundle:
         return cache[:, :, first : behind + self.places.stop]
 
     def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
-        """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads, places * groups, keys and
-        unused columns behind them, up to a multiple of :data:`ALIGNED`).
+        """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads,
+        places * groups, keys and unused columns behind them, up to a multiple of :data:`ALIGNED`).
 
-        A place sees the kept context, its own column up to itself, and nothing else, and of both only what is within
-        the window of a sliding layer; padding sees itself as well, so that no row of the softmax is empty.
-        """
+        A place sees the kept context, its own column up to itself, and nothing else, and of both
+        only what is within the window of a sliding layer; padding sees itself as well, so that no
+        row of the softmax is empty."""
         window = self.windows[layer]
         if window not in self._biases or not self.uniform:
             read = slice(self.places.start if self.alone else 0, self.places.stop)
@@ -350,7 +358,8 @@ class Bundle:
         return self._biases[window]
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
+        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
+        still written."""
         self.active[self.active.clone()] = going
         live = self.active.any(dim=1).nonzero()[:, 0]
         if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on
@@ -395,11 +404,11 @@ def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:
 
 
 def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
-    """Returns the kept rows, shape (heads, rows, size), behind any others where a head keeps fewer than another."""
+    """Returns the kept rows, shape (heads, rows, size), behind any others where a head keeps fewer
+    than another."""
     if keep is None:
         return states
     index = kept_last(keep, int(keep.sum(-1).max()))
     rows = states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))
-    return rows.masked_fill(
-        ~keep.gather(1, index)[..., None], 0.0
-    )  # a NaN would be read through any mask
+    # A NaN would be read through any mask.
+    return rows.masked_fill(~keep.gather(1, index)[..., None], 0.0)

@@ -16,10 +16,11 @@ from policies import ABSENT, UNKNOWN, CacheRows
 
 @dataclass(frozen=True)
 class _Layout:
-    """Tells where the rows of some answers stand in the storage of the layers that hold as many rows of the context.
+    """Tells where the rows of some answers stand in the storage of the layers that hold as many
+    rows of the context.
 
-    A host that goes on to fill a tensor for each layer makes a GPU wait at each: all of it is moved once to the device.
-    """
+    A host that goes on to fill a tensor for each layer makes a GPU wait at each: all of it is moved
+    once to the device."""
 
     of_context: torch.Tensor  # bool (answers, 1, rows): the row is of the context
     newer: torch.Tensor  # int64 (answers, rows): how many of the context are newer
@@ -30,11 +31,12 @@ class _Layout:
 
 
 class BundleRows(CacheRows):
-    """Finds the rows of some answers in the storage of a bundle. It hides how a batch stores them: padding, the
-    questions of other columns and rows that have moved. It is valid until the next pass.
+    """Finds the rows of some answers in the storage of a bundle. It hides how a batch stores them:
+    padding, the questions of other columns and rows that have moved. It is valid until the next
+    pass.
 
-    Once a question is read, only rows that ask one can be written to: others share what is kept of the context.
-    """
+    Once a question is read, only rows that ask one can be written to: others share what is kept of
+    the context."""
 
     def __init__(
         self,
@@ -44,16 +46,16 @@ class BundleRows(CacheRows):
         answers: Sequence[int],
         question_read: bool,
     ) -> None:
-        """``places``: by answer, its row as first numbered, and its column. ``question_read``: its rows are there."""
+        """``places``: by answer, its row as first numbered, and its column. ``question_read``: its
+        rows are there."""
         self._bundle, self.answers = bundle, answers
         by_branch = {id(branch): branch for branch in branches}
         self._branches, numbers = (
             list(by_branch.values()),
             {key: number for number, key in enumerate(by_branch)},
         )
-        self._branch = torch.tensor(
-            [numbers[id(branch)] for branch in branches]
-        )  # which of them, by answer
+        # Which of them, by answer.
+        self._branch = torch.tensor([numbers[id(branch)] for branch in branches])
         self._shared = question_read and bundle.columns.count > 1
         columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
         steps = (
@@ -106,7 +108,8 @@ class BundleRows(CacheRows):
     ) -> None:
         if self._shared:
             raise ValueError(
-                "questions share the kept rows of this branch: only a policy with a step treatment writes"
+                "questions share the kept rows of this branch: only a policy with a step treatment "
+                "writes"
             )
         tokens, index = self._find(layer)
         present = tokens != ABSENT
@@ -121,7 +124,8 @@ class BundleRows(CacheRows):
                 storage[stored] = states[chosen].to(storage.dtype)
 
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head and place."""
+        """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head
+        and place."""
         if layer not in self._found:
             storage = self._bundle.keys[layer]
             device, heads = storage.device, storage.shape[1]
@@ -133,9 +137,8 @@ class BundleRows(CacheRows):
             context = pad_sequence(
                 contexts, batch_first=True, padding_value=ABSENT, padding_side="left"
             ).mT.to(device)
-            context = F.pad(
-                context, (int(context.shape[2] == 0), 0), value=ABSENT
-            )  # of a layer that keeps nothing
+            # Of a layer that keeps nothing.
+            context = F.pad(context, (int(context.shape[2] == 0), 0), value=ABSENT)
             wide = context.shape[2]
             index = (wide - 1 - layout.newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
             context = context[layout.branches].gather(2, index)
@@ -146,12 +149,12 @@ class BundleRows(CacheRows):
         return self._found[layer]
 
     def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> _Layout:
-        """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch. ``end``: where they end."""
+        """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch.
+        ``end``: where they end."""
         lengths = torch.tensor(counts)[self._branch] + self._lengths
         newest = torch.arange(int(lengths.max()) - 1, -1, -1)
-        newer = (
-            newest - self._lengths[:, None]
-        )  # less than none are if it stands behind the context
+        # Less than none are if it stands behind the context.
+        newer = newest - self._lengths[:, None]
         behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
         places = (
             torch.where(
@@ -171,7 +174,8 @@ class BundleRows(CacheRows):
 
 
 class PlainRows(CacheRows):
-    """Shows the rows that a press goes on cutting in a cache of its own: it alone knows which tokens are left."""
+    """Shows the rows that a press goes on cutting in a cache of its own: it alone knows which
+    tokens are left."""
 
     answers: Sequence[int] = (0,)
 

@@ -18,19 +18,19 @@ Of = TypeVar("Of", Branch, Treatment)
 class Row(Generic[Of]):
     """Describes one row of a batch.
 
-    All questions of a branch share one row, which holds the kept keys once. A branch whose cache is treated between
-    steps has a row for each question, since what is done to the context for one question must not reach another; so has
-    one whose numbers may be infinite or NaN.
-    """
+    All questions of a branch share one row, which holds the kept keys once. A branch whose cache is
+    treated between steps has a row for each question, since what is done to the context for one
+    question must not reach another; so has one whose numbers may be infinite or NaN."""
 
     of: Of
     questions: tuple[int, ...]  # their numbers in the prompt
     even: bool  # every head reads as many tokens in every layer
-    # Bytes of its keys and values, and of those of its copy: every head that its press compresses taken to read as many
-    # as the longest, with room for questions and answers
+    # Bytes of its keys and values, and of those of its copy: every head that its press compresses
+    # taken to read as many as the longest, with room for questions and answers
     size: int
     steps: int = 1  # the places that each answer may take
-    # A copy of it passes the right answer of its question token by token, from where the question has been read.
+    # A copy of it passes the right answer of its question token by token, from where the question
+    # has been read.
     paired: bool = False
     trace: Trace | None = None  # that its branch was cut from; none of what is only planned
 
@@ -47,7 +47,8 @@ class Row(Generic[Of]):
 
 
 def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
-    """Counts the tokens that all questions begin with; each has one more. A row of one question shares nothing."""
+    """Counts the tokens that all questions begin with; each has one more. A row of one question
+    shares nothing."""
     if len(questions[0]) == 1:
         return 0
     beginnings = [question[:-1] for of_row in questions for question in of_row]
@@ -63,7 +64,8 @@ PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, 
 class TokenColumns:
     """Holds sequences of tokens side by side, one row of them for each row of a bundle."""
 
-    # The last place of each column, on the CPU: as an index it serves on every device, and a look at it waits for none.
+    # The last place of each column, on the CPU: as an index it serves on every device, and a look
+    # at it waits for none.
     last: torch.Tensor
     token_ids: torch.Tensor  # shape (rows, width), like positions and padding
     positions: torch.Tensor
@@ -78,7 +80,8 @@ class TokenColumns:
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
     def slices(self, most: int) -> list[slice]:
-        """Returns the places of whole columns in turn, at most ``most`` together unless one column alone is wider."""
+        """Returns the places of whole columns in turn, at most ``most`` together unless one column
+        alone is wider."""
         ends = [0]
         for before, last in pairwise([-1, *self.last.tolist()]):
             if ends[-1] <= before and last + 1 - ends[-1] > most:
@@ -90,9 +93,8 @@ class TokenColumns:
 class QuestionColumns(TokenColumns):
     """Holds questions; each one ends where its column ends."""
 
-    shared_ids: (
-        torch.Tensor
-    )  # the tokens that all questions begin with and that the grid leaves out: (rows, shared)
+    # The tokens that all questions begin with and that the grid leaves out: (rows, shared).
+    shared_ids: torch.Tensor
     shared_positions: torch.Tensor  # likewise
 
     @property
@@ -103,7 +105,8 @@ class QuestionColumns(TokenColumns):
 
 @dataclass(frozen=True)
 class GoldColumns(TokenColumns):
-    """Holds right answers without their last token, which nothing follows; each one begins where its column begins."""
+    """Holds right answers without their last token, which nothing follows; each one begins where
+    its column begins."""
 
     targets: torch.Tensor  # the token that follows each place, shape (rows, width)
     order: torch.Tensor  # which token of its right answer that is, likewise
@@ -113,7 +116,8 @@ def make_columns(
     trace: Trace, rows: Sequence[Row[Branch]], device: torch.device
 ) -> QuestionColumns:
     """Puts the questions of rows side by side; all rows have the same number of questions. A column
-    is as wide as its longest question; where all rows have the same questions, nothing is padded."""
+    is as wide as its longest question; where all rows have the same questions, nothing is
+    padded."""
     questions = [row.question_ids(trace.prompt) for row in rows]
     shared = shared_start(questions)
     first = [row.of.next_position for row in rows]
@@ -130,7 +134,8 @@ def make_columns(
 def make_gold_columns(
     trace: Trace, rows: Sequence[Row[Branch]], device: torch.device, gold: bool = True
 ) -> GoldColumns:
-    """Puts right answers side by side; empty without ``gold``, and where a copy of a row passes them step by step."""
+    """Puts right answers side by side; empty without ``gold``, and where a copy of a row passes
+    them step by step."""
     golds = [
         [ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)]
         for row in rows
@@ -146,8 +151,8 @@ def make_gold_columns(
 
 
 class _Grid:
-    """Puts sequences side by side, shape (rows, width); a column is as wide as its longest sequence, which stands at
-    the column's end or at its start."""
+    """Puts sequences side by side, shape (rows, width); a column is as wide as its longest
+    sequence, which stands at the column's end or at its start."""
 
     def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], at_end: bool) -> None:
         """``sequences``: by row and column."""
@@ -162,7 +167,8 @@ class _Grid:
         self.offsets, self.padding = offsets.clamp(min=0), offsets < 0
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
-        """Returns token ids, positions, columns and padding. ``starts``: by row and column, the first position."""
+        """Returns token ids, positions, columns and padding. ``starts``: by row and column, the
+        first position."""
         positions = torch.tensor(starts)[:, self.column] + self.offsets
         return self.token_ids, positions, self.column, self.padding
 

@@ -20,8 +20,8 @@ from policies import FULL, CacheRows
 class FinalCache:
     """Describes the cache at the end of an answer whose press acts while it is written."""
 
-    # By layer that presses compress bool (num_kv_heads, seq_len), which tokens of the context survive; None where the
-    # press rewrites.
+    # By layer that presses compress bool (num_kv_heads, seq_len), which tokens of the context
+    # survive; None where the press rewrites.
     keep: tuple[torch.Tensor, ...] | None
     rows: int  # of keys over all heads of these layers, with the rows of question and answer
     tokens: int  # that the model read
@@ -30,11 +30,11 @@ class FinalCache:
 
 @dataclass(frozen=True)
 class GoldTokens:
-    """Tells of each token of a right answer, in their order, how likely it is behind those before it."""
+    """Tells of each token of a right answer, in their order, how likely it is behind those before
+    it."""
 
-    nats: tuple[
-        float, ...
-    ]  # its negative log-likelihood; infinite or NaN where a damaged cache makes it so
+    # Its negative log-likelihood; infinite or NaN where a damaged cache makes it so.
+    nats: tuple[float, ...]
     right: tuple[bool, ...]  # it is the most likely token
 
     @property
@@ -69,10 +69,11 @@ class Generation:
 
 
 class GoldLikelihood:
-    """Notes of each token of right answers how unlikely it is, in nats, and whether it is the most likely one.
+    """Notes of each token of right answers how unlikely it is, in nats, and whether it is the most
+    likely one.
 
-    ``golds``: by answer, its tokens; none where nothing is measured. ``forced``: by answer, whether its tokens are
-    passed one by one; of all others, the tokens after the first come by :meth:`add`.
+    ``golds``: by answer, its tokens; none where nothing is measured. ``forced``: by answer, whether
+    its tokens are passed one by one; of all others, the tokens after the first come by :meth:`add`.
     """
 
     def __init__(
@@ -90,13 +91,15 @@ class GoldLikelihood:
         ]
         self._met = torch.tensor(met, device=device)
         self._steps = max(met)
-        # By answer and place; the last column takes what is not counted, as to leave it out would wait for the device.
+        # By answer and place; the last column takes what is not counted, as to leave it out would
+        # wait for the device.
         shape = len(golds), self._longest + 1
         self._nats = torch.zeros(shape, dtype=torch.float64, device=device)
         self._right = torch.zeros(shape, dtype=torch.bool, device=device)
 
     def see(self, step: int, numbers: torch.Tensor, logits: torch.Tensor) -> None:
-        """Takes the logits, shape (answers, vocabulary), from which token ``step`` of these answers is chosen."""
+        """Takes the logits, shape (answers, vocabulary), from which token ``step`` of these answers
+        is chosen."""
         if step < self._steps:
             places = torch.full_like(numbers, step)
             self.add(
@@ -111,14 +114,13 @@ class GoldLikelihood:
         targets: torch.Tensor,
         counted: torch.Tensor,
     ) -> None:
-        """Takes logits, shape (tokens, vocabulary), and the tokens that follow, each with its place in the right
-        answer; ``counted``: bool (tokens,)."""
+        """Takes logits, shape (tokens, vocabulary), and the tokens that follow, each with its place
+        in the right answer; ``counted``: bool (tokens,)."""
         nats = F.cross_entropy(logits.float(), targets, reduction="none")
         places = torch.where(counted, places, self._longest)
         self._nats[numbers, places] = nats.double()
-        self._right[numbers, places] = (
-            logits.argmax(-1) == targets
-        ) & nats.isfinite()  # NaN counts as the largest
+        # NaN counts as the largest.
+        self._right[numbers, places] = (logits.argmax(-1) == targets) & nats.isfinite()
 
     def targets(self, step: int, numbers: torch.Tensor) -> torch.Tensor:
         """Returns token ``step`` of the right answers, and anything behind their ends."""
@@ -133,7 +135,8 @@ class GoldLikelihood:
         ]
 
 
-# Of such logits every sampler chooses some token, so that the answer looks like one: it is a failure, with its reason.
+# Of such logits every sampler chooses some token, so that the answer looks like one: it is a
+# failure, with its reason.
 
 WIDER = {"float16": "--dtype bfloat16 or --dtype float32", "bfloat16": "--dtype float32"}
 
@@ -150,9 +153,10 @@ def fault_of_model(model: LoadedModel) -> str:
 
 
 def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Generation]) -> None:
-    """Records a failure of every branch with an answer that overflows. If the full cache overflows, all branches fail,
-    for the reason that is the model's, whatever their presses said of the NaN that they were handed. A fault that is
-    injected may make any number: its answers stand, and are counted as detected."""
+    """Records a failure of every branch with an answer that overflows. If the full cache overflows,
+    all branches fail, for the reason that is the model's, whatever their presses said of the NaN
+    that they were handed. A fault that is injected may make any number: its answers stand, and are
+    counted as detected."""
     overflowing = [generation for generation in generations if not generation.finite]
     failed = any(branch.error for branch in trace.branches)
     if not (overflowing or failed):
@@ -196,13 +200,16 @@ class Source(Protocol):
         """Reads the questions; yields numbers of answers, and the logits of their first tokens."""
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Passes one more token of every answer that is still written; returns the logits of the next ones."""
+        """Passes one more token of every answer that is still written; returns the logits of the
+        next ones."""
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
-        """Has the step treatments of these answers act after a step, but of those that are done: nobody reads on."""
+        """Has the step treatments of these answers act after a step, but of those that are done:
+        nobody reads on."""
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
+        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
+        still written."""
 
     def cache_of(self, number: int) -> CacheRows:
         """Returns the rows that one answer reads while it is written."""
@@ -210,11 +217,12 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """Shows what is known when the next tokens of some answers are chosen; observers see answers that go on alone.
+    """Shows what is known when the next tokens of some answers are chosen; observers see answers
+    that go on alone.
 
-    ``number``: which token of an answer it is, from 0 on. ``logits``: shape (answers, vocabulary). ``numbers``: of the
-    answers. The answers of one wave may come in several parts. ``latest``: int64 (answers,), the tokens before, or
-    ``None`` where the question is. Read, and do not write.
+    ``number``: which token of an answer it is, from 0 on. ``logits``: shape (answers, vocabulary).
+    ``numbers``: of the answers. The answers of one wave may come in several parts. ``latest``:
+    int64 (answers,), the tokens before, or ``None`` where the question is. Read, and do not write.
     """
 
     source: Source
@@ -225,15 +233,18 @@ class Step:
 
     @cached_property
     def answers(self) -> list[PendingAnswer]:
-        """Returns the answers in the order of the logits. A sampler may see some that have ended already."""
+        """Returns the answers in the order of the logits. A sampler may see some that have ended
+        already."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 
     def cache(self, place: int) -> CacheRows:
-        """Returns the rows that the answer at this place, the only one of them, has read for its logits."""
+        """Returns the rows that the answer at this place, the only one of them, has read for its
+        logits."""
         return self.source.cache_of(int(self.numbers[place]))
 
 
-# Chooses the next tokens, int64 (answers,). One that draws does so by answer and step, not by place in the batch.
+# Chooses the next tokens, int64 (answers,). One that draws does so by answer and step, not by place
+# in the batch.
 Sampler = Callable[[Step], torch.Tensor]
 
 
@@ -241,7 +252,8 @@ class Observer(Protocol):
     """Sees what is decoded and changes nothing."""
 
     def see(self, step: Step) -> None:
-        """Is called at every step, before tokens are chosen. It does not see right answers that are passed at once."""
+        """Is called at every step, before tokens are chosen. It does not see right answers that are
+        passed at once."""
 
 
 def greedy(step: Step) -> torch.Tensor:
@@ -265,9 +277,8 @@ class Written:
     """Holds the tokens of every answer."""
 
     tokens: torch.Tensor  # int64 (answers, most tokens); what follows an end token means nothing
-    finite: (
-        torch.Tensor
-    )  # bool (answers,): no logit that a token was chosen from was infinite or NaN
+    # Bool (answers,): no logit that a token was chosen from was infinite or NaN.
+    finite: torch.Tensor
 
 
 class _EndTest:
@@ -280,7 +291,8 @@ class _EndTest:
         )
 
     def __call__(self, tokens: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
-        """Returns bool (answers,). ``before``: the token before each, ``None`` where the question is."""
+        """Returns bool (answers,). ``before``: the token before each, ``None`` where the question
+        is."""
         ended = torch.isin(tokens, self.tokens)
         if not len(self.sentence):
             return ended
@@ -297,9 +309,10 @@ def write_answers(
     ends: AnswerEnds,
     look_every: int,
 ) -> Written:
-    """Writes every answer. Those that have ended are left out every ``look_every`` steps, and where some have all the
-    tokens that they may have: behind these a cache has no room for another step. Where observers look on, they are
-    left out at every step, as an observer sees nothing that is behind the end of an answer."""
+    """Writes every answer. Those that have ended are left out every ``look_every`` steps, and where
+    some have all the tokens that they may have: behind these a cache has no room for another step.
+    Where observers look on, they are left out at every step, as an observer sees nothing that is
+    behind the end of an answer."""
     device = likelihood.device
     look_every = 1 if decoding.observers else look_every
     full_at = {answer.most for answer in source.answers}

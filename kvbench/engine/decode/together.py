@@ -26,9 +26,8 @@ from policies.declaration.devices import kind_of
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 TOKENS_AT_ONCE = 2048  # in one pass
-MASK_NUMBERS = (
-    2**26
-)  # of its masks: 256 MiB in float32, which is all that a long context leaves room for
+# Of its masks: 256 MiB in float32, which is all that a long context leaves room for.
+MASK_NUMBERS = 2**26
 LOGIT_NUMBERS = 2**26  # of the right answers in one pass: 256 MiB in float32
 
 
@@ -39,9 +38,8 @@ class Reading:
     bundle: Bundle
     token_ids: torch.Tensor
     positions: torch.Tensor
-    logit_places: (
-        torch.Tensor
-    )  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
+    # The places whose next token is chosen, on the CPU as :attr:`Columns.last`.
+    logit_places: torch.Tensor
 
 
 def read_shared(model: LoadedModel, wave: Wave) -> None:
@@ -51,9 +49,8 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
         for bundle, places, rows in chosen:
             columns = bundle.columns
             bundle.begin(columns.shared, rows)
-            end = columns.last.new_tensor(
-                [places.stop - 1]
-            )  # nobody asks for it, and a model answers somewhere
+            # Nobody asks for it, and a model answers somewhere.
+            end = columns.last.new_tensor([places.stop - 1])
             readings.append(
                 Reading(bundle, columns.shared_ids[rows], columns.shared_positions[rows], end)
             )
@@ -64,11 +61,11 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
 
 
 def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Reads questions; yields numbers of answers, and the logits of their first tokens: of rows, then of their copies.
+    """Reads questions; yields numbers of answers, and the logits of their first tokens: of rows,
+    then of their copies.
 
-    The questions of a row are read a portion at a time, and rows in passes of so many tokens: that bounds the memory of
-    activations, logits and masks.
-    """
+    The questions of a row are read a portion at a time, and rows in passes of so many tokens: that
+    bounds the memory of activations, logits and masks."""
     numbers = _numbers_of(wave)
     for slices in zip_longest(
         *(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
@@ -93,8 +90,8 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
 
 
 def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> None:
-    """Passes the right answers behind their questions, where answers will be written, and notes how likely each of
-    their tokens but the first is; that one follows the question."""
+    """Passes the right answers behind their questions, where answers will be written, and notes how
+    likely each of their tokens but the first is; that one follows the question."""
     numbers = _numbers_of(wave)
     for slices in zip_longest(
         *(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
@@ -141,8 +138,8 @@ def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
 def _passes(
     model: LoadedModel, wave: Wave, places: Sequence[slice], all_logits: bool = False
 ) -> Iterator[list[tuple[Bundle, slice, slice]]]:
-    """Divides the bundles, at these places, into passes of so many rows: bounded by activations, by the memory of masks
-    and, if every place has logits, by these."""
+    """Divides the bundles, at these places, into passes of so many rows: bounded by activations, by
+    the memory of masks and, if every place has logits, by these."""
     config = model.network.config.get_text_config()
     groups = config.num_attention_heads // config.num_key_value_heads
     of_logits = config.vocab_size / LOGIT_NUMBERS if all_logits else 0.0
@@ -170,7 +167,8 @@ def _passes(
 
 
 def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.Tensor:
-    """Does one pass; returns the logits at the places that need them, reading by reading and row by row."""
+    """Does one pass; returns the logits at the places that need them, reading by reading and row by
+    row."""
     wave.parts, start, places = [], 0, []
     for reading in readings:
         rows, width = reading.token_ids.shape
@@ -188,7 +186,8 @@ def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.
 
 @contextmanager
 def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
-    """Has the last layer work at these places only, but for keys and values: behind it nobody reads the others."""
+    """Has the last layer work at these places only, but for keys and values: behind it nobody reads
+    the others."""
     width = 0
 
     def narrow(_: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
@@ -224,7 +223,8 @@ def forward(
     positions: torch.Tensor,
     places: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Returns the logits at the given places of a pass, by default at all: shape (places, vocabulary)."""
+    """Returns the logits at the given places of a pass, by default at all: shape (places,
+    vocabulary)."""
     output = model.network(
         input_ids=token_ids[None],
         position_ids=positions[None],
@@ -242,7 +242,8 @@ Golds = dict[tuple[int, int], GoldTokens]  # by the branch's id and the number o
 def answers_of_wave(
     model: LoadedModel, rows: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], Golds]:
-    """Decodes all rows of a wave, and measures how likely right answers are. ``rows``: of each bundle."""
+    """Decodes all rows of a wave, and measures how likely right answers are. ``rows``: of each
+    bundle."""
     if not rows:
         return [], {}
     started = model.clock()
@@ -270,7 +271,8 @@ def answers_of_wave(
 
 
 def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
-    """Lists an answer for each question of a bundle, and then, for copies, the right answers that they pass."""
+    """Lists an answer for each question of a bundle, and then, for copies, the right answers that
+    they pass."""
     written, forced = [], []
     for row in rows:
         for number, gold in zip(row.questions, row.gold_ids(row.read_trace.prompt), strict=True):
@@ -285,21 +287,22 @@ def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[Pending
 class AnswerGroup:
     """Holds answers of one policy in one bundle, which are treated at once."""
 
-    numbers: Sequence[
-        int
-    ]  # of the answers: those that read questions, then their copies in the same order
+    # Of the answers: those that read questions, then their copies in the same order.
+    numbers: Sequence[int]
     branches: Sequence[Branch]  # by answer; all of them sound, or all failed
     treatment: PrefillTreatment | None  # of a policy that acts at steps, a :class:`StepTreatment`
     reading: int  # how many of the answers read questions
 
 
 class TreatApartError(Exception):
-    """A treatment of several branches failed, which are to be treated apart to see which of them fail."""
+    """A treatment of several branches failed, which are to be treated apart to see which of them
+    fail."""
 
 
 @contextmanager
 def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
-    """Records what a treatment raises as its branch's failure; of several branches, raises :class:`TreatApartError`."""
+    """Records what a treatment raises as its branch's failure; of several branches, raises
+    :class:`TreatApartError`."""
     if all(branch is branches[0] for branch in branches):
         with faults_of(branches[0], where):
             yield
@@ -340,7 +343,8 @@ class WaveSource:
         self._question_read = self._copied = False
 
     def _groups(self, by_step: bool) -> list[AnswerGroup]:
-        """Groups what is treated alike: the answers of a policy in each bundle, or its rows if it acts once."""
+        """Groups what is treated alike: the answers of a policy in each bundle, or its rows if it
+        acts once."""
         groups: dict[tuple[Bundle, int], list[int]] = {}
         for number, (bundle, _, column) in enumerate(self._places):
             branch = self.answers[number].branch
@@ -372,7 +376,8 @@ class WaveSource:
         )
 
     def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
-        """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
+        """Has a treatment act on the first row of each branch, which is copied to those of other
+        questions."""
         firsts: dict[int, int] = {}
         copies = {
             place: first
@@ -389,7 +394,8 @@ class WaveSource:
         )
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        # On what is kept of the context, treatments act once for all questions of a row, or for each answer.
+        # On what is kept of the context, treatments act once for all questions of a row, or for
+        # each answer.
         for groups, where in (
             (self._once, "after the prefill"),
             (self._at_steps, "while decoding"),

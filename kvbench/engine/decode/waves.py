@@ -1,8 +1,9 @@
-"""Divides branches into waves that are decoded together, so that their keys and values fit into memory.
+"""Divides branches into waves that are decoded together, so that their keys and values fit into
+memory.
 
-Waves are made of bundles and bundles of rows, which are padded to the longest of their bundle. What a row takes is
-counted from what its branch keeps, or, before anything is read, from what its policy was asked to keep.
-"""
+Waves are made of bundles and bundles of rows, which are padded to the longest of their bundle. What
+a row takes is counted from what its branch keeps, or, before anything is read, from what its policy
+was asked to keep."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +34,9 @@ class CacheSize:
     windows: Sequence[int | None]  # by layer, as :attr:`LoadedModel.windows`
 
     def of(self, kept: int, room: int) -> int:
-        """Counts the bytes of a row that keeps so many tokens in each layer that its press compresses. A sliding layer
-        that presses leave whole holds the newest ones, whatever the press."""
+        """Counts the bytes of a row that keeps so many tokens in each layer that its press
+        compresses. A sliding layer that presses leave whole holds the newest ones, whatever the
+        press."""
         held = (kept if window is None else min(self.length, window - 1) for window in self.windows)
         return self.layer_bytes * sum(of_layer + room for of_layer in held)
 
@@ -45,8 +47,8 @@ Rows = list[Row[Of]]  # of a bundle
 def waves(
     traces: Iterable[Trace], steps: int, max_kv_bytes: int, gold: bool = True
 ) -> list[list[Rows[Branch]]]:
-    """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
-    the copies of rows that are there for right answers alone."""
+    """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of
+    cache. ``gold``: with the copies of rows that are there for right answers alone."""
     traces = list(traces)
     rows = [row for trace in traces for row in _rows_of_trace(trace, steps, gold)]
     return in_waves(rows, max_kv_bytes, traces[0].keys[0].device)
@@ -80,8 +82,9 @@ def _rows_of_trace(trace: Trace, steps: int, gold: bool) -> list[Row[Branch]]:
 def count_too_large(
     model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring], steps: int, max_kv_bytes: int
 ) -> int:
-    """Counts the rows of a prompt that will not fit alone, before it is read. It counts no less memory than they take:
-    a policy that spreads its budget over heads or layers may leave one of them whole."""
+    """Counts the rows of a prompt that will not fit alone, before it is read. It counts no less
+    memory than they take: a policy that spreads its budget over heads or layers may leave one of
+    them whole."""
     length = len(prompt.token_ids)
     size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
     count = 0
@@ -115,7 +118,8 @@ def size_of(wave: Iterable[Rows[Of]]) -> int:
 def in_waves(
     rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device
 ) -> list[list[Rows[Of]]]:
-    """Fills one wave after the other as far as the bound allows. A row above the bound is alone in its wave."""
+    """Fills one wave after the other as far as the bound allows. A row above the bound is alone in
+    its wave."""
     full: list[list[Rows[Of]]] = []
     room = 0
     for rest in _in_bundles(rows, kind_of(device).padding_bytes):
@@ -131,11 +135,12 @@ def in_waves(
 
 
 def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
-    """Groups rows of like length, the longest first, so that no bundle has more than ``padding`` bytes of padding.
+    """Groups rows of like length, the longest first, so that no bundle has more than ``padding``
+    bytes of padding.
 
-    The rows of a bundle are of one trace and have the same number of questions, all have a copy or none has, and all
-    keep as many tokens in every head and layer or none does, since one mask then serves all layers.
-    """
+    The rows of a bundle are of one trace and have the same number of questions, all have a copy or
+    none has, and all keep as many tokens in every head and layer or none does, since one mask then
+    serves all layers."""
     groups: dict[tuple[int, int, int, bool, bool], Rows[Of]] = {}
     for row in rows:
         groups.setdefault(
@@ -171,7 +176,8 @@ def _rows(
     size: CacheSize,
     gold: bool = True,
 ) -> list[Row[Of]]:
-    """Makes the rows of a branch. ``tokens``: how many of the context a head reads, where a press compresses."""
+    """Makes the rows of a branch. ``tokens``: how many of the context a head reads, where a press
+    compresses."""
     by_step = treatment.policy.step_treatment is not None
     if not by_step and not treatment.policy.own_rows:
         taken = size.of(tokens, _room(prompt, treatment.questions, steps))
@@ -188,8 +194,8 @@ def _rows(
 
 
 def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
-    """Counts the places for the questions of a row and their answers. The right answers are passed where answers are
-    written later, a few at a time."""
+    """Counts the places for the questions of a row and their answers. The right answers are passed
+    where answers are written later, a few at a time."""
     questions = [prompt.questions[number].token_ids for number in numbers]
     golds = [len(prompt.questions[number].gold_ids) for number in numbers]
     if len(questions) == 1:  # padded to whatever another row of its bundle asks
@@ -234,7 +240,8 @@ class BundlePass:
 
 
 class Wave(Cache):
-    """Holds the cache of all bundles that are decoded together. ``parts``: the tokens of the next pass."""
+    """Holds the cache of all bundles that are decoded together. ``parts``: the tokens of the next
+    pass."""
 
     def __init__(self, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
         """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
@@ -262,7 +269,8 @@ class Wave(Cache):
             start = end
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still written."""
+        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still
+        written."""
         counts = [bundle.answering for bundle in self.bundles]
         for bundle, of_bundle in zip(self.bundles, going.split(counts), strict=True):
             if not bool(of_bundle.all()):
@@ -280,7 +288,8 @@ def branch_attention(
     wave: Wave | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Computes the attention of the tokens of a pass, shape (1, heads, tokens, head_dim) each, over their bundles."""
+    """Computes the attention of the tokens of a pass, shape (1, heads, tokens, head_dim) each, over
+    their bundles."""
     assert wave is not None
     layer: int = module.layer_idx
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))

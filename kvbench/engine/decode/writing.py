@@ -28,8 +28,8 @@ class _Part:
 
 
 class Writing:
-    """Changes the new rows of a bundle once, before they are written. Most policies leave them as the model computes
-    them, and then there is nothing to do."""
+    """Changes the new rows of a bundle once, before they are written. Most policies leave them as
+    the model computes them, and then there is nothing to do."""
 
     def __init__(
         self, rows: Sequence[Row[Branch]], layers: int, room: int, device: torch.device
@@ -62,8 +62,8 @@ class Writing:
     def changed(
         self, layer: int, tensor: States, states: torch.Tensor, positions: torch.Tensor
     ) -> torch.Tensor:
-        """Returns what is written of the keys or values of a pass, shape (rows, num_kv_heads, places, head_dim).
-        ``positions``: int64 (rows, places)."""
+        """Returns what is written of the keys or values of a pass, shape (rows, num_kv_heads,
+        places, head_dim). ``positions``: int64 (rows, places)."""
         for part in self._parts:
             places = part.places.to(states.device)
             there = positions.to(states.device).index_select(0, places)

@@ -1,5 +1,5 @@
-"""Measures layer by layer how far cache on and cache off are apart behind the same tokens: rows of the cache, the
-residual stream, and the attention of each head."""
+"""Measures layer by layer how far cache on and cache off are apart behind the same tokens: rows of
+the cache, the residual stream, and the attention of each head."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,33 +11,32 @@ from transformers import DynamicCache, PreTrainedModel
 from kvbench.engine.studies.states import States, attention_seen, read_states
 from kvbench.engine.studies.walks import divergence
 
-STEP_ALONE = (
-    1  # the first step at which cache on reads a token by itself: at step 0 both read the prompt
-)
+# The first step at which cache on reads a token by itself: at step 0 both read the prompt.
+STEP_ALONE = 1
 
 
 @dataclass
 class LayerDrift:
-    """Holds how far a layer of cache on is from the same of cache off; relative: over the length of cache off's."""
+    """Holds how far a layer of cache on is from the same of cache off; relative: over the length of
+    cache off's."""
 
-    hidden: list[float] = field(
-        default_factory=list
-    )  # of the residual stream behind the layer, relative, by step
+    # Of the residual stream behind the layer, relative, by step.
+    hidden: list[float] = field(default_factory=list)
     hidden_l2: list[float] = field(default_factory=list)  # the distance itself, by step
     hidden_cosine: list[float] = field(default_factory=list)  # of both streams, by step
-    # By head, KL of the attention of cache on from that of cache off, of the token at STEP_ALONE, in nats; empty where
-    # no answer has that step.
+    # By head, KL of the attention of cache on from that of cache off, of the token at STEP_ALONE,
+    # in nats; empty where no answer has that step.
     attention_kl: list[float] = field(default_factory=list)
-    keys: list[float] = field(
-        default_factory=list
-    )  # relative, by position, once the last step is read
+    # Relative, by position, once the last step is read.
+    keys: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
 
 def drift_of(
     network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
 ) -> list[LayerDrift]:
-    """Reads a prompt and then each written token with cache on and cache off, and compares all layers."""
+    """Reads a prompt and then each written token with cache on and cache off, and compares all
+    layers."""
     cache = DynamicCache()
     so_far = list(prompt)
     on = read_states(network, so_far, cache)
@@ -60,7 +59,8 @@ def drift_of(
 
 
 def _compare_attention(layers: Sequence[LayerDrift], noted: Sequence[torch.Tensor]) -> None:
-    """Compares the heads of each layer. ``noted``: the layers of cache on, then those of cache off."""
+    """Compares the heads of each layer. ``noted``: the layers of cache on, then those of cache
+    off."""
     of_cache_off = noted[len(layers) :]
     for layer, on, off in zip(layers, noted, of_cache_off, strict=False):
         layer.attention_kl = [divergence(*heads) for heads in zip(on, off, strict=True)]
@@ -77,8 +77,8 @@ def _compare(layers: Sequence[LayerDrift], on: States, off: States) -> None:
 
 
 def cosine_between(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Returns the cosine of two vectors, from the distance of their directions: a product of nearly equal directions
-    would be rounded to above 1, and equal ones have exactly 1."""
+    """Returns the cosine of two vectors, from the distance of their directions: a product of nearly
+    equal directions would be rounded to above 1, and equal ones have exactly 1."""
     apart = first / first.norm() - second / second.norm()
     return 1.0 - float(apart.square().sum()) / 2
 
@@ -99,9 +99,9 @@ def _rows_apart(first: torch.Tensor, second: torch.Tensor) -> list[float]:
 def attention_noted(
     network: PreTrainedModel, is_noted: bool = True
 ) -> Iterator[list[torch.Tensor]]:
-    """Notes inside a ``with`` block, layer by layer, the logarithm of the attention of the last token, float64 of shape
-    (heads, tokens that it sees). The function that attends gives no weights, which are computed again from the queries
-    and keys that it is given."""
+    """Notes inside a ``with`` block, layer by layer, the logarithm of the attention of the last
+    token, float64 of shape (heads, tokens that it sees). The function that attends gives no
+    weights, which are computed again from the queries and keys that it is given."""
     noted: list[torch.Tensor] = []
 
     def note(
@@ -120,11 +120,11 @@ def attention_noted(
 def log_weights(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
-    """Returns the logarithm of the attention of the last token of one sequence to the tokens that it sees: float64
-    (heads, tokens that it sees).
+    """Returns the logarithm of the attention of the last token of one sequence to the tokens that
+    it sees: float64 (heads, tokens that it sees).
 
-    ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``: (1, 1, tokens, keys),
-    true or 0 where a token is seen; without one the last token sees all."""
+    ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``:
+    (1, 1, tokens, keys), true or 0 where a token is seen; without one the last token sees all."""
     groups = query.shape[1] // key.shape[1]
     keys = key[0].double().repeat_interleave(groups, 0)
     last_query = query[0, :, -1, :, None].double()

@@ -1,9 +1,8 @@
-"""Measures the drift of cache on from cache off in models of equal function in which other numbers of query heads share
-a head of keys and values.
+"""Measures the drift of cache on from cache off in models of equal function in which other numbers
+of query heads share a head of keys and values.
 
-A head of keys and values that several query heads share can be repeated for each of them, and the function is the same.
-The reverse cannot be made: heads that differ have no common one.
-"""
+A head of keys and values that several query heads share can be repeated for each of them, and the
+function is the same. The reverse cannot be made: heads that differ have no common one."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,9 @@ PROJECTIONS = ("k_proj", "v_proj")
 
 
 def group_sizes(network: PreTrainedModel) -> list[int]:
-    """Lists by how many query heads a head can be shared: all divisors of the model's own number. Where keys have no
-    projection of their own to repeat, or attention differs by layer, there is none."""
+    """Lists by how many query heads a head can be shared: all divisors of the model's own number.
+    Where keys have no projection of their own to repeat, or attention differs by layer, there is
+    none."""
     shared = set()
     for layer in decoder_of(network).layers:
         attention = layer.self_attn
@@ -39,7 +39,8 @@ def group_sizes(network: PreTrainedModel) -> list[int]:
 
 @contextmanager
 def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
-    """Lets ``size`` query heads share a head inside a ``with`` block: the weights of keys and values are repeated."""
+    """Lets ``size`` query heads share a head inside a ``with`` block: the weights of keys and
+    values are repeated."""
     before: list[tuple[Any, dict[str, Any]]] = []
     try:
         for layer in decoder_of(network).layers:
@@ -80,8 +81,9 @@ def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.
 def by_group_size(
     network: PreTrainedModel, ids: Sequence[int]
 ) -> Iterator[tuple[int, list[float]]]:
-    """Yields each number of query heads to a head, with the relative drift of the residual stream behind each layer:
-    the mean over the last tokens of a prompt, which cache on reads one by one."""
+    """Yields each number of query heads to a head, with the relative drift of the residual stream
+    behind each layer: the mean over the last tokens of a prompt, which cache on reads one by
+    one."""
     prompt, written = ids[:-WRITTEN], ids[-WRITTEN:]
     for size in group_sizes(network):
         with shared_by(network, size):

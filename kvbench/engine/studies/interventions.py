@@ -1,4 +1,5 @@
-"""Chooses rows of the cache to put back into a branch or to take away from it, and makes the branches that do so.
+"""Chooses rows of the cache to put back into a branch or to take away from it, and makes the
+branches that do so.
 
 Rows go by their tokens, in all layers and heads at once.
 """
@@ -20,9 +21,8 @@ Action = Literal["restore", "remove"]
 class QuestionRows:
     """Names rows of a question.
 
-    ``target``: the span that they are, such as ``answer``. ``draw``: 0 for its own rows; n > 0 for the n-th draw of as
-    many random rows instead, of tokens of the context that are no evidence.
-    """
+    ``target``: the span that they are, such as ``answer``. ``draw``: 0 for its own rows; n > 0 for
+    the n-th draw of as many random rows instead, of tokens of the context that are no evidence."""
 
     target: str
     draw: int = 0
@@ -30,7 +30,8 @@ class QuestionRows:
 
 @dataclass(frozen=True)
 class Intervention:
-    """Describes a branch in which rows were put back or taken away: as many as ``changed``, over layers and heads."""
+    """Describes a branch in which rows were put back or taken away: as many as ``changed``, over
+    layers and heads."""
 
     rows: QuestionRows
     changed: int
@@ -40,8 +41,8 @@ class Intervention:
 def intervene(
     action: Action, branch: Branch, prompt: Prompt, question: int, tried: Sequence[QuestionRows]
 ) -> Iterator[Intervention]:
-    """Makes a branch for all rows that are tried; it is equal to ``branch`` where no row is to be changed. Those of
-    spans that the question does not have are left out."""
+    """Makes a branch for all rows that are tried; it is equal to ``branch`` where no row is to be
+    changed. Those of spans that the question does not have are left out."""
     keep = mask_of(branch)
     available = ~keep if action == "restore" else keep
     for rows in tried:
@@ -62,7 +63,8 @@ def span_tokens(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
 
 
 def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
-    """Orders the tokens of the context that are no evidence of a question at random, the same in every run."""
+    """Orders the tokens of the context that are no evidence of a question at random, the same in
+    every run."""
     tokenized = prompt.questions[question]
     others = sorted(set(prompt.context_tokens) - set(tokenized.evidence_tokens))
     seed = seed_of(draw, tokenized.question.id, "rows of an intervention")
@@ -74,8 +76,9 @@ def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
 def choose(
     available: torch.Tensor, tokens: Sequence[int], order: Sequence[int] | None = None
 ) -> torch.Tensor:
-    """Returns which of the available rows belong to some tokens, bool (layers, num_kv_heads, seq_len) as ``available``.
-    With an ``order`` of other tokens, it returns in every head the first of these that are available, as many."""
+    """Returns which of the available rows belong to some tokens, bool (layers, num_kv_heads,
+    seq_len) as ``available``. With an ``order`` of other tokens, it returns in every head the first
+    of these that are available, as many."""
     of_target = torch.zeros_like(available)
     of_target[..., list(tokens)] = True
     of_target &= available

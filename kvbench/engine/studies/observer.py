@@ -1,11 +1,10 @@
 """Observes what an answer reads: attention, hidden states and routes, while a run is in memory.
 
-It changes nothing of how answers are written. The question, and the first token of its answer, are passed through the
-model once more, over the keys and values of the answer's own cache. Tokens are numbered as in
-:mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question and then the answer. Edges are too
-many to store: routes are found as soon as a step is seen, and the edges of the question are held until the first token
-of its answer has been passed.
-"""
+It changes nothing of how answers are written. The question, and the first token of its answer, are
+passed through the model once more, over the keys and values of the answer's own cache. Tokens are
+numbered as in :mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question and
+then the answer. Edges are too many to store: routes are found as soon as a step is seen, and the
+edges of the question are held until the first token of its answer has been passed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +38,8 @@ def observed_attention(
     watchers: "Sequence[_TurnWatcher | _ContextWatcher]" = (),
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Has each watcher compute, and note, the attention of a sequence; states are (sequences, heads, tokens, size)."""
+    """Has each watcher compute, and note, the attention of a sequence; states are (sequences,
+    heads, tokens, size)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     sequences = zip(watchers, query, key, value, strict=True)
     outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]
@@ -48,7 +48,8 @@ def observed_attention(
 
 @contextmanager
 def observed(model: LoadedModel) -> Iterator[None]:
-    """Has the network use this attention inside a ``with`` block; waves may be under way, with one of their own."""
+    """Has the network use this attention inside a ``with`` block; waves may be under way, with one
+    of their own."""
     AttentionInterface.register(OBSERVED_ATTENTION, observed_attention)
     with attention(model.network, OBSERVED_ATTENTION):
         yield
@@ -57,11 +58,11 @@ def observed(model: LoadedModel) -> Iterator[None]:
 def attention_to(
     query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float
 ) -> torch.Tensor:
-    """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
-    (..., queries, keys).
+    """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager
+    attention: shape (..., queries, keys).
 
-    ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (..., queries, keys).
-    """
+    ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (...,
+    queries, keys)."""
     scores = (query @ keys.mT) * scaling
     seen_scores = scores.masked_fill(~seen, float("-inf"))
     return seen_scores.softmax(-1, dtype=torch.float32)
@@ -71,20 +72,19 @@ ROWS_AT_ONCE = 2**16  # of contexts, in one pass
 QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
 MOST = 16  # tokens of the context that are told by layer
 POOLED = "answer"  # the span whose values are averaged
-Spans = Mapping[
-    str, Sequence[int]
-]  # by name, the tokens of the context, such as those of the answer
+# By name, the tokens of the context, such as those of the answer.
+Spans = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class LayerReading:
     """Holds what the heads of one layer read.
 
-    ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each head attends to
-    most; ``top_weight``, float (heads,), how much; ``shares``, float (heads, spans), the attention to each span;
-    ``most`` and ``most_share``, int and float (at most MOST,), the tokens of the context that all heads together attend
-    to most, and their share of the attention.
-    """
+    ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each
+    head attends to most; ``top_weight``, float (heads,), how much; ``shares``, float (heads,
+    spans), the attention to each span; ``most`` and ``most_share``, int and float (at most MOST,),
+    the tokens of the context that all heads together attend to most, and their share of the
+    attention."""
 
     edges: Edges
     top: npt.NDArray[np.int64]
@@ -98,11 +98,10 @@ class LayerReading:
 class TurnReading:
     """Holds what was passed once more: the question, or the first token of its answer.
 
-    ``spans``: the names of the spans. ``states``: float (layers + 1, hidden_size), the last token before the first
-    layer and behind each, the last one normalised. ``values``: float (layers, num_kv_heads * head_dim), the mean of the
-    values that are left of the span :data:`POOLED`, 0 where a head holds none: those of the whole context would be the
-    same for all its questions.
-    """
+    ``spans``: the names of the spans. ``states``: float (layers + 1, hidden_size), the last token
+    before the first layer and behind each, the last one normalised. ``values``: float (layers,
+    num_kv_heads * head_dim), the mean of the values that are left of the span :data:`POOLED`, 0
+    where a head holds none: those of the whole context would be the same for all its questions."""
 
     spans: tuple[str, ...]
     layers: tuple[LayerReading, ...]
@@ -113,9 +112,9 @@ class TurnReading:
 class TurnObserver:
     """Notes in ``readings``, by the branch's id, question and step, what answers read.
 
-    It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
-    answers that are forced. ``spans``: by question. ``left_out``: says of a branch why it is left out too, or nothing.
-    """
+    It leaves out branches whose press goes on cutting while an answer is written: what was read is
+    gone by then; and answers that are forced. ``spans``: by question. ``left_out``: says of a
+    branch why it is left out too, or nothing."""
 
     def __init__(
         self,
@@ -176,8 +175,8 @@ class TurnObserver:
     ) -> Sequence[torch.Tensor]:
         """Passes tokens, as many of each answer, through the model over what their caches hold.
 
-        Returns the hidden states before the first layer and behind each, (answers, tokens, hidden_size).
-        """
+        Returns the hidden states before the first layer and behind each, (answers, tokens,
+        hidden_size)."""
         width, device = len(passed[0]), self._model.device
         positions = [watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers]
         with observed(self._model):
@@ -193,8 +192,8 @@ class TurnObserver:
 
 
 class _TurnWatcher:
-    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context. ``windows``: by
-    layer, as :attr:`LoadedModel.windows`."""
+    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context.
+    ``windows``: by layer, as :attr:`LoadedModel.windows`."""
 
     def __init__(
         self, cache: CacheRows, length: int, turn: int, spans: Spans, windows: Sequence[int | None]
@@ -233,7 +232,8 @@ class _TurnWatcher:
         return output
 
     def _seen(self, layer: int, tokens: torch.Tensor, passed: int) -> torch.Tensor:
-        """Tells which rows each of the last ``passed`` tokens sees: bool (num_kv_heads, passed, rows)."""
+        """Tells which rows each of the last ``passed`` tokens sees: bool (num_kv_heads, passed,
+        rows)."""
         rows = tokens.shape[1]
         places = torch.arange(rows, device=tokens.device)
         before = places <= places[rows - passed :, None]
@@ -284,7 +284,8 @@ class _TurnWatcher:
         self.layers.append(reading)
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
-        """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""
+        """Averages the values of each head over the rows of a span that it holds; 0 where it holds
+        none."""
         is_pooled = torch.zeros(len(self._members), dtype=torch.bool, device=columns.device)
         is_pooled[list(self.spans.get(POOLED, ()))] = True
         of_span = is_pooled[columns][..., None]
@@ -299,8 +300,8 @@ WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
 
 @torch.inference_mode()
 def context_edges(model: LoadedModel, prompt: Prompt) -> list[Edges]:
-    """Reads a context once more and notes the edges of its attention by layer, of one head and a block of queries at a
-    time: no matrix of all tokens by all tokens is held."""
+    """Reads a context once more and notes the edges of its attention by layer, of one head and a
+    block of queries at a time: no matrix of all tokens by all tokens is held."""
     watcher = _ContextWatcher(model.windows)
     token_ids = torch.tensor([prompt.token_ids], device=model.device)
     with observed(model):
@@ -349,8 +350,8 @@ NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32))
 
 
 def why_not_observed(branch: Branch) -> str:
-    """Says why nothing is observed of a branch, or nothing if something is: routes go through the shared prefill, and
-    end in rows whose tokens are known."""
+    """Says why nothing is observed of a branch, or nothing if something is: routes go through the
+    shared prefill, and end in rows whose tokens are known."""
     reason = reason_without_mask(branch)
     if not reason and branch.treatment.policy.prefill != "shared":
         reason = "it has a prefill of its own"
@@ -358,9 +359,10 @@ def why_not_observed(branch: Branch) -> str:
 
 
 class AnswerObserver:
-    """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch and question: how
-    wide the widest path is from each token of the context to the places of the answer, float32 (context tokens,). These
-    are the last token of the question, where its first token is written, and that first token where it was passed."""
+    """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch
+    and question: how wide the widest path is from each token of the context to the places of the
+    answer, float32 (context tokens,). These are the last token of the question, where its first
+    token is written, and that first token where it was passed."""
 
     def __init__(self, model: LoadedModel, prompt: Prompt) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}

@@ -1,8 +1,9 @@
-"""Localises the difference of cache on and cache off: what of it goes if parts of one path are the other's.
+"""Localises the difference of cache on and cache off: what of it goes if parts of one path are the
+other's.
 
-In the direction of arXiv 2604.15409 the residual stream of cache on is put into the pass of cache off; in the other,
-which repairs a cached answer, parts of cache off are put into the pass of cache on.
-"""
+In the direction of arXiv 2604.15409 the residual stream of cache on is put into the pass of cache
+off; in the other, which repairs a cached answer, parts of cache off are put into the pass of cache
+on."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,14 +31,15 @@ class Patched:
     layer: int  # or ALL
     kl: float  # at the step, of cache on from cache off as they were
     kl_patched: float
-    # Mean over the step and those behind it, each path going on from its own tokens; None where that is not measured.
+    # Mean over the step and those behind it, each path going on from its own tokens; None where
+    # that is not measured.
     kl_after: float | None = None
     kl_after_patched: float | None = None
 
 
 def extents(layers: int) -> Iterator[tuple[Extent, int, Sequence[int]]]:
-    """Yields which layers are patched together: each alone, all up to each, and all. The first alone and all are the
-    ends of what is patched up to a layer, and are not repeated."""
+    """Yields which layers are patched together: each alone, all up to each, and all. The first
+    alone and all are the ends of what is patched up to a layer, and are not repeated."""
     for layer in range(layers):
         yield "one", layer, (layer,)
     for layer in range(1, layers - 1):
@@ -46,9 +48,9 @@ def extents(layers: int) -> Iterator[tuple[Extent, int, Sequence[int]]]:
 
 
 def place_of(forced: Walk) -> tuple[int, bool] | None:
-    """Finds the first step at which both choose different tokens behind the same prefix, else that with the largest
-    divergence, and tells which it is; None where they are equal to the bit, as they are at the first step, at which
-    both read the prompt at once."""
+    """Finds the first step at which both choose different tokens behind the same prefix, else that
+    with the largest divergence, and tells which it is; None where they are equal to the bit, as
+    they are at the first step, at which both read the prompt at once."""
     pairs = zip(forced.tokens, forced.other_tokens, strict=True)
     for step, (token, other_token) in enumerate(pairs):
         if token != other_token:
@@ -62,8 +64,9 @@ def place_of(forced: Walk) -> tuple[int, bool] | None:
 
 
 def first_apart(forced: Walk) -> int | None:
-    """Finds the first step at which both paths differ at all; None where they never do, or overflow before. The step at
-    which both read the prompt at once never differs: it is the prefill of the text, whose step 0 is the next."""
+    """Finds the first step at which both paths differ at all; None where they never do, or overflow
+    before. The step at which both read the prompt at once never differs: it is the prefill of the
+    text, whose step 0 is the next."""
     for step, difference in enumerate(forced.differences):
         if difference.kl > 0:
             return step
@@ -75,7 +78,8 @@ def first_apart(forced: Walk) -> int | None:
 def localise(
     network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
 ) -> Iterator[Patched]:
-    """Patches the pass of cache on that reads the last of the ``written`` tokens behind a prompt."""
+    """Patches the pass of cache on that reads the last of the ``written`` tokens behind a
+    prompt."""
     on, _ = _read_one_by_one(network, prompt, written[:-1])
     off = read_states(network, [*prompt, *written], DynamicCache())
     yield from patched(network, written[-1], on, off)
@@ -84,7 +88,8 @@ def localise(
 def _read_one_by_one(
     network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
 ) -> tuple[States, DynamicCache]:
-    """Reads a prompt at once and written tokens one by one; returns the states of the last pass, and the cache."""
+    """Reads a prompt at once and written tokens one by one; returns the states of the last pass,
+    and the cache."""
     cache = DynamicCache()
     on = read_states(network, prompt, cache)
     for token in written:
@@ -93,7 +98,8 @@ def _read_one_by_one(
 
 
 def patched(network: PreTrainedModel, token: int, on: States, off: States) -> Iterator[Patched]:
-    """Patches the pass over a token behind the rows ``on``. ``off``: of the whole sequence, with that token."""
+    """Patches the pass over a token behind the rows ``on``. ``off``: of the whole sequence, with
+    that token."""
 
     def kl_with(rows: Sequence[int], stream: Sequence[int]) -> float:
         cache = DynamicCache()
@@ -121,8 +127,9 @@ def inject(
     steps: int,
     ends: Collection[int] = (),
 ) -> Iterator[Patched]:
-    """Patches the pass of cache off that reads a prompt and the ``written`` tokens: its residual stream at the last of
-    them is that of cache on. Then both paths go on for so many steps at most, cache off unpatched."""
+    """Patches the pass of cache off that reads a prompt and the ``written`` tokens: its residual
+    stream at the last of them is that of cache on. Then both paths go on for so many steps at most,
+    cache off unpatched."""
     ids = [*prompt, *written]
     on, cache = _read_one_by_one(network, prompt, written)
     log_on = log_probabilities(on.logits)
@@ -135,7 +142,8 @@ def inject(
         return kl, after.mean_kl(kl, int(logits.argmax()))
 
     kl, kl_after = measured({})
-    # What is put behind a layer at the last token hides all that was put there before: the last of several decides.
+    # What is put behind a layer at the last token hides all that was put there before: the last of
+    # several decides.
     by_last = [measured({number: stream}) for number, stream in enumerate(on.hidden)]
     for extent, layer, layers in extents(len(on.hidden)):
         kl_patched, kl_after_patched = by_last[layers[-1]]
@@ -151,7 +159,8 @@ def _greedy_rows(
     steps: int,
     ends: Collection[int],
 ) -> list[torch.Tensor]:
-    """Lets cache on go on from the most likely tokens, and returns the logits behind each of them."""
+    """Lets cache on go on from the most likely tokens, and returns the logits behind each of
+    them."""
     rows, row = [], logits
     for _ in range(steps):
         token = int(row.argmax())
@@ -164,11 +173,11 @@ def _greedy_rows(
 
 @dataclass
 class StepsAfter:
-    """Measures how far apart both paths are behind a patched step, each going on from its own most likely tokens.
+    """Measures how far apart both paths are behind a patched step, each going on from its own most
+    likely tokens.
 
-    Cache off computes everything anew at every step, so that nothing of a patch is left behind it but the token that
-    was chosen there: patches that choose the same token share these steps.
-    """
+    Cache off computes everything anew at every step, so that nothing of a patch is left behind it
+    but the token that was chosen there: patches that choose the same token share these steps."""
 
     network: PreTrainedModel
     ids: Sequence[int]  # up to the patched step
@@ -177,7 +186,8 @@ class StepsAfter:
     _by_token: dict[int, list[float]] = field(default_factory=dict)
 
     def mean_kl(self, kl: float, token: int) -> float:
-        """Returns the mean over the patched step, which has ``kl``, and those behind the token chosen there."""
+        """Returns the mean over the patched step, which has ``kl``, and those behind the token
+        chosen there."""
         if token not in self._by_token:
             self._by_token[token] = list(self._walk(token))
         later = self._by_token[token]

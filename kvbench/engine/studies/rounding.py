@@ -1,8 +1,9 @@
-"""Measures what rounding does to a network's own numbers: in one product by its length, and from layer to layer.
+"""Measures what rounding does to a network's own numbers: in one product by its length, and from
+layer to layer.
 
-Both are experiments of arXiv 2604.15409, which takes random numbers: here queries, keys, values and weights are those
-of the network over a real prompt. What is compared with is computed from the same rounded numbers in float64.
-"""
+Both are experiments of arXiv 2604.15409, which takes random numbers: here queries, keys, values and
+weights are those of the network over a real prompt. What is compared with is computed from the same
+rounded numbers in float64."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ CACHES = ("past_key_values", "past_key_value")  # arguments of a layer
 
 @dataclass(frozen=True)
 class Attended:
-    """Holds what a layer multiplies, shape (heads, tokens, head_dim), each head with its own keys and values."""
+    """Holds what a layer multiplies, shape (heads, tokens, head_dim), each head with its own keys
+    and values."""
 
     query: torch.Tensor
     keys: torch.Tensor
@@ -33,12 +35,12 @@ class Attended:
 
 @dataclass
 class Rounding:
-    """Holds the relative errors of one layer: the distance from what float64 gives over the length of that."""
+    """Holds the relative errors of one layer: the distance from what float64 gives over the length
+    of that."""
 
     lengths: list[int] = field(default_factory=list)  # tokens that are attended to
-    scores: list[float] = field(
-        default_factory=list
-    )  # by length: of query times keys, mean over heads
+    # By length: of query times keys, mean over heads.
+    scores: list[float] = field(default_factory=list)
     outputs: list[float] = field(default_factory=list)  # by length: of attention times values
     alone: float = 0.0  # of the stream behind the layer, where its input is exact; mean over tokens
     propagated: float = 0.0  # where the layers before it are rounded too
@@ -128,8 +130,8 @@ def _relative(rounded: torch.Tensor, exact: torch.Tensor) -> float:
 def _propagation(
     network: PreTrainedModel, passes: Sequence[_LayerPass]
 ) -> Iterator[tuple[float, float]]:
-    """Yields by layer the error that it adds to an exact input, and that of all layers so far. One layer at a time is
-    copied to float64, so that no second network is needed."""
+    """Yields by layer the error that it adds to an exact input, and that of all layers so far. One
+    layer at a time is copied to float64, so that no second network is needed."""
     stream = passes[0].stream.double()
     for layer, layer_pass in zip(decoder_of(network).layers, passes, strict=True):
         exact_layer = layer_in_float64(layer)
@@ -145,7 +147,8 @@ def _propagation(
 
 
 def _doubled(value: Any) -> Any:
-    """Returns numbers, also those in a tuple such as the angles of positions, in float64; anything else as it is."""
+    """Returns numbers, also those in a tuple such as the angles of positions, in float64; anything
+    else as it is."""
     if isinstance(value, tuple):
         return tuple(_doubled(part) for part in value)
     if isinstance(value, torch.Tensor) and value.is_floating_point():

@@ -1,4 +1,5 @@
-"""Reads what a pass of a network computes layer by layer, and puts other states in the place of some of it."""
+"""Reads what a pass of a network computes layer by layer, and puts other states in the place of
+some of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from kvbench.engine.treat.branch import states_of
 from kvbench.models.load import decoder_of
 
 Layers = Sequence[torch.Tensor]
-# Takes what a layer attends by: queries of shape (1, heads, tokens, head_dim), keys and values of shape (1,
-# num_kv_heads, keys, head_dim), the mask, (1, 1, tokens, keys), if there is one, and the factor of their products.
+# Takes what a layer attends by: queries of shape (1, heads, tokens, head_dim), keys and values of
+# shape (1, num_kv_heads, keys, head_dim), the mask, (1, 1, tokens, keys), if there is one, and the
+# factor of their products.
 SeeAttention = Callable[
     [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, float], None
 ]
@@ -26,7 +28,8 @@ class States:
     """Holds what a pass computed."""
 
     logits: torch.Tensor  # behind the last token, (vocabulary,)
-    hidden: Layers  # the residual stream of the last token behind each layer before it was patched, (hidden_size,)
+    # The residual stream of the last token behind each layer before it was patched, (hidden_size,).
+    hidden: Layers
     keys: Layers  # of all tokens so far by layer, (num_kv_heads, tokens, head_dim)
     values: Layers
 
@@ -38,8 +41,8 @@ def read_states(
     cache: DynamicCache,
     patches: Mapping[int, torch.Tensor] | None = None,
 ) -> States:
-    """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in place of the
-    residual stream behind it, at the last token."""
+    """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in
+    place of the residual stream behind it, at the last token."""
     tokens = torch.tensor([ids], device=network.device)
     with _hooked(network, patches or {}) as hidden:
         output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)
@@ -50,7 +53,8 @@ def read_states(
 def _hooked(
     network: PreTrainedModel, patches: Mapping[int, torch.Tensor]
 ) -> Iterator[list[torch.Tensor]]:
-    """Notes what layers put out for the last token, and puts the patches in its place, inside a ``with`` block."""
+    """Notes what layers put out for the last token, and puts the patches in its place, inside a
+    ``with`` block."""
     hidden: list[torch.Tensor] = []
 
     def see(number: int, _layer: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
@@ -76,7 +80,8 @@ def _hooked(
 def attention_seen(network: PreTrainedModel, see: SeeAttention) -> Iterator[None]:
     """Shows what each layer attends by, one after the other, inside a ``with`` block.
 
-    The network attends by the very function that it always does, with the same mask, so that no bit of it changes."""
+    The network attends by the very function that it always does, with the same mask, so that no bit
+    of it changes."""
     name = decoder_of(network).config._attn_implementation
     attend = ALL_ATTENTION_FUNCTIONS[name]
 

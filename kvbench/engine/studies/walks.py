@@ -1,7 +1,6 @@
-"""Walks two ways to compute the same logits over an answer. Either both are given the same tokens (*teacher-forced*),
-or each goes on from its own (*free-running*); figures of the two are never mixed, as behind the first difference the
-prefixes differ.
-"""
+"""Walks two ways to compute the same logits over an answer. Either both are given the same tokens
+(*teacher-forced*), or each goes on from its own (*free-running*); figures of the two are never
+mixed, as behind the first difference the prefixes differ."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -20,8 +19,8 @@ Choose = Callable[[torch.Tensor, int], int]  # from logits of shape (vocabulary,
 
 @dataclass(frozen=True)
 class Difference:
-    """Holds how far a second row of logits is from a first; all is NaN where a logit of either is not finite, and
-    the most likely tokens are not compared."""
+    """Holds how far a second row of logits is from a first; all is NaN where a logit of either is
+    not finite, and the most likely tokens are not compared."""
 
     kl: float  # KL(first || second), in nats
     js: float  # the divergence of Jensen and Shannon, in nats: at most ln 2
@@ -34,7 +33,8 @@ UNKNOWN = Difference(math.nan, math.nan, math.nan, False, math.nan)
 
 
 def difference(first: torch.Tensor, second: torch.Tensor) -> Difference:
-    """Compares two rows of logits of shape (vocabulary,), which may be of any dtype and lie on any device."""
+    """Compares two rows of logits of shape (vocabulary,), which may be of any dtype and lie on any
+    device."""
     if not bool(torch.isfinite(first).all() & torch.isfinite(second).all()):
         return UNKNOWN
     log_p, log_q = log_probabilities(first), log_probabilities(second)
@@ -56,10 +56,10 @@ def log_probabilities(row: torch.Tensor) -> torch.Tensor:
 def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     """Returns KL(p || q) in nats.
 
-    It adds up p (d + exp(-d) - 1) with d = log p - log q, which comes to the same as p d, since p and q both sum to 1.
-    No term is negative, so that nothing cancels: rounding of float32 moves log p by 1e-6, the divergence is 1e-12, and
-    a sum over p d would have an error of the same size. Equal rows give exactly 0.
-    """
+    It adds up p (d + exp(-d) - 1) with d = log p - log q, which comes to the same as p d, since p
+    and q both sum to 1. No term is negative, so that nothing cancels: rounding of float32 moves log
+    p by 1e-6, the divergence is 1e-12, and a sum over p d would have an error of the same size.
+    Equal rows give exactly 0."""
     apart = log_p - log_q
     p = log_p.exp()
     # Where p is far below q, exp(-d) may be infinite, and p 0.
@@ -70,24 +70,24 @@ def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
 
 
 def jensen_shannon(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
-    """Returns the mean divergence of p and of q from their mean, in nats: the same in both directions, and at most
-    ln 2. [J. Lin, IEEE Transactions on Information Theory 37 (1991), 145-151]"""
+    """Returns the mean divergence of p and of q from their mean, in nats: the same in both
+    directions, and at most ln 2. [J. Lin, IEEE Transactions on Information Theory 37 (1991),
+    145-151]"""
     apart = (log_p - log_q).abs()
-    log_mean = torch.maximum(log_p, log_q) + torch.log1p(
-        torch.expm1(-apart) / 2
-    )  # exactly log p where both are equal
+    # Exactly log p where both are equal.
+    log_mean = torch.maximum(log_p, log_q) + torch.log1p(torch.expm1(-apart) / 2)
     both = (divergence(log_p, log_mean) + divergence(log_q, log_mean)) / 2
     return min(both, math.log(2))  # which rounding may exceed where p and q share nothing
 
 
 def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
-    """Returns a way to choose: ``greedy``, ``top_k`` (50 tokens at temperature 0.7) or ``top_p`` (0.9 at 0.7).
+    """Returns a way to choose: ``greedy``, ``top_k`` (50 tokens at temperature 0.7) or ``top_p``
+    (0.9 at 0.7).
 
-    Two paths at one step meet the same random numbers, so that they choose otherwise only where their logits differ.
-    The token is the one with the largest p / E, where E is exponential noise by token: as torch draws, and as the
-    Gumbel trick does. Another rule, the first token whose cumulative p passes a random number, would let the order of
-    two close tokens decide.
-    """
+    Two paths at one step meet the same random numbers, so that they choose otherwise only where
+    their logits differ. The token is the one with the largest p / E, where E is exponential noise
+    by token: as torch draws, and as the Gumbel trick does. Another rule, the first token whose
+    cumulative p passes a random number, would let the order of two close tokens decide."""
     if name == "greedy":
         return lambda row, _: int(row.argmax())
 
@@ -105,11 +105,13 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
 
 
 def _least_chosen(log_p: torch.Tensor, name: str) -> torch.Tensor:
-    """Returns the lowest log probability that a token may have to be drawn, of those of all tokens, (vocabulary,)."""
+    """Returns the lowest log probability that a token may have to be drawn, of those of all tokens,
+    (vocabulary,)."""
     ordered = log_p.sort(descending=True).values
     if name == "top_k":
         return ordered[min(TOP_K, len(ordered)) - 1]
-    # The fewest most likely tokens that have 0.9 together. On the processor: a GPU has no deterministic running sum.
+    # The fewest most likely tokens that have 0.9 together. On the processor: a GPU has no
+    # deterministic running sum.
     p = ordered.cpu().exp()
     before = p.cumsum(-1) - p
     count = int((before < TOP_P).sum())
@@ -117,9 +119,8 @@ def _least_chosen(log_p: torch.Tensor, name: str) -> torch.Tensor:
 
 
 CHUNK = 32  # tokens that the null row reads at once
-NULL_STEPS = (
-    3  # of the null row: what computing otherwise moves does not depend on how far an answer is
-)
+# Of the null row: what computing otherwise moves does not depend on how far an answer is.
+NULL_STEPS = 3
 
 
 class Path(Protocol):
@@ -158,7 +159,8 @@ class Whole:
 
 @torch.no_grad()
 def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
-    """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last one."""
+    """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last
+    one."""
     tokens = torch.tensor([ids], device=network.device)
     row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[
         0, -1
@@ -174,14 +176,14 @@ class WalkPlan:
     choose: Choose
     steps: int  # tokens at most
     ends: Collection[int] = ()  # tokens that end an answer
-    given: Sequence[
-        int
-    ] = ()  # the tokens that follow, teacher-forced; without any, those that the first path chooses
+    # The tokens that follow, teacher-forced; without any, those that the first path chooses.
+    given: Sequence[int] = ()
 
 
 @dataclass
 class Walk:
-    """Holds what two paths did at each step; free-running, the steps that both have are compared."""
+    """Holds what two paths did at each step; free-running, the steps that both have are
+    compared."""
 
     tokens: list[int] = field(default_factory=list)  # that the first path chose
     other_tokens: list[int] = field(default_factory=list)  # that the second chose
@@ -228,20 +230,22 @@ def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
 
 
 def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
-    """Walks cache off, all at once and in chunks, over the first tokens of an answer: two computations of the same."""
+    """Walks cache off, all at once and in chunks, over the first tokens of an answer: two
+    computations of the same."""
     return teacher_forced(
         Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens)
     )
 
 
 def same_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
-    """Walks cache on twice over an answer. Both do the very same: whatever they differ by is chance of the device."""
+    """Walks cache on twice over an answer. Both do the very same: whatever they differ by is chance
+    of the device."""
     return teacher_forced(Cached(network), Cached(network), replace(plan, given=tokens))
 
 
 def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:
-    """Lets cache on and cache off each go on from its own tokens. Where both chose the same tokens and were ``forced``
-    on these, that is the same computation, which is not repeated."""
+    """Lets cache on and cache off each go on from its own tokens. Where both chose the same tokens
+    and were ``forced`` on these, that is the same computation, which is not repeated."""
     if not plan.given and forced.tokens == forced.other_tokens:
         return forced
     return free_running(Cached(network), Whole(network), plan)

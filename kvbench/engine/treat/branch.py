@@ -1,4 +1,5 @@
-"""A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
+"""A branch holds what one treatment leaves of a prefilled context, or the reason why its press
+failed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -23,10 +24,8 @@ from policies.declaration.devices import TimedWork
 from policies.declaration.draws import drawing_from, seed_of
 from policies.declaration.faults import TookTooLongError
 
-KNOWN = (
-    "kvpress.",
-    "policies.",
-)  # packages whose presses are tested to write to nothing but their cache
+# Packages whose presses are tested to write to nothing but their cache.
+KNOWN = ("kvpress.", "policies.")
 
 
 def attention_modules(model: LoadedModel) -> list[Any]:
@@ -34,7 +33,8 @@ def attention_modules(model: LoadedModel) -> list[Any]:
 
 
 def is_known(press: Any) -> bool:
-    """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from a user."""
+    """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from
+    a user."""
     inner = [
         one
         for one in (getattr(press, "press", None), *getattr(press, "presses", ()))
@@ -44,22 +44,24 @@ def is_known(press: Any) -> bool:
 
 
 def masks_of(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]:
-    """Returns by layer the (batch, head, token) indices that a head-wise press has masked out of the keys."""
+    """Returns by layer the (batch, head, token) indices that a head-wise press has masked out of
+    the keys."""
     return [getattr(module, "masked_key_indices", None) for module in attention_modules(model)]
 
 
 def leaving_sliding_layers() -> AbstractContextManager[object]:
-    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with images or without."""
+    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with
+    images or without."""
     return patch.object(base_press, "Gemma3ForConditionalGeneration", Gemma3PreTrainedModel)
 
 
 @contextmanager
 def clearing_masks(model: LoadedModel) -> Iterator[None]:
-    """Clears the masks that a head-wise press sets on modules: they are its result, and nobody else's.
+    """Clears the masks that a head-wise press sets on modules: they are its result, and nobody
+    else's.
 
-    Nothing else is put back. A press that changes the model is named, and no later result of the process is taken
-    (:class:`ModelChangedError`).
-    """
+    Nothing else is put back. A press that changes the model is named, and no later result of the
+    process is taken (:class:`ModelChangedError`)."""
     try:
         yield
     finally:
@@ -72,9 +74,8 @@ class PressCache:
     """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    masked: list[
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None
-    ]  # as :func:`masks_of` returns them
+    # As :func:`masks_of` returns them.
+    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]
 
 
 @dataclass
@@ -83,12 +84,12 @@ class Branch:
 
     treatment: Treatment
     press: BasePress | None = None
-    arguments: dict[str, int | float | str] = field(
-        default_factory=dict
-    )  # of the press, for this context
+    # Of the press, for this context.
+    arguments: dict[str, int | float | str] = field(default_factory=dict)
     layers: list[LayerCache] = field(default_factory=list)
     press_cache: PressCache | None = None
-    # The work of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
+    # The work of this branch's press as if it had been run alone: a scoring for several ratios
+    # counts in full for each.
     work: list[TimedWork] = field(default_factory=list)
     own_prefill_seconds: float = (
         0.0  # that the prefill of a press with its own took longer than the shared one
@@ -108,12 +109,14 @@ class Branch:
 
     @property
     def host_seconds(self) -> float:
-        """Returns the time that the host took so far to order the work of this branch's press, without waiting."""
+        """Returns the time that the host took so far to order the work of this branch's press,
+        without waiting."""
         return sum(work.host_seconds for work in self.work)
 
     @property
     def next_position(self) -> int:
-        """Returns the first position of its questions: behind the context, wherever the tokens of that went."""
+        """Returns the first position of its questions: behind the context, wherever the tokens of
+        that went."""
         if self.treatment.policy.renumbers:
             keys = self.layers[0].keys
             return self.treatment.situation.context_length if keys is None else keys.shape[1]
@@ -136,8 +139,9 @@ class Trace:
 
     @property
     def compressed(self) -> list[int]:
-        """Returns the layers that presses compress: all but the sliding ones that they leave whole. What is lost and
-        what is kept is counted in these; what slides out of a window is lost by the model and not by a press."""
+        """Returns the layers that presses compress: all but the sliding ones that they leave whole.
+        What is lost and what is kept is counted in these; what slides out of a window is lost by
+        the model and not by a press."""
         return [layer for layer, window in enumerate(self.windows) if window is None]
 
     @property
@@ -162,10 +166,9 @@ def new_branch(treatment: Treatment) -> Branch:
 def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> Iterator[None]:
     """Records whatever a press raises as its failure, so that every other branch goes on.
 
-    A press is foreign code and may raise anything, or never return: this is the one place where every exception is
-    caught. ``model``: what the press could have written to. If the press of a user did, nothing goes on:
-    :class:`ModelChangedError`.
-    """
+    A press is foreign code and may raise anything, or never return: this is the one place where
+    every exception is caught. ``model``: what the press could have written to. If the press of a
+    user did, nothing goes on: :class:`ModelChangedError`."""
     policy = branch.treatment.policy.name
     try:
         with branch.treatment.time_limit.for_call(policy, branch.host_seconds):
@@ -190,8 +193,9 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
 
 
 def give_up(branches: Sequence[Branch], where: str) -> bool:
-    """Tells whether the press of these branches is given up, which have failed then. It is not begun: the moment that
-    is left to it would be up while its hooks are set, of which one might stay for good."""
+    """Tells whether the press of these branches is given up, which have failed then. It is not
+    begun: the moment that is left to it would be up while its hooks are set, of which one might
+    stay for good."""
     treatment = branches[0].treatment
     reason = treatment.time_limit.given_up(treatment.policy.name)
     for branch in branches if reason else ():
@@ -201,7 +205,8 @@ def give_up(branches: Sequence[Branch], where: str) -> bool:
 
 @contextmanager
 def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
-    """Has a press draw the same from torch's generator in every run, without a change for any other draw."""
+    """Has a press draw the same from torch's generator in every run, without a change for any other
+    draw."""
     situation = branch.treatment.situation
     with drawing_from(seed_of(situation.seed, situation.example_id, part), device):
         yield
@@ -223,7 +228,8 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
 
 
 def states_of(cache: DynamicCache) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Returns the keys and the values of one sequence by layer, shape (num_kv_heads, seq_len, head_dim)."""
+    """Returns the keys and the values of one sequence by layer, shape (num_kv_heads, seq_len,
+    head_dim)."""
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
     return keys, [layer.values[0] for layer in cache.layers if layer.values is not None]
 
@@ -240,8 +246,8 @@ def reason_without_mask(branch: Branch) -> str:
 
 
 def mask_of(branch: Branch) -> torch.Tensor:
-    """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len), in the memory of the host: layers may
-    lie on several devices.
+    """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len), in the memory of the
+    host: layers may lie on several devices.
 
     Raises :class:`ValueError` where no mask tells that (:func:`reason_without_mask`).
     """
@@ -251,11 +257,12 @@ def mask_of(branch: Branch) -> torch.Tensor:
 
 
 def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | None = None) -> Branch:
-    """Makes a branch that reads the rows of ``keep``, of the same cache and under the same treatment as ``branch``.
+    """Makes a branch that reads the rows of ``keep``, of the same cache and under the same
+    treatment as ``branch``.
 
-    ``keep``: as :func:`mask_of` returns it. What is restored has the keys and values of the prefill from which
-    ``branch`` was cut. ``questions``: the numbers of those that it answers; by default those of ``branch``.
-    """
+    ``keep``: as :func:`mask_of` returns it. What is restored has the keys and values of the prefill
+    from which ``branch`` was cut. ``questions``: the numbers of those that it answers; by default
+    those of ``branch``."""
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
     treatment = (

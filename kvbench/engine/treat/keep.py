@@ -19,14 +19,14 @@ class PressError(Exception):
 class LayerCache:
     """Holds what one branch leaves of one layer."""
 
-    # Which tokens survive, bool (num_kv_heads, seq_len); None where the press merges or rewrites, and surviving means
-    # nothing.
+    # Which tokens survive, bool (num_kv_heads, seq_len); None where the press merges or rewrites,
+    # and surviving means nothing.
     keep: torch.Tensor | None
     held_rows: (
         int  # that an allocator holds over all heads: a head-wise press masks rows and frees none
     )
-    # Shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the whole cache from which
-    # the kept rows are read, where that is not the trace's.
+    # Shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the
+    # whole cache from which the kept rows are read, where that is not the trace's.
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
     filled: float = (
@@ -34,8 +34,8 @@ class LayerCache:
     )
 
     def within(self, window: int) -> "LayerCache":
-        """Returns what is read of a sliding layer: the ``window - 1`` newest tokens of the context, which the first
-        token behind it sees."""
+        """Returns what is read of a sliding layer: the ``window - 1`` newest tokens of the context,
+        which the first token behind it sees."""
         assert self.keep is not None
         keep = self.keep.clone()
         keep[:, : max(0, keep.shape[1] - window + 1)] = False
@@ -43,8 +43,8 @@ class LayerCache:
 
     @cached_property
     def tokens(self) -> torch.Tensor:
-        """Returns the token of each row that is read of the context, int64 (num_kv_heads, rows). A head that keeps
-        fewer than another begins with absent rows."""
+        """Returns the token of each row that is read of the context, int64 (num_kv_heads, rows). A
+        head that keeps fewer than another begins with absent rows."""
         if self.keep is None:
             assert self.keys is not None
             return torch.full(self.keys.shape[:2], UNKNOWN, device=self.keys.device)
@@ -63,7 +63,8 @@ class LayerCache:
 
 
 def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
-    """Returns the positions of the kept tokens in order, behind ``longest - kept`` others that mean nothing.
+    """Returns the positions of the kept tokens in order, behind ``longest - kept`` others that mean
+    nothing.
 
     ``keep``: bool (..., tokens). Returns int64 (..., longest).
     """
@@ -71,8 +72,8 @@ def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
 
 
 def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """Returns the keep mask of the ``count`` highest scores of each head, by the call that kvpress makes, so that ties
-    fall the same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
+    """Returns the keep mask of the ``count`` highest scores of each head, by the call that kvpress
+    makes, so that ties fall the same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
     indices = scores.topk(count, dim=-1).indices[0]
     return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(
         -1, indices, True
@@ -80,7 +81,8 @@ def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
 
 
 class Ranking:
-    """Gives the keep masks of the highest scores for many counts after one sort (:func:`kept_highest`).
+    """Gives the keep masks of the highest scores for many counts after one sort
+    (:func:`kept_highest`).
 
     ``has_nan``: some score is NaN, so that the order means nothing."""
 
@@ -90,16 +92,16 @@ class Ranking:
         self._scores = scores
         self._rank = torch.empty_like(order).scatter_(-1, order, places)
         edges = [count for count in counts if 0 < count < scores.shape[-1]]
-        at_edges = torch.tensor(
-            edges, dtype=torch.long, device=order.device
-        )  # of none, torch makes floats
+        # Of none, torch makes floats.
+        at_edges = torch.tensor(edges, dtype=torch.long, device=order.device)
         tied = (ordered[:, at_edges - 1] == ordered[:, at_edges]).any(0)
         # The only wait for the device in a scoring: what the host has to know comes at once.
         self.has_nan, *tied_on_host = torch.cat([scores.isnan().any()[None], tied]).tolist()
         self._tied = {count for count, is_tied in zip(edges, tied_on_host, strict=True) if is_tied}
 
     def kept(self, count: int) -> torch.Tensor:
-        """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call decides."""
+        """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call
+        decides."""
         return kept_highest(self._scores, count) if count in self._tied else self._rank < count
 
 
@@ -111,11 +113,12 @@ def observe(
     masked: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
     nan: bool = False,
 ) -> LayerCache:
-    """Compares ``keys`` and ``values``, as a press returned them, with the full ones to see what is kept.
+    """Compares ``keys`` and ``values``, as a press returned them, with the full ones to see what is
+    kept.
 
-    All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices that a head-wise
-    press masks out. Raises :class:`PressError` for wrong shapes or NaN, unless ``nan`` allows it.
-    """
+    All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices
+    that a head-wise press masks out. Raises :class:`PressError` for wrong shapes or NaN, unless
+    ``nan`` allows it."""
     check_cache(full_keys, keys, values, nan)
     heads, rows = keys.shape[1:3]
     if masked is not None:
@@ -145,7 +148,8 @@ def observe(
 
 
 def digest_of(layers: Sequence[LayerCache]) -> str:
-    """Hashes the keep masks, or the rows, in any order, where a press rewrites them: equal for caches read alike."""
+    """Hashes the keep masks, or the rows, in any order, where a press rewrites them: equal for
+    caches read alike."""
     digest = hashlib.sha256()
     for layer in layers:
         if layer.keep is not None:
@@ -154,14 +158,14 @@ def digest_of(layers: Sequence[LayerCache]) -> str:
             of_heads = torch.cat(
                 [_row_hash(states).sum(1) for states in (layer.keys, layer.values)]
             )
-            digest.update(
-                of_heads.cpu().numpy().tobytes()
-            )  # of each head one number leaves the device
+            # Of each head one number leaves the device.
+            digest.update(of_heads.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
 def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Tells which rows of the full tensor are still among ``rows``, in any order: bool (heads, tokens).
+    """Tells which rows of the full tensor are still among ``rows``, in any order: bool (heads,
+    tokens).
 
     Shapes (heads, tokens, size) and (heads, rows, size).
     """
@@ -182,22 +186,25 @@ def check_cache(
     """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
     if keys.shape != values.shape or keys.ndim != 4:
         raise PressError(
-            f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}"
+            f"it returned keys of shape {tuple(keys.shape)} and values of shape "
+            f"{tuple(values.shape)}"
         )
     expected = (full_keys.shape[0], full_keys.shape[1], full_keys.shape[3])
     if (keys.shape[0], keys.shape[1], keys.shape[3]) != expected:
         raise PressError(
-            f"it returned keys of shape {tuple(keys.shape)} for a cache of shape {tuple(full_keys.shape)}: "
-            "only the third dimension may differ"
+            f"it returned keys of shape {tuple(keys.shape)} for a cache of shape "
+            f"{tuple(full_keys.shape)}: only the third dimension may differ"
         )
     for states in (keys, values):
         if (states.dtype, states.device) != (full_keys.dtype, full_keys.device):
             raise PressError(
-                f"it returned {states.dtype} on {states.device}, the cache is {full_keys.dtype} on {full_keys.device}"
+                f"it returned {states.dtype} on {states.device}, the cache is {full_keys.dtype} on "
+                f"{full_keys.device}"
             )
     if keys.shape[2] > full_keys.shape[2]:
         raise PressError(
-            f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none"
+            f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and "
+            f"adds none"
         )
     # The largest value passes NaN on, and makes no tensor as large as they are.
     if not nan and keys.numel() and (keys.amax().isnan() or values.amax().isnan()):
@@ -211,11 +218,12 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
-    """Finds for each kept row the position of the equal row of the full tensor; ``None`` if some row has none.
+    """Finds for each kept row the position of the equal row of the full tensor; ``None`` if some
+    row has none.
 
-    Shapes (heads, tokens, size); returns int64 (heads, kept tokens). Rows are found by an integer hash of their bits,
-    which is exact and order-free unlike a sum of floats, and then compared in full.
-    """
+    Shapes (heads, tokens, size); returns int64 (heads, kept tokens). Rows are found by an integer
+    hash of their bits, which is exact and order-free unlike a sum of floats, and then compared in
+    full."""
     full_hash, kept_hash = _row_hash(full), _row_hash(kept)
     ordered, order = full_hash.sort(dim=1)
     place = torch.searchsorted(ordered, kept_hash).clamp(max=full.shape[1] - 1)

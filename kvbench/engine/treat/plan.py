@@ -1,4 +1,5 @@
-"""The plan of a prefilled context: policies by levels and repeats, and the questions that each branch answers."""
+"""The plan of a prefilled context: policies by levels and repeats, and the questions that each
+branch answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,14 +38,14 @@ class Treatment:
         return self.situation.ratio
 
 
-Scoring = tuple[
-    Treatment, ...
-]  # of one policy and draw, which differ in nothing but the level; one at least
+# Of one policy and draw, which differ in nothing but the level; one at least.
+Scoring = tuple[Treatment, ...]
 
 
 @cache
 def calibration_texts() -> tuple[str, ...]:
-    """Returns prose that no test shows, for presses that look at a model before they look at a context."""
+    """Returns prose that no test shows, for presses that look at a model before they look at a
+    context."""
     examples = TASKS["long_context"].generate(0, CALIBRATION_TEXTS, "train")
     return tuple(example.context for example in examples)
 
@@ -57,8 +58,8 @@ def plan(
     time_limit: TimeLimit | None = None,
     donor: Callable[[], Donor] | None = None,
 ) -> list[Scoring]:
-    """Lists all treatments of a prompt, grouped so that one scoring may serve all levels of a group. ``donor`` reads
-    another context of the task."""
+    """Lists all treatments of a prompt, grouped so that one scoring may serve all levels of a
+    group. ``donor`` reads another context of the task."""
     time_limit = time_limit or TimeLimit()
     everything = tuple(range(len(prompt.questions)))
     scorings: list[Scoring] = []
@@ -105,7 +106,8 @@ def _situation(
 
 
 def with_reference(scorings: Sequence[Scoring], prompt: Prompt) -> list[Scoring]:
-    """Adds the full cache, against which the likelihood of right answers is compared, where it is not among them."""
+    """Adds the full cache, against which the likelihood of right answers is compared, where it is
+    not among them."""
     if not scorings or any(scoring[0].policy.name == FULL for scoring in scorings):
         return list(scorings)
     first = scorings[0][0]

@@ -32,17 +32,18 @@ from policies import PolicyError
 
 Masks = list[Any]  # by layer, as the press of a branch leaves them
 PLACE = "in its own prefill"
-Full = dict[
-    int, tuple[torch.Tensor, torch.Tensor]
-]  # by layer, keys and values right after its attention
+# By layer, keys and values right after its attention.
+Full = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
 def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) -> None:
-    """Runs the context under the press of these branches, which differ in nothing but the ratio, and notes what is left
-    of every layer. If that fails for several, each is tried alone: the failure of one ratio is no other's.
+    """Runs the context under the press of these branches, which differ in nothing but the ratio,
+    and notes what is left of every layer. If that fails for several, each is tried alone: the
+    failure of one ratio is no other's.
 
-    It is for a press that reads the context again, acts on more than one layer at a time, or chooses once all layers
-    are read. The press runs under its own context manager, as in kvpress's pipeline."""
+    It is for a press that reads the context again, acts on more than one layer at a time, or
+    chooses once all layers are read. The press runs under its own context manager, as in kvpress's
+    pipeline."""
     first = branches[0]
     assert first.press is not None
     if give_up(branches, PLACE):
@@ -94,8 +95,9 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
 
 @contextmanager
 def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator[list[Masks]]:
-    """Has a press that scores the whole context and then compresses once, such as KVzip, compress for each branch in
-    turn, from the same scores. Yields the masks that it leaves by branch; they stay empty for a single branch."""
+    """Has a press that scores the whole context and then compresses once, such as KVzip, compress
+    for each branch in turn, from the same scores. Yields the masks that it leaves by branch; they
+    stay empty for a single branch."""
     press: Any = branches[0].press
     masked: list[Masks] = []
     if len(branches) == 1:
@@ -122,8 +124,9 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
 
 
 def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
-    """Lists the branches that one prefill of their own serves: all ratios of a press that scores a context and then
-    compresses once (KVzip and its kin), by scores that do not depend on the ratio; else one."""
+    """Lists the branches that one prefill of their own serves: all ratios of a press that scores a
+    context and then compresses once (KVzip and its kin), by scores that do not depend on the ratio;
+    else one."""
     for branches in groups:
         sound, policy = (
             [branch for branch in branches if branch.error is None],
@@ -150,8 +153,9 @@ def _observed(
     left: tuple[Any, Any],
     masked: Any,
 ) -> LayerCache:
-    """Compares a layer with its full keys and values to see what the press kept. Where its prefill computed other bits
-    than the shared one, such as by another attention, the branch is read from its own rows."""
+    """Compares a layer with its full keys and values to see what the press kept. Where its prefill
+    computed other bits than the shared one, such as by another attention, the branch is read from
+    its own rows."""
     keys, values = left
     if keys is None or values is None:
         raise PressError("it emptied the cache")
@@ -168,7 +172,8 @@ def _observed(
 
 @contextmanager
 def _remembering(model: LoadedModel) -> Iterator[Full]:
-    """Copies keys and values of each layer when it has read the context, before any press comes to them."""
+    """Copies keys and values of each layer when it has read the context, before any press comes to
+    them."""
     full: Full = {}
 
     def remember(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
@@ -183,7 +188,8 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
 
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
-    """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of their own get one."""
+    """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of
+    their own get one."""
     groups = [[new_branch(treatment) for treatment in scoring] for scoring in scorings]
     branches = [branch for of_scoring in groups for branch in of_scoring]
     shared = [group for group in groups if group[0].treatment.policy.prefill == "shared"]
@@ -206,11 +212,13 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
 
 
 def _check_rows(trace: Trace, branch: Branch) -> None:
-    """Raises :class:`PressError` for a branch that keeps nothing of the context in any layer. With one budget for all
-    layers some may be emptied: what stands there reads the question's own rows, as in kvpress's pipeline."""
+    """Raises :class:`PressError` for a branch that keeps nothing of the context in any layer. With
+    one budget for all layers some may be emptied: what stands there reads the question's own rows,
+    as in kvpress's pipeline."""
     for number in trace.compressed:
         layer = branch.layers[number]
-        # What is held of a shorter layer is what is read of it. Of one that may be masked, the host has to ask.
+        # What is held of a shorter layer is what is read of it. Of one that may be masked, the host
+        # has to ask.
         is_shorter = layer.held_rows < trace.keys[number].shape[0] * trace.length
         if (layer.held_rows if is_shorter else layer.read_rows) > 0:
             return
@@ -218,12 +226,13 @@ def _check_rows(trace: Trace, branch: Branch) -> None:
 
 
 def _check_rotation(model: LoadedModel, trace: Trace, branch: Branch) -> None:
-    """Raises :class:`PolicyError` for a branch whose questions would turn back to before the switch of longrope."""
+    """Raises :class:`PolicyError` for a branch whose questions would turn back to before the switch
+    of longrope."""
     switch = rotation_switch(model)
     if switch is not None and branch.next_position <= switch < trace.length:
         raise PolicyError(
-            f"it renumbers what it keeps to {branch.next_position} tokens, and beyond {switch}, where the context was "
-            f"read, {model.name} turns keys by other angles (longrope)"
+            f"it renumbers what it keeps to {branch.next_position} tokens, and beyond {switch}, "
+            f"where the context was read, {model.name} turns keys by other angles (longrope)"
         )
 
 

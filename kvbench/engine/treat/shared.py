@@ -1,9 +1,9 @@
-"""Cuts branches from one prefill while it runs, for presses that act after the attention of a layer and nowhere else.
+"""Cuts branches from one prefill while it runs, for presses that act after the attention of a layer
+and nowhere else.
 
-A press acts in a hook after the attention of its layer has run on the full cache, so what the next layer sees does not
-depend on what was evicted: one forward pass serves every such press at every ratio (DESIGN.md, "one prefill, many
-branches").
-"""
+A press acts in a hook after the attention of its layer has run on the full cache, so what the next
+layer sees does not depend on what was evicted: one forward pass serves every such press at every
+ratio (DESIGN.md, "one prefill, many branches")."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -38,13 +38,13 @@ class LayerInputs:
     kwargs: dict[str, Any]
 
 
-Scored = tuple[
-    torch.Tensor, TimedWork
-]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
+# The scores of a press, shape (1, num_kv_heads, seq_len), and their time.
+Scored = tuple[torch.Tensor, TimedWork]
 
 
 class Copies:
-    """Copies the tensors of a layer for presses: one copy serves one after the other until one has written into it."""
+    """Copies the tensors of a layer for presses: one copy serves one after the other until one has
+    written into it."""
 
     def __init__(self) -> None:
         self._copies: dict[str, tuple[torch.Tensor | None, int]] = {}
@@ -64,8 +64,9 @@ class Copies:
 def cutting(
     model: LoadedModel, groups: Sequence[Sequence[Branch]]
 ) -> Iterator[Callable[[], float]]:
-    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function that returns the seconds so
-    far; it waits for the device, and nothing else here does so to measure time."""
+    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function that
+    returns the seconds so far; it waits for the device, and nothing else here does so to measure
+    time."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
             with faults_of(branch, "at the start", model):
@@ -105,9 +106,8 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
     handles = []
     try:
         for layer in decoder.layers:
-            layer.self_attn.rotary_emb = (
-                decoder.rotary_emb
-            )  # kvpress does the same; ExpectedAttention reads it
+            # Kvpress does the same; ExpectedAttention reads it.
+            layer.self_attn.rotary_emb = decoder.rotary_emb
             handles.append(layer.self_attn.register_forward_hook(hook, with_kwargs=True))
         yield
     finally:
@@ -142,7 +142,8 @@ def _everything(inputs: LayerInputs) -> LayerCache:
 
 
 class _Copied:
-    """Stands for another layer of the live cache before a press: a copy, made when it is first looked at."""
+    """Stands for another layer of the live cache before a press: a copy, made when it is first
+    looked at."""
 
     def __init__(self, layer: Any) -> None:
         self._layer = layer
@@ -162,11 +163,12 @@ class _Copied:
 def _isolated(
     inputs: LayerInputs, press: BasePress | None, copies: Copies
 ) -> Iterator[LayerInputs]:
-    """Yields copies of the inputs of a press, because what it writes there must not reach the model or other branches.
-    Writing through ``.data`` is not counted: the press of a user gets separate copies.
+    """Yields copies of the inputs of a press, because what it writes there must not reach the model
+    or other branches. Writing through ``.data`` is not counted: the press of a user gets separate
+    copies.
 
-    Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
-    """
+    Raises :class:`PressError` if it put others into the cache that it was shown, instead of
+    returning what it keeps."""
     if not is_known(press):
         copies = Copies()
     hidden_states, keys, values = (
@@ -198,8 +200,9 @@ def _isolated(
 def _score_once(
     model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies
 ) -> None:
-    """Does the work of ``ScorerPress.compress`` for all branches after one call of ``score``. If that raises, only the
-    branch fails for which it was called, and it is called again for the next one."""
+    """Does the work of ``ScorerPress.compress`` for all branches after one call of ``score``. If
+    that raises, only the branch fails for which it was called, and it is called again for the next
+    one."""
     length = inputs.keys.shape[2]
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
     ranking: Ranking | None = None
@@ -255,8 +258,9 @@ def _ranked(
 
 @contextmanager
 def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) -> Iterator[None]:
-    """Has the scores of a press inside another, such as AdaKV's, serve all ratios: the outer one would score all
-    ``length`` tokens again for each. Parts of them are scored as often as the outer press calls for it."""
+    """Has the scores of a press inside another, such as AdaKV's, serve all ratios: the outer one
+    would score all ``length`` tokens again for each. Parts of them are scored as often as the outer
+    press calls for it."""
     inner = getattr(branch.press, "press", None)
     if remembered is None or not isinstance(inner, ScorerPress):
         yield

@@ -1,5 +1,6 @@
-"""Reads configuration, tokenizer and weights of a GGUF file into classes of transformers. It mends what transformers
-5.2 leaves out of the configuration, with which it would compute something else without a word."""
+"""Reads configuration, tokenizer and weights of a GGUF file into classes of transformers. It mends
+what transformers 5.2 leaves out of the configuration, with which it would compute something else
+without a word."""
 
 import atexit
 import importlib
@@ -30,7 +31,8 @@ MODEL_TYPES = {
     "phi3": "phi3",
     "gemma3": "gemma3_text",
 }
-# Fields that transformers does not take of every architecture: it leaves the heads of Qwen 3 at 128 numbers.
+# Fields that transformers does not take of every architecture: it leaves the heads of Qwen 3 at 128
+# numbers.
 MORE_FIELDS = {
     "context_length": "max_position_embeddings",
     "attention.key_length": "head_dim",
@@ -39,9 +41,8 @@ MORE_FIELDS = {
 }
 LONG_CONTEXT = "rope_factors_"  # tensors of Phi 3
 LAYERS_OF_GEMMA_27B = 62
-FREQUENCIES = (
-    "rope_freqs.weight"  # what the frequencies of positions are divided by: Llama 3.1 and later
-)
+# What the frequencies of positions are divided by: Llama 3.1 and later.
+FREQUENCIES = "rope_freqs.weight"
 LLAMA_3 = {  # how these models stretch their positions, but for the factor
     "rope_type": "llama3",
     "low_freq_factor": 1.0,
@@ -52,7 +53,8 @@ CLOSE = 1e-4
 
 
 def read_gguf_config(path: Path) -> Any:
-    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown architecture or scaling."""
+    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown
+    architecture or scaling."""
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
@@ -91,8 +93,8 @@ def _scale_positions(header: Header, config: Any) -> None:
     is_long = any(name.startswith(LONG_CONTEXT) for name in header.tensors)
     if kind not in (None, "none", "linear") or is_long:
         raise KVBenchError(
-            f"{header.path} scales its positions ({'longrope' if is_long else kind}), which cannot be read from a GGUF "
-            "file: use the folder of the checkpoint"
+            f"{header.path} scales its positions ({'longrope' if is_long else kind}), which cannot "
+            f"be read from a GGUF file: use the folder of the checkpoint"
         )
     if kind == "linear" and factor:
         scaled = config.rope_parameters.get("full_attention", config.rope_parameters)
@@ -113,7 +115,8 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
 
 
 def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Loads the weights as numbers of the dtype among the options; returns the network and transformers' report."""
+    """Loads the weights as numbers of the dtype among the options; returns the network and
+    transformers' report."""
     gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
     with _in_seconds(gguf):
         try:
@@ -149,9 +152,9 @@ def _folder_of_tokenizer(path: Path) -> str:
 
 @contextmanager
 def _in_seconds(gguf: Any) -> Iterator[None]:
-    """Spares the package ``gguf``, which transformers uses, work that weights do not need. Its reader makes a view of
-    each of Gemma's 262,144 tokens (27 s): it passes over arrays here. And it makes a table of the names of tensors for
-    each module of a network (7 s): it makes one here."""
+    """Spares the package ``gguf``, which transformers uses, work that weights do not need. Its
+    reader makes a view of each of Gemma's 262,144 tokens (27 s): it passes over arrays here. And it
+    makes a table of the names of tensors for each module of a network (7 s): it makes one here."""
     read = gguf.GGUFReader._get_field_parts
     conversion = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
 
@@ -160,16 +163,16 @@ def _in_seconds(gguf: Any) -> Iterator[None]:
             return size_of_array(reader.data, start), [], [], [gguf.GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    no_bar = replaced(
-        conversion, "tqdm", lambda tensors, **_: tensors
-    )  # it takes seconds, and fills logs
+    # It takes seconds, and fills logs.
+    no_bar = replaced(conversion, "tqdm", lambda tensors, **_: tensors)
     names = replaced(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map))
     with replaced(gguf.GGUFReader, "_get_field_parts", passing), names, no_bar:
         yield
 
 
 def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
-    """Finds the parameters that stretch positions as the file's own divisors do: transformers ignores the tensor."""
+    """Finds the parameters that stretch positions as the file's own divisors do: transformers
+    ignores the tensor."""
     plain = dict(config.rope_parameters)
     base, size = plain["rope_theta"], 2 * len(divisors)
     frequencies = 1 / base ** (torch.arange(0, size, 2) / size) / divisors

@@ -1,8 +1,7 @@
 """Builds the tokenizer of a GGUF file from the file's own fields, as llama.cpp reads them.
 
-transformers 5.2 builds another one: it takes the end token from the first token's field, ignores which pre-tokenizer
-the file names, and gives a vocabulary of Gemma no merges.
-"""
+transformers 5.2 builds another one: it takes the end token from the first token's field, ignores
+which pre-tokenizer the file names, and gives a vocabulary of Gemma no merges."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +31,8 @@ NAMES = ("gpt-2", "smollm", "qwen2", *LLAMA_3)  # of pre-tokenizers in tokenizer
 
 
 def build_tokenizer(header: Header) -> Tokenizer:
-    """Builds a tokenizer; raises :class:`KVBenchError` for a vocabulary or a pre-tokenizer that is not known here."""
+    """Builds a tokenizer; raises :class:`KVBenchError` for a vocabulary or a pre-tokenizer that is
+    not known here."""
     kind, tokens = header.of_tokenizer("model"), header.of_tokenizer("tokens")
     if not tokens:
         raise KVBenchError(f"{header.path} holds no tokens: use a GGUF file with its vocabulary")
@@ -59,7 +59,8 @@ def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
     name = header.of_tokenizer("pre")
     if name not in NAMES:
         raise KVBenchError(
-            f"{header.path} splits words by '{name}', which is not known here: only {', '.join(NAMES)}"
+            f"{header.path} splits words by '{name}', which is not known here: only "
+            f"{', '.join(NAMES)}"
         )
     merges = [tuple(merge.split(" ", 1)) for merge in header.of_tokenizer("merges") or ()]
     tokenizer = Tokenizer(BPE(_numbered(tokens), merges, ignore_merges=name in LLAMA_3))
@@ -73,9 +74,8 @@ def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
         split = pre_tokenizers.Split(Regex(WORDS % (1 if name == "qwen2" else 3)), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, alone])
     if name == "qwen2":
-        tokenizer.normalizer = (
-            normalizers.NFC()
-        )  # no field says so, and every tokenizer.json of Qwen does
+        # No field says so, and every tokenizer.json of Qwen does.
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -104,8 +104,8 @@ def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
 
 
 def _merges(header: Header, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields every pair of tokens that makes a third, the best third first: such a file holds no merges. The best has
-    the highest score, and stands first among those of one score."""
+    """Yields every pair of tokens that makes a third, the best third first: such a file holds no
+    merges. The best has the highest score, and stands first among those of one score."""
     vocabulary = set(tokens)
     scores = header.of_tokenizer("scores") or [0.0] * len(tokens)
     for number in sorted(range(len(tokens)), key=lambda number: -scores[number]):
@@ -133,7 +133,8 @@ def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[s
 
 
 def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
-    """Puts first and last token around a text as the file says, or as llama.cpp does where it says nothing."""
+    """Puts first and last token around a text as the file says, or as llama.cpp does where it says
+    nothing."""
     always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
     first, last = special_token(header, "bos"), special_token(header, "eos")
     at_first = header.of_tokenizer("add_bos_token")

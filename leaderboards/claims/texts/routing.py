@@ -260,7 +260,8 @@ def _earlier(evidence: Evidence) -> Measured:
     labelled = probes.with_labels(states, evidence.records)
     if labelled.empty:
         raise NoEvidenceError(
-            "no answer that was observed stands in its context: there is nothing for a probe to find"
+            "no answer that was observed stands in its context: there is nothing for a probe to "
+            "find"
         )
     layers = probes.depths(int(states["layer"].max()))
     parts = {

@@ -106,9 +106,8 @@ def _piece(match: "regex.Match[str]") -> str:
         written = read_digits(match["digits"]).written
         whole, _, part = written.partition(".")
         is_version = match["digits"] == match[0] and match.string[: match.start()][-1:].isalpha()
-        written = (
-            written if "." in part or part.strip("0") or is_version else whole
-        )  # 3.0 is 3, 3.10 is not 3.1
+        # 3.0 is 3, 3.10 is not 3.1.
+        written = written if "." in part or part.strip("0") or is_version else whole
         comparator = (match["comparator"] or "").strip().replace("<=", "≤").replace(">=", "≥")
         return fold(comparator) + "-" * bool(match["sign"]) + written
     if kind == "kept":

@@ -1,4 +1,5 @@
-"""Shows how hallucination rises over what is really removed, where it rises fastest, and whether GER goes with it."""
+"""Shows how hallucination rises over what is really removed, where it rises fastest, and whether
+GER goes with it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +61,8 @@ class SweptTasks:
         return f"{words}, no verdicts" if self.withheld else words
 
     def level_rows(self) -> Iterator[dict[str, Any]]:
-        """Yields a row of the download for each policy and level, the untreated cache among them."""
+        """Yields a row of the download for each policy and level, the untreated cache among
+        them."""
         for sweep in self.sweeps:
             middles, rises = sweep.rises
             for place, level in enumerate(sweep.levels):
@@ -83,7 +85,8 @@ class SweptTasks:
                 }
 
     def summary_rows(self) -> Iterator[dict[str, Any]]:
-        """Yields a row of the download for each policy, and one for all of them, which has no cliff of its own."""
+        """Yields a row of the download for each policy, and one for all of them, which has no cliff
+        of its own."""
         for sweep in self.sweeps:
             numbers = {
                 "r": sweep.correlation,
@@ -106,8 +109,9 @@ class SweptTasks:
 
 
 def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
-    """Returns the mean over the tasks that the model can do, over all where it can do none, then each task by itself;
-    tasks with one level, and those whose answers are not judged so, are left out."""
+    """Returns the mean over the tasks that the model can do, over all where it can do none, then
+    each task by itself; tasks with one level, and those whose answers are not judged so, are left
+    out."""
     alone, shown = [], []
     for task in _judged_tasks(study_input):
         swept = SweptTasks.of(task.name, [task])
@@ -122,7 +126,8 @@ def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
 
 
 def _judged_tasks(study_input: StudyInput) -> list[MeasuredTask]:
-    """Returns the tasks of whose answers it is known whether they are made up and what is left of their evidence."""
+    """Returns the tasks of whose answers it is known whether they are made up and what is left of
+    their evidence."""
     records = study_input.records
     judged = records[records[RATE].notna() & records[GER].notna()]
     names = set(judged["task"])
@@ -133,7 +138,8 @@ def _judged_tasks(study_input: StudyInput) -> list[MeasuredTask]:
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
-    """Draws hallucination and GER of each policy over what it removes, alone and beside the other models."""
+    """Draws hallucination and GER of each policy over what it removes, alone and beside the other
+    models."""
     swept = swept_tasks(study_input)
     if not swept:
         return StudyContent(())
@@ -296,7 +302,8 @@ def _level_table(swept: SweptTasks) -> Listing:
 def _beside(
     study_input: StudyInput, other: StudyInput, index: int, identifier: str
 ) -> list[StudySection]:
-    """Shows hallucination and F1 of two models in the same pictures, on the questions that both were asked."""
+    """Shows hallucination and F1 of two models in the same pictures, on the questions that both
+    were asked."""
     shared = shared_questions(study_input, other)
     if shared.empty:
         return []
@@ -307,7 +314,8 @@ def _beside(
         return []
     swept = here[name]
     models = (study_input.model, other.model)
-    # A line is found by the place of its policy on the page: models have places behind those of all policies.
+    # A line is found by the place of its policy on the page: models have places behind those of all
+    # policies.
     styles = []
     for place, style in enumerate(named_styles(models).values()):
         styles.append(replace(style, index=index + place))

@@ -1,8 +1,9 @@
-"""Measures how the rate of made-up answers rises over the share of the cache that is removed, and whether GER goes with
-it: over ratios, as arXiv 2603.01426 correlates the two, and over contexts at one ratio.
+"""Measures how the rate of made-up answers rises over the share of the cache that is removed, and
+whether GER goes with it: over ratios, as arXiv 2603.01426 correlates the two, and over contexts at
+one ratio.
 
-Arrays have the shape (1 + resamples, ...): as measured, then in each resample of contexts (``aggregate.evidence``).
-"""
+Arrays have the shape (1 + resamples, ...): as measured, then in each resample of contexts
+(``aggregate.evidence``)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,24 +24,24 @@ WITH_ANSWER = {"answerable": True}
 
 
 def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
-    levels) rise there: the susceptibility by finite differences."""
+    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape
+    (1 + resamples, levels) rise there: the susceptibility by finite differences."""
     middles = (ratios[:-1] + ratios[1:]) / 2
     steps = np.abs(np.diff(ratios))
     return middles, np.diff(rates, axis=1) / steps
 
 
 def steepest(slopes: FloatArray) -> NDArray[np.intp]:
-    """Returns the place of the steepest slope of each row, shape (rows,): the first of those that differ by noise
-    alone. ``slopes``: shape (rows, steps)."""
+    """Returns the place of the steepest slope of each row, shape (rows,): the first of those that
+    differ by noise alone. ``slopes``: shape (rows, steps)."""
     highest = slopes.max(axis=1, keepdims=True)
     places: NDArray[np.intp] = np.argmax(slopes >= highest - FLAT, axis=1)
     return places
 
 
 def peaks(middles: FloatArray, rises: FloatArray) -> FloatArray:
-    """Returns the middle at which each row rises fastest, shape (rows,); NaN of a row that rises nowhere, or has no
-    value. ``middles``: shape (steps,). ``rises``: shape (rows, steps)."""
+    """Returns the middle at which each row rises fastest, shape (rows,); NaN of a row that rises
+    nowhere, or has no value. ``middles``: shape (steps,). ``rises``: shape (rows, steps)."""
     is_complete = ~np.isnan(rises).any(axis=1)
     places = steepest(np.nan_to_num(rises, nan=-np.inf))
     rows = np.arange(len(rises))
@@ -50,8 +51,8 @@ def peaks(middles: FloatArray, rises: FloatArray) -> FloatArray:
 
 
 def pearson(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Returns Pearson's correlation of each row of two arrays of shape (1 + resamples, points); NaN where either is the
-    same at all points."""
+    """Returns Pearson's correlation of each row of two arrays of shape (1 + resamples, points); NaN
+    where either is the same at all points."""
     x = first - first.mean(axis=1, keepdims=True)
     y = second - second.mean(axis=1, keepdims=True)
     spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
@@ -66,9 +67,9 @@ Cell = tuple[TaskEvidence, str, float]  # a task, a policy and its level
 
 
 def partial_correlation(cells: Iterable[Cell], where: Mapping[str, object]) -> FloatArray:
-    """Returns the correlation of GER with the rate over contexts, given task, policy and level: of what either is above
-    its mean there. Shape (1 + resamples,), NaN where either is the same for all contexts. ``where``: values of other
-    columns of the answers that are meant."""
+    """Returns the correlation of GER with the rate over contexts, given task, policy and level: of
+    what either is above its mean there. Shape (1 + resamples,), NaN where either is the same for
+    all contexts. ``where``: values of other columns of the answers that are meant."""
     return _correlation(_sums(cells, where))
 
 
@@ -90,8 +91,8 @@ def _correlation(sums: FloatArray) -> FloatArray:
 def _products(
     task: TaskEvidence, policy: str, level: float, where: Mapping[str, object]
 ) -> FloatArray:
-    """Returns three sums over the contexts of one policy at one level, shape (3, 1 + resamples): the squares of GER and
-    of the rate, each about its mean there, and their products."""
+    """Returns three sums over the contexts of one policy at one level, shape (3, 1 + resamples):
+    the squares of GER and of the rate, each about its mean there, and their products."""
     evicted = task.by_context(policy, level, GER, **where)
     rate = task.by_context(policy, level, RATE, **where)
     has_both = ~(np.isnan(evicted) | np.isnan(rate))
@@ -110,15 +111,16 @@ def _products(
 
 @dataclass(frozen=True)
 class Sweep:
-    """One policy over its levels, the untreated cache first: means over tasks, which weigh the same."""
+    """One policy over its levels, the untreated cache first: means over tasks, which weigh the
+    same."""
 
     policy: str
     tasks: Sequence[TaskEvidence]
     levels: Sequence[Level]
     realised: FloatArray  # share of the rows that is really removed, shape (levels,), rising
     rate: FloatArray  # of made-up answers, shape (1 + resamples, levels)
-    # GER and the rate in plain resamples, of the same shape: what widens an interval where all contexts agree moves
-    # each level by itself, and would pull a correlation over levels towards 0.
+    # GER and the rate in plain resamples, of the same shape: what widens an interval where all
+    # contexts agree moves each level by itself, and would pull a correlation over levels towards 0.
     plain_ger: FloatArray
     plain_rate: FloatArray
     coverage: FloatArray  # mean slot coverage, shape (levels,)
@@ -140,18 +142,20 @@ class Sweep:
 
     @cached_property
     def rises(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the middles of the steps, and the susceptibility at each: shape (1 + resamples, levels - 1)."""
+        """Returns the middles of the steps, and the susceptibility at each: shape (1 + resamples,
+        levels - 1)."""
         return slopes(self.realised, self.rate)
 
     @property
     def cliff(self) -> Estimate | None:
-        """Estimates the realised ratio at which the rate rises fastest; None where it rises nowhere."""
+        """Estimates the realised ratio at which the rate rises fastest; None where it rises
+        nowhere."""
         return self.estimate_if_any(peaks(*self.rises))
 
     @property
     def cliff_is_clear(self) -> bool:
-        """Tells whether the rate rises at the cliff at all: the interval of the slope there leaves out 0, corrected
-        over the steps of which the steepest was chosen."""
+        """Tells whether the rate rises at the cliff at all: the interval of the slope there leaves
+        out 0, corrected over the steps of which the steepest was chosen."""
         _, rises = self.rises
         peak = steepest(rises[:1])[0]
         resampled = rises[1:, peak]
@@ -163,7 +167,8 @@ class Sweep:
 
     @property
     def correlation(self) -> Estimate | None:
-        """Estimates Pearson's correlation of GER and the rate over ratios; None where either is the same at all."""
+        """Estimates Pearson's correlation of GER and the rate over ratios; None where either is the
+        same at all."""
         return self.estimate_if_any(pearson(self.plain_ger, self.plain_rate))
 
     @property
@@ -176,14 +181,15 @@ class Sweep:
         return _sums(self.cells, WITH_ANSWER)
 
     def estimate_if_any(self, values: FloatArray) -> Estimate | None:
-        """Makes an estimate of values of shape (1 + resamples,); None where there is none as measured."""
+        """Makes an estimate of values of shape (1 + resamples,); None where there is none as
+        measured."""
         if np.isnan(values[0]):
             return None
         return self.estimate(values)
 
     def estimate(self, values: FloatArray) -> Estimate:
-        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without an interval from a
-        single context."""
+        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without
+        an interval from a single context."""
         resampled = None
         if self.contexts > 1:
             resampled = values[1:]
@@ -191,8 +197,8 @@ class Sweep:
 
 
 def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]:
-    """Estimates both correlations over the points of all policies: over ratios, where the full cache is one point, and
-    over contexts, given policy and level."""
+    """Estimates both correlations over the points of all policies: over ratios, where the full
+    cache is one point, and over contexts, given policy and level."""
     first = sweeps[0]
     ger = _joined([sweep.plain_ger for sweep in sweeps])
     rate = _joined([sweep.plain_rate for sweep in sweeps])
@@ -203,7 +209,8 @@ def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]
 
 
 def _joined(points: Sequence[FloatArray]) -> FloatArray:
-    """Joins the levels of policies; the untreated cache, which is the first of each, stands there once."""
+    """Joins the levels of policies; the untreated cache, which is the first of each, stands there
+    once."""
     untreated = points[0][:, :1]
     treated = [values[:, 1:] for values in points]
     return np.concatenate([untreated, *treated], axis=1)
@@ -218,7 +225,8 @@ def is_swept(task: TaskEvidence) -> bool:
 
 
 def find_sweeps(tasks: Sequence[TaskEvidence]) -> list[Sweep]:
-    """Returns the policies that remove tokens at two levels at least, in the order of the records."""
+    """Returns the policies that remove tokens at two levels at least, in the order of the
+    records."""
     policies: dict[str, None] = {}
     for task in tasks:
         policies |= dict.fromkeys(map(str, task.records["policy"].unique()))
@@ -254,8 +262,8 @@ def _places(policy: str, levels: Sequence[Level]) -> list[tuple[str, float | Non
 
 
 def shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, float]:
-    """Returns what each level really removes, mean over tasks, of the levels that every task has without a failed
-    answer; of levels that remove as much as one before them the first."""
+    """Returns what each level really removes, mean over tasks, of the levels that every task has
+    without a failed answer; of levels that remove as much as one before them the first."""
     of_tasks = [_removed(task.records, policy) for task in tasks]
     shared = set(of_tasks[0]).intersection(*of_tasks)
     means: dict[Level, float] = {}
@@ -271,7 +279,8 @@ def shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, flo
 
 
 def _removed(records: DataFrame, policy: str) -> dict[Level, float]:
-    """Returns the mean realised ratio at each level of a policy; what failed somewhere, or is not known, has none."""
+    """Returns the mean realised ratio at each level of a policy; what failed somewhere, or is not
+    known, has none."""
     of_policy = records[records["policy"] == policy]
     removed = {}
     for (kind, value), cell in of_policy.groupby(["level_kind", "level"], observed=True):
@@ -288,8 +297,8 @@ def _means(
     has_width: bool = True,
     **where: object,
 ) -> FloatArray:
-    """Averages a column over tasks at each policy and level: shape (1 + resamples, places). A place without an answer
-    raises :class:`NoEvidenceError`."""
+    """Averages a column over tasks at each policy and level: shape (1 + resamples, places). A place
+    without an answer raises :class:`NoEvidenceError`."""
     means = []
     for policy, level in places:
         of_tasks = [task.mean(policy, level, column, has_width, **where) for task in tasks]

@@ -1,5 +1,6 @@
-"""Shows which instructions a policy keeps: the shares of the tokens of the defence and of the directives that survive,
-over the realised ratio and by layer. Text P explains by them what is obeyed and what leaks."""
+"""Shows which instructions a policy keeps: the shares of the tokens of the defence and of the
+directives that survive, over the realised ratio and by layer. Text P explains by them what is
+obeyed and what leaks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,8 +30,9 @@ Row = Mapping[str, Any]
 
 
 def spans_kept(prompts: PromptRecords) -> Sequence[Row]:
-    """Averages by policy, level and order what is kept of each span, as :class:`Estimate` over contexts, and the
-    difference: the defence less the directives. What has no such span, or was rewritten, has None."""
+    """Averages by policy, level and order what is kept of each span, as :class:`Estimate` over
+    contexts, and the difference: the defence less the directives. What has no such span, or was
+    rewritten, has None."""
     rows = []
     for (policy, level, arm), caches in prompts.caches.groupby(CELL, sort=False, observed=True):
         shares: dict[str, Estimate | None] = {}
@@ -47,7 +49,8 @@ def spans_kept(prompts: PromptRecords) -> Sequence[Row]:
 
 
 def _without_width(shares: Mapping[str, Estimate | None]) -> dict[str, Estimate | None]:
-    """Closes the intervals of the full cache: it keeps everything by design, and no other context can differ."""
+    """Closes the intervals of the full cache: it keeps everything by design, and no other context
+    can differ."""
     closed: dict[str, Estimate | None] = dict(shares)
     for name, estimate in shares.items():
         if estimate is not None:
@@ -65,7 +68,8 @@ def _difference(prompts: PromptRecords, caches: DataFrame) -> Estimate | None:
 
 
 def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
-    """Averages the same by layer, over contexts and heads. Layers are those that presses compress."""
+    """Averages the same by layer, over contexts and heads. Layers are those that presses
+    compress."""
     rows = []
     for (policy, level, arm), caches in prompts.caches.groupby(CELL, sort=False, observed=True):
         of_defence = _by_layer(caches["defence_kept_by_layer"])
@@ -82,7 +86,8 @@ def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
 
 
 def _by_layer(values: Series) -> FloatArray:
-    """Averages lists of one share for each layer, shape (layers,); empty where no context has the span."""
+    """Averages lists of one share for each layer, shape (layers,); empty where no context has the
+    span."""
     shares = [value for value in values if value is not None and np.ndim(value)]
     if not shares:
         return np.empty(0)
@@ -93,7 +98,8 @@ def _by_layer(values: Series) -> FloatArray:
 def bias_sections(
     prompts: PromptRecords, kept: Sequence[Row], by_layer: Sequence[Row]
 ) -> tuple[StudySection, ...]:
-    """Draws the shares of plain policies, what protection makes of their difference, and the shares by layer."""
+    """Draws the shares of plain policies, what protection makes of their difference, and the shares
+    by layer."""
     compared = [row for row in kept if row["difference"] is not None]
     bases = forms_by_policy(prompts.policies)
     styles = named_styles(SPANS)
@@ -118,7 +124,8 @@ def bias_sections(
 def _points(
     rows: Iterable[Row], policy: str, arm: str, column: str
 ) -> list[tuple[float, Estimate]]:
-    """Returns the places of a policy in one order, from the full cache's on, by their realised ratio."""
+    """Returns the places of a policy in one order, from the full cache's on, by their realised
+    ratio."""
     of_policy = [row for row in rows if row["arm"] == arm and row["policy"] in (policy, FULL)]
     places = [(row["realised_ratio"], row[column]) for row in of_policy]
     return sorted(places, key=itemgetter(0))
@@ -167,7 +174,8 @@ def _directives_text(row: Row) -> str:
 
 
 def _level_table(title: str, rows: Sequence[Row], arm: str, write: Callable[[Row], str]) -> Listing:
-    """Lists policies against levels in one order, with the text that ``write`` makes of each row."""
+    """Lists policies against levels in one order, with the text that ``write`` makes of each
+    row."""
     texts = {}
     for row in rows:
         if row["arm"] == arm:
@@ -217,7 +225,8 @@ def _difference_text(row: Row) -> str:
 def _layers_section(
     rows: Sequence[Row], bases: Mapping[str, Sequence[str]], styles: Mapping[str, LineStyle]
 ) -> StudySection:
-    """Draws the shares by layer at one level of each plain policy: the middle one of those that were run."""
+    """Draws the shares by layer at one level of each plain policy: the middle one of those that
+    were run."""
     layers = 1 + max((row["layer"] for row in rows), default=0)
     axis = Axis.of_layers(layers)
     compared = [row for row in rows if row["difference"] is not None]

@@ -1,4 +1,5 @@
-"""Shows which families of directives go first, and how much of their order under the full cache is left."""
+"""Shows which families of directives go first, and how much of their order under the full cache is
+left."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class RankCorrelation:
 
 
 def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
-    """Correlates the shares of directives obeyed by family with those of the full cache, by policy and level."""
+    """Correlates the shares of directives obeyed by family with those of the full cache, by policy
+    and level."""
     cell = ["policy", "level"]
     correlations = []
     for number, table in _by_number(prompts.directives).items():
@@ -79,8 +81,8 @@ def _by_number(directives: DataFrame) -> dict[str, DataFrame]:
 
 
 def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str]) -> FloatArray:
-    """Averages what is obeyed of each family, as measured and in each resample of contexts: shape (families,
-    1 + resamples), NaN where none of its directives is drawn."""
+    """Averages what is obeyed of each family, as measured and in each resample of contexts: shape
+    (families, 1 + resamples), NaN where none of its directives is drawn."""
     numbers = {name: number for number, name in enumerate(families)}
     places = rows["family"].map(numbers).to_numpy(dtype=np.intp)
     draws = rows["draw"].to_numpy(dtype=np.intp)
@@ -94,8 +96,9 @@ def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str
 
 
 def rank_correlation(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Computes Spearman's correlation of two tables of shape (families, samples) by sample, with midranks for ties.
-    What is NaN in either leaves the sample; NaN where all that is left is alike in one of them."""
+    """Computes Spearman's correlation of two tables of shape (families, samples) by sample, with
+    midranks for ties. What is NaN in either leaves the sample; NaN where all that is left is alike
+    in one of them."""
     in_both = ~(np.isnan(first) | np.isnan(second))
     ranks = _centred_ranks(np.where(in_both, first, np.nan))
     other_ranks = _centred_ranks(np.where(in_both, second, np.nan))
@@ -107,8 +110,8 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
-    """Counts for each value how many others are lower, less how many are higher: twice its midrank less the mean.
-    Shape (families, samples), as that of the values."""
+    """Counts for each value how many others are lower, less how many are higher: twice its midrank
+    less the mean. Shape (families, samples), as that of the values."""
     signs = np.sign(values[:, None] - values[None])
     ranks: FloatArray = np.nansum(signs, axis=1)
     return ranks

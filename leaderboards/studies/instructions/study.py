@@ -1,4 +1,5 @@
-"""The study of instructions under compression (arXiv 2510.00231): what is obeyed, what leaks, and what protects."""
+"""The study of instructions under compression (arXiv 2510.00231): what is obeyed, what leaks, and
+what protects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -143,7 +144,8 @@ def _rows(table: DataFrame) -> Rows:
 
 
 def _fields(results: Sequence[Any]) -> Rows:
-    """Returns dataclasses as rows by column, without the resamples that their estimates are made of."""
+    """Returns dataclasses as rows by column, without the resamples that their estimates are made
+    of."""
     rows = []
     for result in results:
         row = dict(vars(result))
@@ -153,7 +155,8 @@ def _fields(results: Sequence[Any]) -> Rows:
 
 
 def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
-    """Draws what is obeyed over what leaks, by order; one without a name where each prompt has drawn its own."""
+    """Draws what is obeyed over what leaks, by order; one without a name where each prompt has
+    drawn its own."""
     bases = forms_by_policy(prompts.policies)
     ways = styles_of_ways(bases)
     pictures, details = [], []
@@ -239,7 +242,8 @@ def _defence(prompts: PromptRecords, leaked: DataFrame) -> StudySection:
 
 
 def _leaks_of_attacks(records: DataFrame) -> list[StudySection]:
-    """Says of each kind of attack in how many answers the text stands, and whether it is kept back or forgotten."""
+    """Says of each kind of attack in how many answers the text stands, and whether it is kept back
+    or forgotten."""
     sections = []
     for number, leak in enumerate(leak_sections(attack_cells(records)), start=1):
         section = StudySection(

@@ -1,4 +1,5 @@
-"""Shows question-agnostic beside question-aware compression: table 2 of arXiv 2603.01426, with paired differences."""
+"""Shows question-agnostic beside question-aware compression: table 2 of arXiv 2603.01426, with
+paired differences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class TaskInBoth:
-    """One task in both modes, on the questions that both were asked: resamples of contexts are the same."""
+    """One task in both modes, on the questions that both were asked: resamples of contexts are the
+    same."""
 
     sides: tuple[MeasuredTask, MeasuredTask]
 
@@ -60,7 +62,8 @@ class TaskInBoth:
         return self.sides[0].withheld
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields a row for each policy, level and mode that has it; the difference stands in that of mode aware."""
+        """Yields a row for each policy, level and mode that has it; the difference stands in that
+        of mode aware."""
         for policy, level in self.cells:
             for mode, side in zip(MODES, self.sides, strict=True):
                 if level not in side.evidence.levels(policy):
@@ -93,7 +96,8 @@ class TaskInBoth:
 
 
 def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> FloatArray | None:
-    """Returns a measure in percent, as measured and as resampled, shape (1 + resamples,); None without records."""
+    """Returns a measure in percent, as measured and as resampled, shape (1 + resamples,); None
+    without records."""
     try:
         values = side.evidence.mean(policy, level.value, column)
     except NoEvidenceError:
@@ -104,7 +108,8 @@ def _percent(side: MeasuredTask, policy: str, level: Level, column: str) -> Floa
 
 
 def tasks_in_both(study_input: StudyInput) -> list[TaskInBoth]:
-    """Returns the tasks that both modes were asked with the same questions, in the results of mode agnostic alone."""
+    """Returns the tasks that both modes were asked with the same questions, in the results of mode
+    agnostic alone."""
     others = [other for other in study_input.modes if other.mode == AWARE]
     if study_input.mode != AGNOSTIC or not others:
         return []
@@ -158,7 +163,8 @@ def _label(task: TaskInBoth) -> str:
 
 
 def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
-    """Writes a line for each policy and level: both modes and their difference, measure by measure."""
+    """Writes a line for each policy and level: both modes and their difference, measure by
+    measure."""
     lines = []
     for policy, level in task.cells:
         texts = []
@@ -172,8 +178,8 @@ def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
 
 
 def print_table(study_input: StudyInput, data: str) -> PrintTable | None:
-    """Returns the same as a table for print; None where no other mode stands beside the run. ``data``: says where the
-    numbers are from."""
+    """Returns the same as a table for print; None where no other mode stands beside the run.
+    ``data``: says where the numbers are from."""
     tasks = tasks_in_both(study_input)
     if not tasks:
         return None

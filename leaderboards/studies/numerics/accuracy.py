@@ -39,10 +39,11 @@ class Accuracy:
 
 
 def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
-    """Returns each task, dtype and way to choose; all of them are one family. ``pairs``: with contexts (``draw_id``).
+    """Returns each task, dtype and way to choose; all of them are one family. ``pairs``: with
+    contexts (``draw_id``).
 
-    The draws of a context are not independent, and are all alike where tokens are chosen greedily: the first one is
-    its answer."""
+    The draws of a context are not independent, and are all alike where tokens are chosen greedily:
+    the first one is its answer."""
     cell = ["task", "dtype", "sampling"]
     rows = finite_of(free_pairs(pairs))
     judged = rows[rows["right"].notna() & rows["other_right"].notna()]
@@ -70,7 +71,8 @@ def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
 
 
 def _difference(gains: FloatArray, losses: FloatArray) -> MeanDifference:
-    """Returns cache on less cache off, in points; without an interval from a single context. Shapes: (contexts,)."""
+    """Returns cache on less cache off, in points; without an interval from a single context.
+    Shapes: (contexts,)."""
     mean = 100 * float(gains.mean() - losses.mean())
     if len(gains) < 2:
         return MeanDifference(mean, None, None)

@@ -1,9 +1,9 @@
-"""Relates the first token that differs to the mean divergence: the decision boundary of arXiv 2604.15409 (its table 3
-and figure 4).
+"""Relates the first token that differs to the mean divergence: the decision boundary of arXiv
+2604.15409 (its table 3 and figure 4).
 
-A mean over all steps holds those behind the flip, where two texts are compared. The earlier the flip, the more of them
-there are, so that it is larger by construction. The mean up to the flip stands beside it.
-"""
+A mean over all steps holds those behind the flip, where two texts are compared. The earlier the
+flip, the more of them there are, so that it is larger by construction. The mean up to the flip
+stands beside it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ ALL_STEPS, UP_TO_FLIP = "all steps", "up to the flip"
 
 @dataclass(frozen=True)
 class Boundary:
-    """Holds how the flips of contexts go with their mean KL. What too few contexts tell is None, and ``reason`` says
-    so."""
+    """Holds how the flips of contexts go with their mean KL. What too few contexts tell is None,
+    and ``reason`` says so."""
 
     task: str
     dtype: str
@@ -81,7 +81,8 @@ class Flips:
 
 
 def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
-    """Returns the flips of free-running pairs that differ. ``pairs``: with the context of each row."""
+    """Returns the flips of free-running pairs that differ. ``pairs``: with the context of each
+    row."""
     rows = []
     for row in pairs.to_dict("records"):
         flip = flip_of(row["tokens"], row["other_tokens"])
@@ -112,8 +113,9 @@ def spearman_test(flips: Flips) -> tuple[float | None, float | None]:
 
 
 def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
-    """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of those that part
-    last, from the 67th, each of shape (contexts,); None where a third is too small, or a context would be in both."""
+    """Returns the KL of the contexts that part first, up to the 33rd percentile of the flip, and of
+    those that part last, from the 67th, each of shape (contexts,); None where a third is too small,
+    or a context would be in both."""
     if not len(flips.steps):
         return None
     is_early, is_late = thirds(flips.steps)

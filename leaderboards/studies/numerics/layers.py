@@ -1,5 +1,5 @@
-"""Follows the residual streams of both paths through the layers at the first step at which cache on reads a token by
-itself: figure 2 of arXiv 2604.15409."""
+"""Follows the residual streams of both paths through the layers at the first step at which cache on
+reads a token by itself: figure 2 of arXiv 2604.15409."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,8 @@ class Layer:
 
 
 def measure_layers(drift: DataFrame) -> list[Layer]:
-    """Returns every layer by task and dtype; all tests are one family. ``drift``: with contexts (``draw_id``)."""
+    """Returns every layer by task and dtype; all tests are one family. ``drift``: with contexts
+    (``draw_id``)."""
     layers: list[Layer] = []
     p_values: list[float | None] = []
     for (task, dtype), group in sorted_groups(_with_step(drift), "task", "dtype"):
@@ -66,7 +67,8 @@ def measure_layers(drift: DataFrame) -> list[Layer]:
 
 
 def _with_step(drift: DataFrame) -> DataFrame:
-    """Returns the rows of answers that have the step, in all their layers, with distance and cosine there."""
+    """Returns the rows of answers that have the step, in all their layers, with distance and cosine
+    there."""
     rows = drift.assign(l2=_at_step(drift, "hidden_l2"), cosine=_at_step(drift, "hidden_cosine"))
     is_finite = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
     answers = is_finite.groupby([rows["task"], rows["dtype"], rows["question_id"]])

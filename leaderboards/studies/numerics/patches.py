@@ -1,4 +1,5 @@
-"""Shows what of the difference of both paths goes if a part of one is the other's: one layer, all up to one, or all."""
+"""Shows what of the difference of both paths goes if a part of one is the other's: one layer, all
+up to one, or all."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ def _in_form_of_today(earlier: DataFrame) -> DataFrame:
 
 
 def highest(table: DataFrame) -> DataFrame:
-    """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the largest mean KL."""
+    """Leaves out, in the text's direction, all examples of a dtype but those whose answers have the
+    largest mean KL."""
     example = ["dtype", "task", "question_id"]
     is_text = (table["direction"] == INTO_OFF).to_numpy(dtype=bool)
     examples = table[is_text].drop_duplicates(example)
@@ -76,8 +78,9 @@ def highest(table: DataFrame) -> DataFrame:
 
 
 def measure_recoveries(table: DataFrame) -> list[Recovery]:
-    """Returns what each patch recovers, by dtype and direction, apart by the place of the step. ``table``: with the
-    context of each row (:func:`leaderboards.studies.numerics.walked.with_draws`)."""
+    """Returns what each patch recovers, by dtype and direction, apart by the place of the step.
+    ``table``: with the context of each row
+    (:func:`leaderboards.studies.numerics.walked.with_draws`)."""
     rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
     rows = rows.assign(
         at_step=1 - rows["kl_patched"] / rows["kl"],
@@ -112,7 +115,8 @@ def measure_recoveries(table: DataFrame) -> list[Recovery]:
 
 
 def estimate_median(values: FloatArray, contexts: object) -> Estimate:
-    """Returns the median of the contexts' means, and resamples contexts. ``values``: shape (rows,)."""
+    """Returns the median of the contexts' means, and resamples contexts. ``values``: shape
+    (rows,)."""
     rows = DataFrame({"value": values, "context": np.asarray(contexts, dtype=str)})
     means = rows.groupby("context")["value"].mean().to_numpy()
     median = float(np.median(means))
@@ -191,7 +195,8 @@ def _pictures(recoveries: Sequence[Recovery], dtype: str, layers: int) -> Iterat
 def _points(
     rows: Sequence[Recovery], extent: str, measure: str, layers: int
 ) -> list[tuple[float, Estimate]]:
-    """Returns the medians by layer. What is patched up to a layer begins with the first alone, and ends with all."""
+    """Returns the medians by layer. What is patched up to a layer begins with the first alone, and
+    ends with all."""
     points: dict[int, Estimate] = {}
     for row in rows:
         value: Estimate | None = getattr(row, measure)

@@ -1,5 +1,5 @@
-"""Tells whether the answers of an example part at every draw, at some or at none, as over the five seeds of arXiv
-2604.15409."""
+"""Tells whether the answers of an example part at every draw, at some or at none, as over the five
+seeds of arXiv 2604.15409."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ TITLE = "Is it the example or the draw that parts?"
 
 @dataclass(frozen=True)
 class PartingShares:
-    """Holds the shares of examples whose answers with and without the cache differ at all draws, some or none."""
+    """Holds the shares of examples whose answers with and without the cache differ at all draws,
+    some or none."""
 
     task: str
     dtype: str
@@ -38,8 +39,8 @@ class PartingShares:
 
 
 def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
-    """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples of which a draw
-    overflows are left out."""
+    """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples
+    of which a draw overflows are left out."""
     rows = finite_of(free_pairs(pairs))
     flips = map(flip_of, rows["tokens"], rows["other_tokens"])
     rows = rows.assign(parts=[flip is not None for flip in flips])

@@ -1,4 +1,5 @@
-"""Shows what rounding does to a model's own numbers: in one product by its length, and from layer to layer."""
+"""Shows what rounding does to a model's own numbers: in one product by its length, and from layer
+to layer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ PRODUCTS = {"scores": "query times keys", "outputs": "attention times values"}
 
 @dataclass(frozen=True)
 class ProductError:
-    """Holds the relative error of a product over so many tokens, mean over layers, heads and contexts."""
+    """Holds the relative error of a product over so many tokens, mean over layers, heads and
+    contexts."""
 
     dtype: str
     product: str

@@ -30,7 +30,8 @@ MEASURES = {"kl": "KL", "js": "Jensen-Shannon"}
 
 @dataclass(frozen=True)
 class StepDivergence:
-    """Holds how far the next-token distributions of cache on and cache off are apart at one step."""
+    """Holds how far the next-token distributions of cache on and cache off are apart at one
+    step."""
 
     task: str
     dtype: str
@@ -43,7 +44,8 @@ class StepDivergence:
 
 
 def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
-    """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts (``draw_id``)."""
+    """Returns every step by task, dtype, way to choose and regime. ``pairs``: with contexts
+    (``draw_id``)."""
     cell = ("task", "dtype", "sampling", "regime")
     steps: list[StepDivergence] = []
     for (task, dtype, way, regime), group in sorted_groups(pairs[pairs["pair"] == CACHE], *cell):
@@ -90,8 +92,8 @@ def _line_name(step: StepDivergence) -> str:
 def _pictures(
     task: str, regime: str, steps: Sequence[StepDivergence], styles: Mapping[str, LineStyle]
 ) -> Iterator[Picture]:
-    """Draws a line for each dtype, and free-running for each way to choose too: behind the same tokens all ways walk
-    alike."""
+    """Draws a line for each dtype, and free-running for each way to choose too: behind the same
+    tokens all ways walk alike."""
     if regime == FORCED and steps:
         first = steps[0].sampling
         steps = [step for step in steps if step.sampling == first]

@@ -1,7 +1,7 @@
 """The study of numerics: is a cached answer the answer that would be computed without the cache?
 
-It adds up the pairs of cache on and cache off: teacher-forced, and free-running before and after the first flip.
-"""
+It adds up the pairs of cache on and cache off: teacher-forced, and free-running before and after
+the first flip."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,16 +46,16 @@ from leaderboards.studies.parts import estimate_mean, listing_of_fields
 
 @dataclass(frozen=True)
 class Forced:
-    """Holds how far a pair of paths is apart, teacher-forced, over all steps of the answers of a task."""
+    """Holds how far a pair of paths is apart, teacher-forced, over all steps of the answers of a
+    task."""
 
     task: str
     dtype: str
     paths: str
     steps: int  # of all answers, where all logits are finite
     kl: Estimate | None  # mean; None where no logit is finite
-    js: (
-        Estimate | None
-    )  # mean divergence of Jensen and Shannon; None of runs before it was measured too
+    # Mean divergence of Jensen and Shannon; None of runs before it was measured too.
+    js: Estimate | None
     kl_largest: float
     largest: float  # difference of log-probabilities
     # Share of the steps where all logits are finite; None where there is none.
@@ -84,7 +84,8 @@ class Free:
 
 
 def measure_forced(table: DataFrame) -> list[Forced]:
-    """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
+    """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk
+    the same paths."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
     results = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
@@ -113,7 +114,8 @@ def measure_forced(table: DataFrame) -> list[Forced]:
 
 
 def _mean_over_steps(rows: DataFrame, column: str) -> Estimate | None:
-    """Averages the finite numbers of all steps, and resamples contexts; None where there is none."""
+    """Averages the finite numbers of all steps, and resamples contexts; None where there is
+    none."""
     sums, counts = finite_sums(numbers_by_step(rows, column))
     if not counts.any():
         return None
@@ -121,7 +123,8 @@ def _mean_over_steps(rows: DataFrame, column: str) -> Estimate | None:
 
 
 def _above_null(rows: DataFrame) -> bool:
-    """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
+    """Tells whether cache on and off are farther apart than the null row, over the questions that
+    have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
         return finite_mean(joined(rows["kl"])) > 0
@@ -166,7 +169,8 @@ def _share_right(verdicts: Series) -> float | None:
 def _around_flips(
     rows: DataFrame, flips: Sequence[int | None], column: str
 ) -> tuple[float | None, float | None]:
-    """Averages over the steps up to the flip of each answer, and over those behind it; None where there is none."""
+    """Averages over the steps up to the flip of each answer, and over those behind it; None where
+    there is none."""
     before: list[FloatArray] = []
     after: list[FloatArray] = []
     for values, flip in zip(numbers_by_step(rows, column), flips, strict=True):
@@ -182,8 +186,8 @@ def _mean_if_any(values: FloatArray) -> float | None:
 
 @dataclass(frozen=True)
 class Drift:
-    """Says how far a layer of cache on is from that of cache off, relative to it, over the steps at which cache on read
-    a token by itself."""
+    """Says how far a layer of cache on is from that of cache off, relative to it, over the steps at
+    which cache on read a token by itself."""
 
     task: str
     dtype: str
@@ -196,8 +200,8 @@ class Drift:
 
 
 def measure_drift(table: DataFrame) -> list[Drift]:
-    """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
-    first it reads the prompt at once, as cache off does."""
+    """Returns every layer by task and dtype, of answers with a step at which cache on read a token
+    by itself: at the first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
     alone = rows["hidden"].map(lambda steps: float(np.mean(steps[1:])))
     # Where no answer has a second step, the column is empty and of numbers all the same.

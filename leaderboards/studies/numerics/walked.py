@@ -1,5 +1,5 @@
-"""Reads the tables of numerics: the pairs of two paths, the contexts that they are about, and the steps that they
-share."""
+"""Reads the tables of numerics: the pairs of two paths, the contexts that they are about, and the
+steps that they share."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,8 +26,8 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def numbers_by_step(rows: DataFrame, column: str) -> list[FloatArray]:
-    """Returns the numbers by step of each row, arrays of shape (steps,); none where an earlier version did not measure
-    them."""
+    """Returns the numbers by step of each row, arrays of shape (steps,); none where an earlier
+    version did not measure them."""
     lists = []
     for values in rows[column]:
         if values is None:
@@ -72,8 +72,8 @@ def finite_of(pairs: DataFrame) -> DataFrame:
 
 
 def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
-    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
-    equal.
+    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``);
+    None where they are equal.
 
     >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
     (1, 1, None)
@@ -86,8 +86,8 @@ def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def thirds(flips: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Tells which flips are early, up to their 33rd percentile, and which are late, from the 67th on. Flips at few
-    different steps may be both."""
+    """Tells which flips are early, up to their 33rd percentile, and which are late, from the 67th
+    on. Flips at few different steps may be both."""
     first, last = np.quantile(flips, (1 / THIRDS, 1 - 1 / THIRDS))
     return flips <= first, flips >= last
 

@@ -1,8 +1,8 @@
-"""The study of published orders: does the order of presses on kvpress's public board carry over to a model?
+"""The study of published orders: does the order of presses on kvpress's public board carry over to
+a model?
 
-``board.csv`` is the board on RULER at 4,096 tokens as the repository lapidoty/kvpress-centrality keeps it (Apache-2.0):
-Llama 3.1 8B and Qwen3 8B, 500 items a task.
-"""
+``board.csv`` is the board on RULER at 4,096 tokens as the repository lapidoty/kvpress-centrality
+keeps it (Apache-2.0): Llama 3.1 8B and Qwen3 8B, 500 items a task."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,8 +65,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Judged:
-    """A pair on another model. ``difference``: the better minus the worse in points, over ``tasks``; None where no task
-    tells the two apart from the floor or the ceiling."""
+    """A pair on another model. ``difference``: the better minus the worse in points, over
+    ``tasks``; None where no task tells the two apart from the floor or the ceiling."""
 
     pair: Pair
     difference: Estimate | None
@@ -121,7 +121,8 @@ def separated(mode: str, ratio: float) -> tuple[Pair, ...]:
 
 
 def scores_at(mode: str, model: str, ratio: float) -> dict[str, float]:
-    """Returns what the board has of a model at a ratio by our policy, in percent, in the order of the board."""
+    """Returns what the board has of a model at a ratio by our policy, in percent, in the order of
+    the board."""
     by_policy = {}
     for (other, place, policy), score in scores(mode).items():
         if (other, place) == (model, ratio):
@@ -130,8 +131,8 @@ def scores_at(mode: str, model: str, ratio: float) -> dict[str, float]:
 
 
 def key(mode: str, ratio: float) -> list[Pair]:
-    """Lists the pairs that both models put at least :data:`APART` points apart in the same direction. They are the part
-    of :func:`separated` that one 8B model has of the other's order."""
+    """Lists the pairs that both models put at least :data:`APART` points apart in the same
+    direction. They are the part of :func:`separated` that one 8B model has of the other's order."""
     return [pair for pair in separated(mode, ratio) if min(pair.apart.values()) >= APART]
 
 
@@ -153,7 +154,8 @@ class Order:
         self.tasks: dict[str, TaskEvidence] = {}
         # The tasks that the full cache cannot do, with what it finds in percent.
         self.unknown: dict[str, float] = {}
-        # The golds found in percent, shape (1 + resamples,), by task, policy and ratio, of those that ran.
+        # The golds found in percent, shape (1 + resamples,), by task, policy and ratio, of those
+        # that ran.
         self.shares: dict[tuple[str, str, float], FloatArray] = {}
         for name in evidence.tasks:
             if name in NEEDLES:
@@ -242,7 +244,8 @@ REVERSED = (
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
-    """Judges every pair of the key on the model, and counts them beside the other models of the site."""
+    """Judges every pair of the key on the model, and counts them beside the other models of the
+    site."""
     mode = study_input.mode
     order = Order(Evidence(study_input.records), mode)
     models = [(study_input.model, order)]
@@ -268,7 +271,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
 
 
 def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[str, ...]]:
-    """Yields a line for each ratio and model, and one for the two models of the board against each other."""
+    """Yields a line for each ratio and model, and one for the two models of the board against each
+    other."""
     for ratio in RATIOS:
         of_llama = scores_at(mode, LLAMA, ratio)
         of_qwen = scores_at(mode, QWEN, ratio)

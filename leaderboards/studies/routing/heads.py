@@ -55,7 +55,8 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def at_answers(attention: DataFrame) -> DataFrame:
-    """Returns the rows at the first token of the answer, with ``consensus`` and ``agreement`` of the heads."""
+    """Returns the rows at the first token of the answer, with ``consensus`` and ``agreement`` of
+    the heads."""
     rows = attention[attention["step"] == ANSWER_STEP]
     if rows.empty:  # every answer ends at once
         return rows
@@ -64,7 +65,8 @@ def at_answers(attention: DataFrame) -> DataFrame:
 
 
 def agreements(attention: DataFrame) -> list[Agreement]:
-    """Returns the agreement of heads by policy and level. ``attention``: as of :func:`with_questions`."""
+    """Returns the agreement of heads by policy and level. ``attention``: as of
+    :func:`with_questions`."""
     rows = at_answers(attention)
     if rows.empty:
         return []
@@ -85,7 +87,8 @@ def agreements(attention: DataFrame) -> list[Agreement]:
 
 @dataclass(frozen=True)
 class HeadReads:
-    """Says how often each head attends to a token of the gold answer most, at the first token of the answer."""
+    """Says how often each head attends to a token of the gold answer most, at the first token of
+    the answer."""
 
     policy: str
     level: Level
@@ -100,7 +103,8 @@ class HeadReads:
 
 
 def heads_that_read(attention: DataFrame) -> list[HeadReads]:
-    """Returns how often each head reads the answer, by policy and level. ``attention``: of :func:`with_questions`."""
+    """Returns how often each head reads the answer, by policy and level. ``attention``: of
+    :func:`with_questions`."""
     rows = attention[(attention["step"] == ANSWER_STEP) & (attention["answer_tokens"] > 0)]
     results = []
     for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
@@ -112,8 +116,8 @@ def heads_that_read(attention: DataFrame) -> list[HeadReads]:
 
 
 def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
-    """Returns the slope of consensus over depth of each answer, and its context, both of shape (answers,); NaN of an
-    answer that lacks a layer. ``group``: of :func:`at_answers`."""
+    """Returns the slope of consensus over depth of each answer, and its context, both of shape
+    (answers,); NaN of an answer that lacks a layer. ``group``: of :func:`at_answers`."""
     layers = group["layer"].nunique()
     answers = group.sort_values("layer").groupby([*CELL, CONTEXT], observed=True)
     by_answer = answers["consensus"].apply(np.array)
@@ -153,7 +157,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
 def _agreement_section(
     results: Sequence[Agreement], whole: DataFrame, reads: Sequence[HeadReads]
 ) -> StudySection:
-    """Draws the agreement of the full cache's heads by layer, and lists that of all policies over all layers."""
+    """Draws the agreement of the full cache's heads by layer, and lists that of all policies over
+    all layers."""
     styles = named_styles(("consensus", "agreement"))
     lines = [_over_layers(style, whole[name]) for name, style in styles.items()]
     picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
@@ -191,7 +196,8 @@ def _over_layers(style: LineStyle, values: Iterable[float]) -> BandedLine:
 
 
 def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[StudySection]:
-    """Draws consensus over layers for the full cache and at each level, a picture for each policy."""
+    """Draws consensus over layers for the full cache and at each level, a picture for each
+    policy."""
     levels = sorted({result.level for result in results if result.level != UNTREATED})
     if not levels:
         return []
@@ -219,8 +225,9 @@ def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[S
 
 
 def _beside(study_input: StudyInput, results: Sequence[Agreement]) -> list[StudySection]:
-    """Draws consensus of this model and of each beside it over depth, as a share of the layers, for the full cache and
-    at the levels that both were run at; all questions of either count, as contexts of two tokenizers may differ."""
+    """Draws consensus of this model and of each beside it over depth, as a share of the layers, for
+    the full cache and at the levels that both were run at; all questions of either count, as
+    contexts of two tokenizers may differ."""
     here = _consensus(results)
     sections = []
     for number, other in enumerate(study_input.beside, start=1):

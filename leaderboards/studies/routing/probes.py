@@ -1,10 +1,11 @@
-"""Shows what linear probes find, whatever the model says: in the hidden states of the question's last token.
+"""Shows what linear probes find, whatever the model says: in the hidden states of the question's
+last token.
 
-A probe is asked for the type of the answer, which the question tells as well, and for the first letter of the answer,
-which only the context tells: values themselves are other words in every context, so that no probe could learn them.
-Based on J. Hewitt and P. Liang, "Designing and interpreting probes with control tasks" (arXiv 1909.03368): a probe says
-something only as far as it does better than on labels that mean nothing.
-"""
+A probe is asked for the type of the answer, which the question tells as well, and for the first
+letter of the answer, which only the context tells: values themselves are other words in every
+context, so that no probe could learn them. Based on J. Hewitt and P. Liang, "Designing and
+interpreting probes with control tasks" (arXiv 1909.03368): a probe says something only as far as it
+does better than on labels that mean nothing."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,18 +53,19 @@ TYPE, LETTER = "type of the answer", "first letter of the answer"
 LABELS = (TYPE, LETTER)
 FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn them
 STRENGTH = 0.1  # the inverse of the penalty: features are many and answers few
-TOLERANCE = (
-    1e-3  # of the solver: a tenth of the usual one costs twice the time, for the same predictions
-)
+# Of the solver: a tenth of the usual one costs twice the time, for the same predictions.
+TOLERANCE = 1e-3
 FOLDS = 5
 TELLING = 0.1  # of macro-F1 above that of shuffled labels: a probe with less has nothing to lose
-# Behind which share of the layers a state is probed at every level; together they tell where compression harms first.
+# Behind which share of the layers a state is probed at every level; together they tell where
+# compression harms first.
 DEPTHS = {"early": 0.25, "middle": 0.5, "last": 1.0}
 
 
 @dataclass(frozen=True)
 class Probed:
-    """Holds the macro-F1 of one probe, in [0, 1], on contexts that it was not trained on, and on shuffled labels."""
+    """Holds the macro-F1 of one probe, in [0, 1], on contexts that it was not trained on, and on
+    shuffled labels."""
 
     label: str
     policy: str
@@ -80,9 +82,9 @@ def probe(
     contexts: Sequence[str],
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Trains and tests a regularised logistic regression by cross-validation, grouped by context: returns its macro-F1
-    in [0, 1], and that on shuffled labels. ``features``: shape (answers, size). ``labels``: of two classes in two
-    contexts at least."""
+    """Trains and tests a regularised logistic regression by cross-validation, grouped by context:
+    returns its macro-F1 in [0, 1], and that on shuffled labels. ``features``: shape (answers,
+    size). ``labels``: of two classes in two contexts at least."""
     true = np.asarray(labels)
     names = np.asarray(contexts)
     score = macro_f1(true, predictions(features, true, names))
@@ -103,8 +105,8 @@ def predictions(
     labels: npt.NDArray[np.str_],
     contexts: npt.NDArray[np.str_],
 ) -> npt.NDArray[np.str_]:
-    """Predicts each label, shape (answers,), from a probe that saw no answer of its context. ``features``: shape
-    (answers, size)."""
+    """Predicts each label, shape (answers,), from a probe that saw no answer of its context.
+    ``features``: shape (answers, size)."""
     regression = linear_model.LogisticRegression(C=STRENGTH, tol=TOLERANCE, max_iter=2000)
     classifier = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
     folds = model_selection.GroupKFold(min(FOLDS, len(np.unique(contexts))))
@@ -121,8 +123,8 @@ def predictions(
 
 
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins states with the labels of their questions; only questions with an answer in the context count, and running
-    text has none."""
+    """Joins states with the labels of their questions; only questions with an answer in the context
+    count, and running text has none."""
     has_label = (records["answer_tokens"] > 0) & (records["golds"].map(len) > 0)
     columns = [*CELL, "draw_id", "answer_type", "golds", "right", "f1"]
     questions = records.loc[has_label, columns].rename(columns={"answer_type": TYPE})
@@ -132,7 +134,8 @@ def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def by_layer(states: DataFrame) -> Iterator[Probed]:
-    """Yields the probes of every layer with the full cache. ``states``: as of :func:`with_labels`."""
+    """Yields the probes of every layer with the full cache. ``states``: as of
+    :func:`with_labels`."""
     full = states[states["policy"] == FULL]
     for label in LABELS:
         for _, group in full.groupby("layer"):
@@ -140,7 +143,8 @@ def by_layer(states: DataFrame) -> Iterator[Probed]:
 
 
 def depths(layers: int) -> dict[str, int]:
-    """Returns behind which layer a state is probed, by the name of its depth; of few layers fewer depths.
+    """Returns behind which layer a state is probed, by the name of its depth; of few layers fewer
+    depths.
 
     >>> depths(30), depths(2)
     ({'early': 8, 'middle': 15, 'last': 30}, {'middle': 1, 'last': 2})
@@ -161,8 +165,8 @@ def by_level(states: DataFrame) -> Iterator[Probed]:
 
 
 def learnable(group: DataFrame, label: str) -> DataFrame:
-    """Returns the answers whose label is not too rare for a probe; none where fewer than two classes or contexts are
-    left."""
+    """Returns the answers whose label is not too rare for a probe; none where fewer than two
+    classes or contexts are left."""
     counts = group[label].value_counts()
     rows = group[group[label].map(counts) >= FEWEST]
     if rows[label].nunique() > 1 and rows[CONTEXT].nunique() > 1:
@@ -171,7 +175,8 @@ def learnable(group: DataFrame, label: str) -> DataFrame:
 
 
 def features_of(group: DataFrame) -> npt.NDArray[np.float64]:
-    """Reads the states of answers, which a store holds as bytes of float16: shape (answers, size)."""
+    """Reads the states of answers, which a store holds as bytes of float16: shape (answers,
+    size)."""
     states = [np.frombuffer(state, dtype="<f2") for state in group["state"]]
     return np.stack(states).astype(np.float64)
 
@@ -221,7 +226,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
 
 
 def _telling_depths(layers: Sequence[Probed], named: Mapping[str, int]) -> list[str]:
-    """Returns the depths at which a probe finds something with the full cache, which alone can lose it."""
+    """Returns the depths at which a probe finds something with the full cache, which alone can lose
+    it."""
     telling = set()
     for result in layers:
         if result.label == LETTER and result.macro_f1 - result.control >= TELLING:
@@ -232,8 +238,8 @@ def _telling_depths(layers: Sequence[Probed], named: Mapping[str, int]) -> list[
 def beside_answers(
     states: DataFrame, cells: Sequence[Probed], layers: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """Yields for each label, policy and level what probes find at each depth beside what is right and F1 of the same
-    answers, as shares."""
+    """Yields for each label, policy and level what probes find at each depth beside what is right
+    and F1 of the same answers, as shares."""
     scores = {}
     for result in cells:
         scores[result.label, result.policy, result.level, result.layer] = result.macro_f1
@@ -252,8 +258,9 @@ def beside_answers(
 
 
 def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) -> StudySection:
-    """Draws of each policy what a probe finds at each depth beside right answers, as shares of the full cache's.
-    ``telling``: the depths at which a probe finds something with the full cache, which alone can lose it."""
+    """Draws of each policy what a probe finds at each depth beside right answers, as shares of the
+    full cache's. ``telling``: the depths at which a probe finds something with the full cache,
+    which alone can lose it."""
     names = [name for name in rows[0] if name in DEPTHS]
     drawn = (*telling, "right")
     styles = named_styles((*names, "right"))

@@ -1,8 +1,8 @@
 """Shows erasure beside rigidity: the two ways in which arXiv 2603.01426 has an answer fail.
 
-A rigid answer is wrong although its tokens survive, and its heads look at fewer tokens than they do in nine of ten
-right answers of the full cache. It is no class of its own: it is unreachable, silent, confused or unused as well.
-"""
+A rigid answer is wrong although its tokens survive, and its heads look at fewer tokens than they do
+in nine of ten right answers of the full cache. It is no class of its own: it is unreachable,
+silent, confused or unused as well."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,20 +28,21 @@ RIGID, AGREE_IF_RIGHT = "rigid", "heads agree, of right answers"  # rows beside 
 
 @dataclass(frozen=True)
 class TwoModes:
-    """Says how often answers of a policy at a level are erased and rigid, as shares of all answers in classes."""
+    """Says how often answers of a policy at a level are erased and rigid, as shares of all answers
+    in classes."""
 
     task: str
     policy: str
     level: Level
     erased: Estimate
     rigid: Estimate
-    heads_agree_if_right: (
-        Estimate | None
-    )  # as often without any failure; None where nothing is right
+    # As often without any failure; None where nothing is right.
+    heads_agree_if_right: Estimate | None
 
 
 def consensus_of_answers(attention: DataFrame, by: Sequence[str]) -> Series:
-    """Returns the consensus at the first token of each answer, mean over layers. ``by``: what names an answer."""
+    """Returns the consensus at the first token of each answer, mean over layers. ``by``: what names
+    an answer."""
     rows = attention[attention["step"] == ANSWER_STEP]
     if rows.empty:
         return Series(dtype=float)
@@ -51,8 +52,9 @@ def consensus_of_answers(attention: DataFrame, by: Sequence[str]) -> Series:
 
 
 def with_rigidity(joined: DataFrame, attention: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Tells of each answer whether its heads agree, and whether it is rigid. ``joined``: answers with their GER, as of
-    :func:`routes.with_routes`. Answers without a token, or that were not observed, are neither."""
+    """Tells of each answer whether its heads agree, and whether it is rigid. ``joined``: answers
+    with their GER, as of :func:`routes.with_routes`. Answers without a token, or that were not
+    observed, are neither."""
     of_answers = consensus_of_answers(attention, by).rename("consensus")
     answers = joined.join(of_answers, on=list(by))
     is_sound = (answers["policy"] == FULL) & answers["right"] & answers["consensus"].notna()
@@ -65,7 +67,8 @@ def with_rigidity(joined: DataFrame, attention: DataFrame, by: Sequence[str]) ->
 
 
 def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
-    """Yields both shares by task, policy and level. ``answers``: of :func:`with_rigidity`, levels and ``erased``."""
+    """Yields both shares by task, policy and level. ``answers``: of :func:`with_rigidity`, levels
+    and ``erased``."""
     cell = ["task", "policy", "level"]
     for (task, policy, level), group in answers.groupby(cell, observed=True, sort=False):
         erased = share_of(group["erased"], group["context"])
@@ -110,8 +113,8 @@ DEFINITIONS = (
         "right answers of the task. It is in another class too. The paper shows instances and "
         "gives no threshold.",
         (
-            "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the full "
-            "cache"
+            "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the "
+            "full cache"
         ),
         "representational rigidity after arXiv 2603.01426",
     ),

@@ -34,15 +34,15 @@ TABLE = "routes"  # of a store (kvbench.store.observed)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
-SELDOM = (
-    0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
-)
+# Share of a context's tokens that may reach an answer, where to be reached tells something.
+SELDOM = 0.1
 OPACITY = 0.85
 
 
 class FailureClass(StrEnum):
-    """The classes of answers, from below in a stack: *erased* is a failure of storage, *unreachable* one of
-    accessibility; *unused*, *confused* and *silent* are failures of use [arXiv 2603.01426]."""
+    """The classes of answers, from below in a stack: *erased* is a failure of storage,
+    *unreachable* one of accessibility; *unused*, *confused* and *silent* are failures of use [arXiv
+    2603.01426]."""
 
     RIGHT = "right"
     BEYOND_MODEL = "wrong with the full cache too"
@@ -65,8 +65,9 @@ def context_names(rows: DataFrame) -> Series:
 
 
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
-    whether the full cache answers the question rightly. Answers that failed are wrong."""
+    """Joins routes with their records, of questions whose answer stands in the context.
+    ``right_with_full`` says whether the full cache answers the question rightly. Answers that
+    failed are wrong."""
     of_record = [
         "draw_id",
         "right",
@@ -87,15 +88,15 @@ def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
-    """Tells which widths have at least epsilon in every step, shape (answers,); none that is unknown has. Widths are of
-    32 bits."""
+    """Tells which widths have at least epsilon in every step, shape (answers,); none that is
+    unknown has. Widths are of 32 bits."""
     return np.asarray(widths.astype(np.float32) >= np.float32(epsilon))
 
 
 def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
-    """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the first that holds.
-    Evidence that other tokens have read during the prefill may be gone from every slot and still be reached. What is
-    said counts only where the evidence is reached."""
+    """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the
+    first that holds. Evidence that other tokens have read during the prefill may be gone from every
+    slot and still be reached. What is said counts only where the evidence is reached."""
     reached = reaches(joined["answer_width"], epsilon)
     said = reaches(joined["said_width"], epsilon)
     holds = {
@@ -114,8 +115,9 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
 
 
 def telling_epsilon(joined: DataFrame) -> float:
-    """Returns the least epsilon at which few tokens of a context reach an answer under the full cache; the greatest
-    where many always do. It follows from the full cache alone, and not from any policy's answers."""
+    """Returns the least epsilon at which few tokens of a context reach an answer under the full
+    cache; the greatest where many always do. It follows from the full cache alone, and not from any
+    policy's answers."""
     full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
     if full.empty:
         return EPSILONS[-1]
@@ -137,8 +139,8 @@ def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
 
 @dataclass(frozen=True)
 class Reached:
-    """Says of a policy at a level how often answers are reached by the tokens of their gold, with edges of epsilon; all
-    of questions that the full cache has right."""
+    """Says of a policy at a level how often answers are reached by the tokens of their gold, with
+    edges of epsilon; all of questions that the full cache has right."""
 
     task: str
     policy: str
@@ -146,13 +148,15 @@ class Reached:
     epsilon: float
     reached: Estimate
     chance: float  # how often as many tokens would reach it, drawn from the context
-    relayed: Estimate  # reached though none of its rows is left, through tokens that read it in the prefill
+    # Reached though none of its rows is left, through tokens that read it in the prefill.
+    relayed: Estimate
     right: Estimate  # answers that are right
     width: float  # of the widest route, mean over answers
 
 
 def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
-    """Yields how often answers are reached, by task, policy and level. ``joined``: as of :func:`with_routes`."""
+    """Yields how often answers are reached, by task, policy and level. ``joined``: as of
+    :func:`with_routes`."""
     place = EPSILONS.index(epsilon)
     cell = ["task", "policy", "level"]
     mastered = with_levels(joined[joined["unobserved"].isna() & joined["right_with_full"]])
@@ -176,8 +180,9 @@ def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
-    """Shows the share of each class of answers, and how often answers are reached, with edges of the least attention
-    at which to be reached tells something: sections on classes, then those on what reaches the answer, by task."""
+    """Shows the share of each class of answers, and how often answers are reached, with edges of
+    the least attention at which to be reached tells something: sections on classes, then those on
+    what reaches the answer, by task."""
     joined = with_routes(study_input.tables[TABLE], study_input.records)
     epsilon = telling_epsilon(joined)
     outcomes = classify(joined, epsilon)
@@ -228,7 +233,8 @@ def _rows_of_classes(
 def _measure_modes(
     study_input: StudyInput, joined: DataFrame, outcomes: Sequence[FailureClass]
 ) -> list[rigidity.TwoModes]:
-    """Returns how often answers are erased and rigid; nothing of a run that observed no attention."""
+    """Returns how often answers are erased and rigid; nothing of a run that observed no
+    attention."""
     attention = study_input.tables.get(rigidity.TABLE)
     if attention is None or attention.empty:
         return []
@@ -249,7 +255,8 @@ def _rows_of_modes(
 
 
 def find_unreachable(study_input: StudyInput) -> Series:
-    """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
+    """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of
+    those observed."""
     joined = with_routes(study_input.tables[TABLE], study_input.records)
     outcomes = classify(joined, telling_epsilon(joined))
     values = [outcome is FailureClass.UNREACHABLE for outcome in outcomes]
@@ -361,7 +368,8 @@ def _stack(
     styles: Mapping[str, LineStyle],
     axis: Axis,
 ) -> Picture:
-    """Draws the classes of one policy over the levels of an axis. ``title``: tells pictures of the policy apart."""
+    """Draws the classes of one policy over the levels of an axis. ``title``: tells pictures of the
+    policy apart."""
     across = tuple(sorted(places))
     heights = np.zeros((len(across), len(FailureClass)))
     for row, place in enumerate(across):

@@ -1,9 +1,10 @@
-"""The study of routes: is the evidence still there, can it be reached, is it used; and what do its rows cause?
+"""The study of routes: is the evidence still there, can it be reached, is it used; and what do its
+rows cause?
 
-Causes: what comes back when rows are put back into a compressed branch, what is lost without. All shares are ratios of
-sums over answers, so that an answer that lost little weighs little; contexts are resampled. Random rows stand beside
-the rows of a span, as many of them: what both do is no effect of the span.
-"""
+Causes: what comes back when rows are put back into a compressed branch, what is lost without. All
+shares are ratios of sums over answers, so that an answer that lost little weighs little; contexts
+are resampled. Random rows stand beside the rows of a span, as many of them: what both do is no
+effect of the span."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,9 @@ TARGETS = ("answer", "subject", "bridge", "evidence")
 
 @dataclass(frozen=True)
 class Repair:
-    """Says what the rows of a span bring back of what a policy has lost at a level, as shares of that: 1 is all of it,
-    as with the full cache. What is compared with random rows is None where no answer has as many other rows."""
+    """Says what the rows of a span bring back of what a policy has lost at a level, as shares of
+    that: 1 is all of it, as with the full cache. What is compared with random rows is None where no
+    answer has as many other rows."""
 
     policy: str
     level: Level
@@ -61,8 +63,9 @@ class Removal:
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins interventions, mean over draws of random rows, with what the same answer was without (``_before``) and with
-    the full cache (``_full``). ``context``: what is resampled. Those without a likelihood have no value there."""
+    """Joins interventions, mean over draws of random rows, with what the same answer was without
+    (``_before``) and with the full cache (``_full``). ``context``: what is resampled. Those without
+    a likelihood have no value there."""
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random"]
     drawn = (
@@ -79,9 +82,9 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def cliff_levels(records: DataFrame) -> dict[str, Level]:
-    """Returns by policy the level behind its cliff: behind the step of the realised ratio over which the share of
-    lost answers rises fastest, among questions with evidence that the full cache has right. Policies that lose none
-    are left out, and so are levels that remove no tokens."""
+    """Returns by policy the level behind its cliff: behind the step of the realised ratio over
+    which the share of lost answers rises fastest, among questions with evidence that the full cache
+    has right. Policies that lose none are left out, and so are levels that remove no tokens."""
     has_evidence = records["evidence_tokens"] > 0
     full = records[(records["policy"] == FULL) & (records["right"] == 1) & has_evidence]
     answers = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
@@ -132,8 +135,9 @@ def removals(outcomes: DataFrame) -> list[Removal]:
 
 
 def _paired(outcomes: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
-    """Returns the rows of a span, and those of them that have as many random rows, with what these do (``_random``).
-    Where a span is most of its context, too few other rows are left to compare with."""
+    """Returns the rows of a span, and those of them that have as many random rows, with what these
+    do (``_random``). Where a span is most of its context, too few other rows are left to compare
+    with."""
     of_target = outcomes[outcomes["target"] == target]
     rows = of_target[~of_target["random"]]
     random = of_target[of_target["random"]][[*CELL, "rows", "f1", "gold_nll"]]
@@ -162,7 +166,8 @@ def _repair(policy: str, level: Level, target: str, rows: DataFrame, pairs: Data
 
 
 def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
-    """Divides the sum of what comes back by that of what was lost, and resamples contexts; None where nothing was."""
+    """Divides the sum of what comes back by that of what was lost, and resamples contexts; None
+    where nothing was."""
     if rows.empty or not lost.sum() > FLAT:
         return None
     return estimate_mean(gain, rows[CONTEXT], lost)
@@ -212,7 +217,8 @@ def build_causes(study_input: StudyInput) -> StudyContent:
 
 
 def _explained(of_evidence: Sequence[Repair], repaired: Sequence[Repair]) -> StudySection:
-    """Lists policies by what their evidence alone explains, the most first, beside what each span brings back."""
+    """Lists policies by what their evidence alone explains, the most first, beside what each span
+    brings back."""
     of_spans = {(repair.policy, repair.target): repair.f1 for repair in repaired}
     rows = []
     for repair in sorted(of_evidence, key=_explains, reverse=True):
@@ -311,8 +317,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
 
 
 def what_was_lost(study_input: StudyInput) -> list[LostAnswers]:
-    """Counts what became of lost answers, with routes and with rows put back as far as the run has them; controls are
-    last."""
+    """Counts what became of lost answers, with routes and with rows put back as far as the run has
+    them; controls are last."""
     unreachable, repaired = None, None
     if has(study_input, routes.TABLE):
         unreachable = routes.find_unreachable(study_input)

@@ -1,4 +1,5 @@
-"""Maps what is kept where a fault hits one band of layers alone: a row for each band, a column for each rate."""
+"""Maps what is kept where a fault hits one band of layers alone: a row for each band, a column for
+each rate."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class BandCell:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Returns a row of the download, with the score and that of the full cache, which the share is of."""
+        """Returns a row of the download, with the score and that of the full cache, which the share
+        is of."""
         return {
             "task": self.task.name,
             "fault": self.fault,
@@ -47,8 +49,8 @@ class BandCell:
 
 
 def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list[BandCell]:
-    """Returns the cells of all maps: those of faults that were run in two bands or more, and of the same fault in all
-    layers at the rates of the bands."""
+    """Returns the cells of all maps: those of faults that were run in two bands or more, and of the
+    same fault in all layers at the rates of the bands."""
     by_fault: dict[str, list[Damage]] = {}
     for member in members:
         by_fault.setdefault(member.in_all_layers, []).append(member)

@@ -1,4 +1,5 @@
-"""Sets two models beside one another: what each keeps under the same treatment on the same questions."""
+"""Sets two models beside one another: what each keeps under the same treatment on the same
+questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ COLUMNS = ("treatment", "rate")
 
 @dataclass(frozen=True)
 class ModelPair:
-    """One task as two models have it, of the questions that both were asked: resamples of contexts are the same."""
+    """One task as two models have it, of the questions that both were asked: resamples of contexts
+    are the same."""
 
     models: tuple[str, str]
     tasks: tuple[MeasuredTask, MeasuredTask]
@@ -53,8 +55,8 @@ class ModelPair:
         return first.kept(policy, level), second.kept(policy, level)
 
     def difference(self, policy: str, level: Level) -> MeanDifference | None:
-        """Returns what the first model keeps minus what the other does, in points; None where a full cache has
-        nothing."""
+        """Returns what the first model keeps minus what the other does, in points; None where a
+        full cache has nothing."""
         first, second = self.tasks
         kept = first.kept_values(policy, level)
         kept_by_second = second.kept_values(policy, level)
@@ -77,7 +79,8 @@ class ModelPair:
 
 
 def pair_models(study_input: StudyInput, other: StudyInput) -> list[ModelPair]:
-    """Pairs the tasks that two models were asked with the same questions and that have the same leading measure."""
+    """Pairs the tasks that two models were asked with the same questions and that have the same
+    leading measure."""
     shared = shared_questions(study_input, other)
     if shared.empty:
         return []
@@ -96,7 +99,8 @@ def pair_models(study_input: StudyInput, other: StudyInput) -> list[ModelPair]:
 def beside_sections(
     pairs: Sequence[ModelPair], members: Sequence[Damage], number: int
 ) -> list[StudySection]:
-    """Shows two models in the same pictures and tables; no section where they share no treatment at a rate."""
+    """Shows two models in the same pictures and tables; no section where they share no treatment at
+    a rate."""
     if not pairs:
         return []
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
@@ -161,7 +165,8 @@ def _every_cell(pair: ModelPair, group: DamageGroup, where: str) -> Listing:
 
 
 def _over_rate(pair: ModelPair, policy: str, styles: Mapping[str, LineStyle]) -> list[Picture]:
-    """Draws a line for each model over the rates of a fault; nothing where one has a single rate or none."""
+    """Draws a line for each model over the rates of a fault; nothing where one has a single rate or
+    none."""
     levels = pair.levels(policy)
     if len(levels) < 2:
         return []

@@ -47,7 +47,8 @@ class FrontierPoint:
 
 
 def family_name(policy: str) -> str:
-    """Tells what a policy does to the full cache; empty for controls, faults, wrappers and what is not known."""
+    """Tells what a policy does to the full cache; empty for controls, faults, wrappers and what is
+    not known."""
     plain, way = plain_and_way(policy)
     if policy in CONTROLS:
         return ""
@@ -83,7 +84,8 @@ def frontier_points(task: MeasuredTask, policies: Sequence[str]) -> list[Frontie
 
 
 def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
-    """Returns the Pareto front: the highest score at each byte count, by bytes; of equal ones the first."""
+    """Returns the Pareto front: the highest score at each byte count, by bytes; of equal ones the
+    first."""
     best: list[FrontierPoint] = []
     for point in sorted(points, key=lambda point: (point.held, -point.score[0])):
         if not best or point.score[0] > best[-1].score[0]:
@@ -92,8 +94,8 @@ def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
 
 
 def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[StudySection]:
-    """Shows the front of each family, and where the model cannot do the task each point instead; nothing where one
-    family has no policy."""
+    """Shows the front of each family, and where the model cannot do the task each point instead;
+    nothing where one family has no policy."""
     if not has_families(policies):
         return []
     styles = named_styles(FAMILIES)

@@ -1,4 +1,5 @@
-"""Finds the treatments of what the full cache holds among policies, and parts them by when they act."""
+"""Finds the treatments of what the full cache holds among policies, and parts them by when they
+act."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ WHOLE = ("all",)  # layers
 
 @dataclass(frozen=True)
 class Damage:
-    """A treatment of what the full cache holds: a fault, an error of every number, or fewer bits."""
+    """A treatment of what the full cache holds: a fault, an error of every number, or fewer
+    bits."""
 
     policy: str
     options: FaultOptions | QuantisationOptions
 
     def changed(self, rate: float, dtype: str) -> float:
-        """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
+        """Returns the share of the numbers that a rate changes, by which faults of rows and of bits
+        are compared."""
         if isinstance(self.options, FaultOptions):
             return self.options.numbers_hit(rate, dtype)
         return 1.0
@@ -35,7 +38,8 @@ class Damage:
 
     @property
     def band(self) -> str:
-        """Returns the layers that a fault hits alone, such as Q1; empty where it hits all, or is no fault."""
+        """Returns the layers that a fault hits alone, such as Q1; empty where it hits all, or is no
+        fault."""
         if not isinstance(self.options, FaultOptions) or self.options.layers == WHOLE:
             return ""
         return ",".join(self.options.layers)
@@ -70,7 +74,8 @@ ONCE_TEXT = "Entries are damaged before the question is read, and stay so for th
 
 
 def damages(policies: Iterable[str]) -> list[Damage]:
-    """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
+    """Returns the treatments of the full cache among some policies; others are left out, as are
+    compositions."""
     kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
     members = []
     for policy in policies:
@@ -81,7 +86,8 @@ def damages(policies: Iterable[str]) -> list[Damage]:
 
 
 def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
-    """Parts what is replaced anew before every pass from the rest, which is damaged once or stored otherwise."""
+    """Parts what is replaced anew before every pass from the rest, which is damaged once or stored
+    otherwise."""
     fresh = [member for member in members if _is_fresh(member)]
     others = [member for member in members if not _is_fresh(member)]
     groups = []
@@ -101,8 +107,8 @@ def _is_fresh(member: Damage) -> bool:
 
 
 def compared_faults(task: MeasuredTask, members: Sequence[Damage]) -> list[Damage]:
-    """Returns the faults that were run at the rates of the most, two or more: the least harmful first, where the model
-    can do the task."""
+    """Returns the faults that were run at the rates of the most, two or more: the least harmful
+    first, where the model can do the task."""
     usual = max((task.evidence.levels(member.policy) for member in members), key=len, default=())
     if len([level for level in usual if level.amount]) < 2:
         return []

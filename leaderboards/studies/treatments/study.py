@@ -1,5 +1,5 @@
-"""The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk, and
-what eviction, fewer bits and both keep at equal bytes."""
+"""The study of treatments: what is kept of the full cache's answers where the cache is damaged,
+rounded or shrunk, and what eviction, fewer bits and both keep at equal bytes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,8 @@ BANDS = "on the same questions; bands and brackets are 95 % intervals over conte
 
 
 def _kept(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
-    """Shows what is kept over the share of numbers changed: faults of bits and of rows change others at one rate."""
+    """Shows what is kept over the share of numbers changed: faults of bits and of rows change
+    others at one rate."""
     compared = {task.name: compared_faults(task, group.members) for task in tasks}
     styles = _styles_of_compared(group, compared)
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
@@ -159,7 +160,8 @@ def _over_changed(
 def _by_rate(
     quantity: Quantity, task: MeasuredTask, compared: Sequence[Damage], dtype: str
 ) -> Listing:
-    """Lists what comes of each fault at each rate, and how many numbers that is where it is another share."""
+    """Lists what comes of each fault at each rate, and how many numbers that is where it is another
+    share."""
     texts = {}
     for fault in compared:
         for level in task.evidence.levels(fault.policy):
@@ -206,7 +208,8 @@ def _full_cache_fact(task: MeasuredTask) -> str:
 
 
 def build_content(study_input: StudyInput) -> StudyContent:
-    """Shows what treatments keep: by phase, by band of layers, at equal bytes, and beside other models."""
+    """Shows what treatments keep: by phase, by band of layers, at equal bytes, and beside other
+    models."""
     tasks, unknown = measured_tasks(study_input.records)
     policies = policies_in(study_input.records)
     members = damages(policies)
@@ -262,7 +265,8 @@ def _has_rows(part: StudySection) -> bool:
 
 
 def _takes(study_input: StudyInput) -> bool:
-    """Takes runs of the full cache and a fault at two rates, errors beside fewer bits, or both ways to fewer bytes."""
+    """Takes runs of the full cache and a fault at two rates, errors beside fewer bits, or both ways
+    to fewer bytes."""
     records = study_input.records
     policies = policies_in(records)
     if FULL not in policies:

@@ -1,5 +1,5 @@
-"""Measures the tasks of a study of treatments: those that the model can do by what is kept of its answers, and others
-by the rise of the right answer's negative log-likelihood (NLL) too."""
+"""Measures the tasks of a study of treatments: those that the model can do by what is kept of its
+answers, and others by the rise of the right answer's negative log-likelihood (NLL) too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +23,14 @@ RISE = DELTA_NLL.field
 
 @dataclass(frozen=True)
 class MeasuredTask:
-    """One task. All arrays have the shape (1 + resamples,) and are drawn with the same resamples of contexts, so that
-    they can be subtracted; draws of a random treatment are averaged."""
+    """One task. All arrays have the shape (1 + resamples,) and are drawn with the same resamples of
+    contexts, so that they can be subtracted; draws of a random treatment are averaged."""
 
     evidence: TaskEvidence
     column: str  # of the records: what leads the task
-    withheld: str  # why nothing is judged here: how little the model itself has of the task; empty where it can do it
+    # Why nothing is judged here: how little the model itself has of the task; empty where it can do
+    # it.
+    withheld: str
 
     @classmethod
     def of(cls, evidence: TaskEvidence) -> "MeasuredTask":
@@ -41,7 +43,8 @@ class MeasuredTask:
 
     @property
     def label(self) -> str:
-        """Returns the name, marked where the model cannot do the task; the head of the page says why."""
+        """Returns the name, marked where the model cannot do the task; the head of the page says
+        why."""
         return f"{self.name}, no verdicts" if self.withheld else self.name
 
     @property
@@ -50,12 +53,14 @@ class MeasuredTask:
 
     @property
     def shows_rise(self) -> bool:
-        """Tells whether the rise of the likelihood comes first: the model cannot do the task, and it was measured."""
+        """Tells whether the rise of the likelihood comes first: the model cannot do the task, and
+        it was measured."""
         treated = self.evidence.records[self.evidence.records["policy"] != FULL]
         return bool(self.withheld) and bool(treated[RISE].notna().any())
 
     def kept(self, policy: str, level: Level) -> Estimate | None:
-        """Estimates what a treatment keeps of what the full cache has, as a share; None where that has nothing."""
+        """Estimates what a treatment keeps of what the full cache has, as a share; None where that
+        has nothing."""
         values = self.kept_values(policy, level)
         return None if values is None else self.estimate(values)
 
@@ -79,16 +84,16 @@ class MeasuredTask:
         return self.score(FULL, None)
 
     def rise(self, policy: str, level: Level) -> Estimate | None:
-        """Estimates the rise of the right answer's NLL over the full cache, in nats a token; None where no answer that
-        did not fail has one."""
+        """Estimates the rise of the right answer's NLL over the full cache, in nats a token; None
+        where no answer that did not fail has one."""
         try:
             return self.estimate(self.evidence.mean(policy, level.value, RISE, status="ok"))
         except NoEvidenceError:
             return None
 
     def estimate(self, values: FloatArray) -> Estimate:
-        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without an interval from a
-        single context."""
+        """Makes an estimate of values as measured and as resampled, shape (1 + resamples,); without
+        an interval from a single context."""
         contexts = self.evidence.contexts
         resampled = None
         if contexts > 1:
@@ -96,7 +101,8 @@ class MeasuredTask:
         return Estimate.of(float(values[0]), resampled, contexts)
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
-        """Returns a row of a download: what is kept, how answers end, and the rise of the likelihood."""
+        """Returns a row of a download: what is kept, how answers end, and the rise of the
+        likelihood."""
         row: dict[str, Any] = {"task": self.name, "policy": policy, "level": level.value}
         row["share_kept"] = self.kept(policy, level)
         has_outcomes = not self.evidence.records["masked"].isna().all()  # running text has none
@@ -110,7 +116,8 @@ class MeasuredTask:
 
 
 def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
-    """Returns the tasks that the full cache was asked, and for each of the others why it tells nothing."""
+    """Returns the tasks that the full cache was asked, and for each of the others why it tells
+    nothing."""
     measured, reasons = [], []
     for task in map(Evidence(records).of, records["task"].unique()):
         try:

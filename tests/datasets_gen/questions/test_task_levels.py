@@ -1,4 +1,5 @@
-"""Tasks at one of their levels: what they draw, what they are called, and that they take a length like any other."""
+"""Tasks at one of their levels: what they draw, what they are called, and that they take a length
+like any other."""
 
 import re
 from dataclasses import replace
@@ -76,7 +77,8 @@ def test_a_level_that_a_task_has_not_is_refused_with_those_that_it_has(level: in
 @pytest.mark.parametrize(
     ("task", "level"),
     [
-        # Each takes seconds. The lower levels differ in little, and so do tasks that ask of people as base does.
+        # Each takes seconds. The lower levels differ in little, and so do tasks that ask of people
+        # as base does.
         pytest.param(
             task,
             level,

@@ -266,7 +266,8 @@ def test_coded_words_follow_zipf_and_the_three_stand_out(tokens: int) -> None:
 
 
 def test_chance_of_common_words_is_what_the_best_blind_guesser_scores() -> None:
-    """It names any number of the words that may be common, of which each is as often as any other."""
+    """It names any number of the words that may be common, of which each is as often as any
+    other."""
     words = len(short_words())
     scores = [
         100 * 2 * (COMMON * named / words) / (COMMON + named) for named in range(1, words + 1)

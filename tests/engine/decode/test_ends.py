@@ -1,4 +1,5 @@
-"""Where begun answers end: while they are written, and when their tokens are cut afterwards, it is the same."""
+"""Where begun answers end: while they are written, and when their tokens are cut afterwards, it is
+the same."""
 
 from dataclasses import replace
 
@@ -49,7 +50,8 @@ def test_an_answer_ends_where_it_is_cut(ids: list[int], length: int) -> None:
 
 
 def test_a_begun_answer_is_the_beginning_of_the_one_that_goes_on() -> None:
-    """On a toy model every answer has all its tokens; a sentence is cut where its first end comes."""
+    """On a toy model every answer has all its tokens; a sentence is cut where its first end
+    comes."""
     model = model_of("llama")
     task = replace(TASKS["base"], begins_answers=True)
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]

@@ -29,21 +29,15 @@ from tests.support.models.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
 TOGETHER = {name: policy for name, policy in AGNOSTIC.items() if not policy.while_decoding}
 DECODING = {name: policy for name, policy in AGNOSTIC.items() if policy.while_decoding}
-PATHS = (
-    "full",
-    "knorm",
-    "adakv_snapkv",
-    "think",
-    "kvzip",
-    "oracle",
-    "streaming_llm",
-)  # one press of each engine path
+# One press of each engine path.
+PATHS = ("full", "knorm", "adakv_snapkv", "think", "kvzip", "oracle", "streaming_llm")
 Likelihoods = dict[tuple[str, float, int], float | None]
 
 
 @cache
 def measured(architecture: str) -> tuple[Trace, list[Generation]]:
-    """All policies that are decoded together on one architecture; on the others one of each path."""
+    """All policies that are decoded together on one architecture; on the others one of each
+    path."""
     policies = [
         policy for name, policy in TOGETHER.items() if architecture == "llama" or name in PATHS
     ]
@@ -98,8 +92,8 @@ def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_
 
 
 def likeliest(prompt: Prompt) -> Prompt:
-    """The right answers are what the full cache writes, with every third token another one, so that some tokens are
-    the most likely ones and some are not."""
+    """The right answers are what the full cache writes, with every third token another one, so that
+    some tokens are the most likely ones and some are not."""
     model = model_of("llama")
     written = {
         g.question: g.token_ids

@@ -1,4 +1,5 @@
-"""A treatment that writes to the cache of a branch between steps, against a plain loop over a plain cache."""
+"""A treatment that writes to the cache of a branch between steps, against a plain loop over a plain
+cache."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,8 @@ CLOSE = 5e-4  # nats in float32: every step rounds what the one before has writt
 
 
 class Noise:
-    """Scales values and disturbs keys of every row at every step, by layer, head, token and step alone."""
+    """Scales values and disturbs keys of every row at every step, by layer, head, token and step
+    alone."""
 
     def __init__(self, situations: Sequence[Situation], questions: Sequence[str]) -> None:
         self.amounts = torch.tensor([0.3 * situation.ratio for situation in situations])

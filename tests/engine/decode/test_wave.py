@@ -1,4 +1,5 @@
-"""What the questions of a branch share is read once; branches of like length are bundled, and share every pass."""
+"""What the questions of a branch share is read once; branches of like length are bundled, and share
+every pass."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -92,7 +93,8 @@ def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task
 
 @pytest.fixture(scope="module")
 def trace(llama: LoadedModel) -> Trace:
-    """Of policies that keep the same number in every head, others in each, or rewrite, and of one question a branch."""
+    """Of policies that keep the same number in every head, others in each, or rewrite, and of one
+    question a branch."""
     policies = [
         POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")
     ]
@@ -128,7 +130,8 @@ def test_looking_less_often_for_ended_answers_changes_none(
 
 
 def seen_by(trace: Trace, branch: Branch, layer: int, head: int) -> list[torch.Tensor]:
-    """The keys and the values of the context that a head of a branch reads, shape (kept, head_dim) each."""
+    """The keys and the values of the context that a head of a branch reads, shape (kept, head_dim)
+    each."""
     cache = branch.layers[layer]
     keys = trace.keys[layer] if cache.keys is None else cache.keys
     values = trace.values[layer] if cache.values is None else cache.values
@@ -148,7 +151,8 @@ def by_hand(
 def test_attention_of_questions_by_hand(
     llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
-    """A place sees what its branch keeps in that head and layer, its own question up to itself, and nothing else."""
+    """A place sees what its branch keeps in that head and layer, its own question up to itself, and
+    nothing else."""
     work_as(monkeypatch, padding_bytes=padding)
     torch.manual_seed(0)
     groups, skipped = QUERY_HEADS // KEY_HEADS, set()
@@ -190,7 +194,8 @@ def test_attention_of_questions_by_hand(
 
 
 def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace: Trace) -> None:
-    """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
+    """An answer sees its branch, its question and what it has said, whichever others of its row and
+    bundle go on."""
     torch.manual_seed(0)
     of_bundle = max(
         waves([trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows))

@@ -1,4 +1,5 @@
-"""Flips in the codewords of quantised rows: what is read of them, how many there are, and what is refused."""
+"""Flips in the codewords of quantised rows: what is read of them, how many there are, and what is
+refused."""
 
 from typing import Any
 
@@ -50,9 +51,8 @@ def test_a_flip_of_the_lowest_bit_is_one_step_of_the_group_and_stays(
     trace = treat(llama, [find_policy(name)], (), prompt)
     for layer, states in enumerate(rows_behind(llama, prompt, name, steps)):
         for tensor, exact in (("keys", trace.keys[layer]), ("values", trace.values[layer])):
-            turned = (
-                exact.transpose(1, 2) if tensor == "keys" else exact
-            )  # keys have groups of tokens
+            # Keys have groups of tokens.
+            turned = exact.transpose(1, 2) if tensor == "keys" else exact
             codes, scale, lowest = codes_by_hand(turned, 4, 16)
             expected = (lowest + scale * (codes ^ 1)).flatten(-2)[..., : turned.shape[-1]]
             expected = expected.transpose(1, 2) if tensor == "keys" else expected

@@ -1,4 +1,5 @@
-"""A press that fails, hangs, asks for all memory or writes where it should not fails alone, and no other notices."""
+"""A press that fails, hangs, asks for all memory or writes where it should not fails alone, and no
+other notices."""
 
 import copy
 import pickle
@@ -218,7 +219,8 @@ class PicksAtHigh(KVzipPress):
 
 
 def test_a_ratio_that_fails_makes_no_other_fail(llama: LoadedModel, prompt: Prompt) -> None:
-    """One prefill serves all ratios of KVzip and its kin: those before and behind the one that fails are sound."""
+    """One prefill serves all ratios of KVzip and its kin: those before and behind the one that
+    fails are sound."""
     policies = [
         replace(
             POLICIES["kvzip"], name="sound", build=lambda situation: KVzipPress(situation.ratio)
@@ -376,9 +378,8 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
         ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it"
     ) as caught:
         collect_base(apart(llama), [POLICIES["full"], vandal])
-    assert (
-        pickle.loads(pickle.dumps(caught.value)).place == caught.value.place
-    )  # it crosses processes
+    # It crosses processes.
+    assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place
 
 
 # --- the compressed cache is the one that is read
@@ -387,7 +388,8 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
 def corrupted(
     cache: LayerCache, trace: Trace, number: int, kept: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The trace's keys and values with noise in a row that the layer keeps in all its heads, or in none."""
+    """The trace's keys and values with noise in a row that the layer keeps in all its heads, or in
+    none."""
     assert cache.keep is not None
     places = cache.keep.all(0) if kept else ~cache.keep.any(0)
     keys, values = trace.keys[number].clone(), trace.values[number].clone()

@@ -50,7 +50,8 @@ KINDS_OPTIONED = (
     "bitflip(rate=0.00001)",
     "bitflip(bits=exponent,rate=0.0001)",
     "bitflip(bits=[0-3,31],unit=value)",
-    "bitflip(bits=21-24,phase=every_step,rate=0.0001)",  # few bits: every bit is drawn for every number at every step
+    # Few bits: every bit is drawn for every number at every step.
+    "bitflip(bits=21-24,phase=every_step,rate=0.0001)",
     "multiplicative_uniform(low=0,high=2)",
     "stale(page=4,phase=every_step)",
     "bias(shift=-0.5)",
@@ -149,7 +150,8 @@ class Looking:
 def changed(
     llama: LoadedModel, prompt: Prompt, names: list[str], rate: float = 1.0
 ) -> dict[tuple[str, int], Any]:
-    """By fault and question, which values of the context differ: bool (layers, 2, heads, tokens, size)."""
+    """By fault and question, which values of the context differ: bool (layers, 2, heads, tokens,
+    size)."""
     looking = Looking()
     policies = [POLICIES["full"], *(find_policy(name) for name in names)]
     decode(
@@ -266,9 +268,8 @@ def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(
                 input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache
             )
         for plain, left, window in zip(cache.layers, branch.layers, trace.windows, strict=True):
-            held = (
-                slice(None) if window is None else slice(1 - window, None)
-            )  # a sliding layer sees the newest
+            # A sliding layer sees the newest.
+            held = slice(None) if window is None else slice(1 - window, None)
             assert left.keep is not None
             assert left.keep[:, held].all()
             if left.keys is not None:

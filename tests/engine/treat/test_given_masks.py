@@ -1,4 +1,5 @@
-"""Branches from given keep masks are ordinary branches: with a policy's own mask they write its tokens."""
+"""Branches from given keep masks are ordinary branches: with a policy's own mask they write its
+tokens."""
 
 from functools import cache
 

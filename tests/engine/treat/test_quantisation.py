@@ -1,4 +1,5 @@
-"""Every quantisation in the batch against a plain loop, and against transformers' own quantised cache."""
+"""Every quantisation in the batch against a plain loop, and against transformers' own quantised
+cache."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,8 @@ from tests.support.models.engine_paths import (
 from tests.support.models.plain import beside_a_plain_loop
 from tests.support.models.toy import PLENTY, STEPS, model_of, toy_prompt, treat
 
-# Nats. What is left of the last bits of float32, by which a pass over many branches differs from one alone, moves a
-# value of question or answer over the border between two codes now and then.
+# Nats. What is left of the last bits of float32, by which a pass over many branches differs from
+# one alone, moves a value of question or answer over the border between two codes now and then.
 CLOSE = 5e-3
 OPTIONED = (
     "int2(group=16,residual=4)",
@@ -78,10 +79,10 @@ def treatment_of(branch: Branch) -> Any:
 
 @pytest.fixture
 def quanto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """optimum-quanto whose codes are unpacked in Python: to compile its few lines of C++ takes a minute."""
-    monkeypatch.setenv(
-        "SETUPTOOLS_USE_DISTUTILS", "stdlib"
-    )  # which a test before may have imported
+    """optimum-quanto whose codes are unpacked in Python: to compile its few lines of C++ takes a
+    minute."""
+    # Which a test before may have imported.
+    monkeypatch.setenv("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     compiled = pytest.importorskip(
         "optimum.quanto.library.extensions.cpp", reason="not installed: kvbench[quant]"
     )

@@ -1,4 +1,5 @@
-"""An error of every row as it enters the cache, beside a plain loop that multiplies what an unchanged model writes."""
+"""An error of every row as it enters the cache, beside a plain loop that multiplies what an
+unchanged model writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +105,8 @@ def plain_answer(
     cache: DynamicCache,
     forced: Sequence[int] = (),
 ) -> tuple[list[int], list[float]]:
-    """Writes an answer, or passes the forced tokens; returns the likeliest tokens, and the nats of the forced ones."""
+    """Writes an answer, or passes the forced tokens; returns the likeliest tokens, and the nats of
+    the forced ones."""
     logits_behind(model, cache, prompt.token_ids)
     logits = logits_behind(model, cache, prompt.questions[question].token_ids)
     likeliest, nats = list[int](), list[float]()
@@ -208,7 +210,8 @@ def test_rows_that_are_decoded_in_small_waves_have_the_same_errors(llama: Loaded
 
 
 def test_errors_of_two_kinds_are_written_one_after_the_other(llama: LoadedModel) -> None:
-    """Every sign flips twice, so that nothing is left of it; before, a second press of writing replaced the first."""
+    """Every sign flips twice, so that nothing is left of it; before, a second press of writing
+    replaced the first."""
     flipped = "sign_flip(unit=row,phase=write,rate=1)"
     policies = [find_policy(name) for name in ("full", flipped, f"{flipped}+{flipped}")]
     answers = golds(llama, policies)

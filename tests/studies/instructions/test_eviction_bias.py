@@ -1,5 +1,5 @@
-"""What the study of instructions shows of the paper's own figures (eviction bias, order of the families, one directive
-against several, the defence): by hand."""
+"""What the study of instructions shows of the paper's own figures (eviction bias, order of the
+families, one directive against several, the defence): by hand."""
 
 from typing import Any
 
@@ -45,7 +45,8 @@ def kept(
 
 
 def bias_rows() -> list[dict[str, Any]]:
-    """SnapKV keeps 0.2 and 0.4 of a defence that stands first, 0.6 of the directives; behind them it keeps 0.5."""
+    """SnapKV keeps 0.2 and 0.4 of a defence that stands first, 0.6 of the directives; behind them
+    it keeps 0.5."""
     rows = []
     for draw, defence in enumerate((0.2, 0.4)):
         rows += [kept(draw, arm, "full", 1.0, 1.0) for arm in BOTH]
@@ -118,7 +119,8 @@ def test_rank_correlations_are_those_of_scipy_ties_and_missing_families_among_th
 
 
 def families(obeyed: dict[str, list[float]], contexts: int = 4) -> Any:
-    """Prompts of four families; of each policy so many quarters of the contexts obey each family."""
+    """Prompts of four families; of each policy so many quarters of the contexts obey each
+    family."""
     rows = []
     for policy, shares in obeyed.items():
         for draw in range(contexts):
@@ -158,8 +160,8 @@ def test_three_families_are_too_few_for_an_order() -> None:
 
 
 def test_what_is_obeyed_over_the_full_caches_by_the_number_of_directives() -> None:
-    """Alone 3 of 4 are obeyed where the full cache obeys all; of pairs 2 of 8 where it obeys 4; of four directives none
-    where it obeys 8 of 16. Three directives count as four do."""
+    """Alone 3 of 4 are obeyed where the full cache obeys all; of pairs 2 of 8 where it obeys 4; of
+    four directives none where it obeys 8 of 16. Three directives count as four do."""
     rows = []
     for draw in range(4):
         for number, (full, treated) in {

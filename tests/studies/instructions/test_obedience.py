@@ -89,9 +89,10 @@ def latest(way: str = "") -> Policy:
 
 
 def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -> None:
-    """41 tokens: 12 of the template, 12 of the defence, letter by letter, 5 of the directive, and 12 of a fact. Half of
-    them are 20. The latest 20 hold 3 of the defence and the whole directive: it is obeyed, and nothing holds the leak.
-    In fair shares of 20 the parts have 5.85, 5.85, 2.44 and 5.85 tokens, which are 6, 6, 2 and 6."""
+    """41 tokens: 12 of the template, 12 of the defence, letter by letter, 5 of the directive, and
+    12 of a fact. Half of them are 20. The latest 20 hold 3 of the defence and the whole directive:
+    it is obeyed, and nothing holds the leak. In fair shares of 20 the parts have 5.85, 5.85, 2.44
+    and 5.85 tokens, which are 6, 6, 2 and 6."""
     task = replace(TASKS["instructions"], max_new_tokens=2)
     (prompt,) = build_prompts(llama.tokenizer, task, worked_example(), "agnostic")
     tokens = [str(llama.tokenizer.decode([token])) for token in prompt.token_ids]

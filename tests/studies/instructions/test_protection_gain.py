@@ -80,8 +80,8 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
 
 
 def test_both_policies_of_a_gain_are_resampled_together() -> None:
-    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: half of that is more certain than
-    what either leaks, though other draws may differ."""
+    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: half of that
+    is more certain than what either leaks, though other draws may differ."""
     rows = []
     for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9) * 12):
         for policy, own in (("full", 0.0), ("snapkv", leaked), ("snapkv+fair", leaked - 0.4)):

@@ -1,4 +1,5 @@
-"""Flips and divergence: correlations, thirds and Welch's t by hand, and what too few contexts do not tell."""
+"""Flips and divergence: correlations, thirds and Welch's t by hand, and what too few contexts do
+not tell."""
 
 import math
 from typing import Any
@@ -49,8 +50,8 @@ def pair(context: str, flip: int | None, kl: list[float], draw: int = 0) -> dict
 
 
 def test_correlations_by_hand() -> None:
-    """Deviations of the steps are -2.5 to 2.5, whose squares add up to 17.5; those of the KL add up to 75.5 with a
-    mean of 3.5, and the products to -27.5."""
+    """Deviations of the steps are -2.5 to 2.5, whose squares add up to 17.5; those of the KL add up
+    to 75.5 with a mean of 3.5, and the products to -27.5."""
     one = flips([0, 1, 2, 3, 4, 5], [10, 5, 3, 2, 1, 0])
     kl = np.array([10, 5, 3, 2, 1, 0]) - 3.5
     expected = float((np.arange(6) - 2.5) @ kl) / math.sqrt(17.5 * float(kl @ kl))

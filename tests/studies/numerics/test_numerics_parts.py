@@ -1,4 +1,5 @@
-"""The parts of the study of numerics that repeat a text's tables, on answers few enough to count by hand."""
+"""The parts of the study of numerics that repeat a text's tables, on answers few enough to count by
+hand."""
 
 import math
 from collections.abc import Sequence
@@ -76,7 +77,8 @@ def test_a_power_of_ten_is_of_what_is_above_0() -> None:
 
 
 def test_answers_that_one_path_alone_has_right_are_tossed() -> None:
-    """Of eight contexts five are right with the cache alone and one without it alone: p = 2 (1 + 6) / 64."""
+    """Of eight contexts five are right with the cache alone and one without it alone: p = 2 (1 + 6)
+    / 64."""
     right = [(True, False)] * 5 + [(False, True), (True, True), (False, False)]
     rows = [pair(n, right=on, other_right=off) for n, (on, off) in enumerate(right)]
     rows += [pair(n, right=True, other_right=True, dtype="float32") for n in range(8)]

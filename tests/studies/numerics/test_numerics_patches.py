@@ -1,4 +1,5 @@
-"""What patches recover: shares by hand, the examples of the largest divergence, and tables of earlier runs."""
+"""What patches recover: shares by hand, the examples of the largest divergence, and tables of
+earlier runs."""
 
 from typing import Any
 

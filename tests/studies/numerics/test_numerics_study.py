@@ -1,5 +1,5 @@
-"""The study of numerics, on tables where the truth is known: what is averaged over which steps, and what its page
-tells."""
+"""The study of numerics, on tables where the truth is known: what is averaged over which steps, and
+what its page tells."""
 
 import math
 from typing import Any
@@ -18,10 +18,8 @@ from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan
-BEFORE, AFTER = (
-    1e-4,
-    11.0,
-)  # nats of a step before a flip and behind it: two texts are as far apart as any
+# Nats of a step before a flip and behind it: two texts are as far apart as any.
+BEFORE, AFTER = (1e-4, 11.0)
 
 
 def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:

@@ -31,7 +31,8 @@ on_every_screen = pytest.mark.parametrize(
     ("width", "scheme"), list(product((320, 1280), ("light", "dark")))
 )
 IN_VIEW = "(element => element.offsetParent !== null)"
-# The lowest contrast of any text of the tiles against what it stands on, tiles being translucent and details too.
+# The lowest contrast of any text of the tiles against what it stands on, tiles being translucent
+# and details too.
 LOWEST_CONTRAST = """(() => {
   const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n.slice(0, 3), n[3] ?? 1]; };
   const over = (top, share, below) => top.map((value, index) => value * share + below[index] * (1 - share));
@@ -52,7 +53,8 @@ LOWEST_CONTRAST = """(() => {
 
 
 class Chromium:
-    """One page. ``complaints``: what its console says, and exceptions; ``requests``: the addresses asked for."""
+    """One page. ``complaints``: what its console says, and exceptions; ``requests``: the addresses
+    asked for."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write = write
@@ -128,9 +130,8 @@ class Chromium:
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        self.call(
-            "Page.navigate", url="about:blank"
-        )  # from one fragment to another nothing is loaded
+        # From one fragment to another nothing is loaded.
+        self.call("Page.navigate", url="about:blank")
         self.call(
             "Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
         )
@@ -146,7 +147,8 @@ class Chromium:
     def open_quietly(
         self, path: Path, width: int, scheme: str = "light", fragment: str = ""
     ) -> None:
-        """Loads a page that says nothing on the console, asks for no other file, and is no wider than its window."""
+        """Loads a page that says nothing on the console, asks for no other file, and is no wider
+        than its window."""
         self.complaints.clear()
         self.requests.clear()
         self.open(path, width=width, scheme=scheme, fragment=fragment)

@@ -19,7 +19,8 @@ from leaderboards.rendering.drawing import Plot
 # Measures that every task with questions has a table of; others concern directives alone.
 OF_EVERY_TASK = [measure for measure in TABLES if measure.over is not Over.CONCERNED]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-# It ends a script, loads something from elsewhere, gives itself away in the title of the page, and talks to a terminal.
+# It ends a script, loads something from elsewhere, gives itself away in the title of the page, and
+# talks to a terminal.
 HOSTILE_IN_A_BROWSER = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
 
 
@@ -47,8 +48,8 @@ def write_pages(folder: Path, *results: Results) -> Path:
 
 
 class Elements(HTMLParser):
-    """All start tags with their attributes, the text outside of scripts and styles, the rows of tables as texts, and
-    the headings of columns."""
+    """All start tags with their attributes, the text outside of scripts and styles, the rows of
+    tables as texts, and the headings of columns."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -103,7 +104,8 @@ def assert_inert(page: str, least: int) -> None:
 
 
 def told_by(plot: Plot) -> dict[str, Any]:
-    """The names of its lines, and its spots, each with its policy, place, level and lines as they are shown."""
+    """The names of its lines, and its spots, each with its policy, place, level and lines as they
+    are shown."""
     data: dict[str, Any] = json.loads(plot.data())
 
     def text(part: str | int) -> str:

@@ -37,7 +37,8 @@ def run(model: LoadedModel, job: Job, folder: Path) -> Store:
 def runs_on_both(
     job: Job, folder: Path, dtype: torch.dtype = torch.float32
 ) -> tuple[Tables, Tables]:
-    """Returns the tables of a run on a CPU, which works in the same portions as a card, and on the pretended device."""
+    """Returns the tables of a run on a CPU, which works in the same portions as a card, and on the
+    pretended device."""
     with pytest.MonkeyPatch.context() as patch:
         work_as(patch, "cuda")
         of_host = run(on_host(dtype), job, folder / "host")

@@ -1,9 +1,9 @@
 """A model whose weights copy the answer by one known head, and contexts that it answers.
 
-A context is a row of words such as ``k3=v5``, each of them one token that says key and value. The question ``q3?`` asks
-for a key. One query head of one layer looks for the word with the key, and copies its value to the output; all other
-heads read and write noise. Nothing is learned, and positions mean nothing to that head.
-"""
+A context is a row of words such as ``k3=v5``, each of them one token that says key and value. The
+question ``q3?`` asks for a key. One query head of one layer looks for the word with the key, and
+copies its value to the output; all other heads read and write noise. Nothing is learned, and
+positions mean nothing to that head."""
 
 import random
 from functools import cache
@@ -55,7 +55,8 @@ def circuit() -> LoadedModel:
         num_hidden_layers=LAYERS,
         num_attention_heads=QUERY_HEADS,
         num_key_value_heads=KEY_HEADS,
-        # Of the numbers of a head, only the first pair turns with the position, and the circuit does not use it.
+        # Of the numbers of a head, only the first pair turns with the position, and the circuit
+        # does not use it.
         rope_parameters={"rope_type": "default", "rope_theta": 1e30},
         bos_token_id=NUMBER["<s>"],
         eos_token_id=NUMBER["</s>"],

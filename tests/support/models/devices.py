@@ -9,8 +9,8 @@ from policies.declaration import devices
 
 
 def work_as(monkeypatch: pytest.MonkeyPatch, kind: str = "cpu", **values: Any) -> None:
-    """Gives the CPU the values of a kind of device, or these instead; what only a card's library can do stays the
-    CPU's."""
+    """Gives the CPU the values of a kind of device, or these instead; what only a card's library
+    can do stays the CPU's."""
     own = devices.DEVICE_KINDS["cpu"]
     of_library = {
         name: getattr(own, name)

@@ -1,4 +1,5 @@
-"""Chooses one policy for each path through the engine, where trying all of them would tell little more.
+"""Chooses one policy for each path through the engine, where trying all of them would tell little
+more.
 
 The others are marked ``slow``: ``make test-all`` tries them too.
 """
@@ -16,8 +17,8 @@ SLIDING = "gemma3_text"
 
 
 def path_of(policy: Policy) -> tuple[object, ...]:
-    """Returns what the engine looks at when it treats a context and decodes: policies that agree in it run through the
-    same code but for their press or treatment."""
+    """Returns what the engine looks at when it treats a context and decodes: policies that agree in
+    it run through the same code but for their press or treatment."""
     return (
         policy.prefill,
         policy.frees,
@@ -56,8 +57,9 @@ def one_of_each_path(policies: Iterable[Policy]) -> list[Any]:
 
 
 def all_on_one_architecture() -> list[Any]:
-    """Returns parameters of a test, an architecture and whether it tries all policies: all on the first architecture,
-    the first of each path on one whose layers slide, and everything else where slow tests run."""
+    """Returns parameters of a test, an architecture and whether it tries all policies: all on the
+    first architecture, the first of each path on one whose layers slide, and everything else where
+    slow tests run."""
     first, *others = NETWORKS
     return [
         pytest.param(first, True, id=f"{first}-all"),
@@ -78,8 +80,8 @@ def first_architecture() -> list[Any]:
 
 
 def of_some_questions(generations: Iterable[Generation]) -> list[Generation]:
-    """Returns the answers to the first question of a context, whose row treats the context, and to the last, whose row
-    gets a copy. Those between tell little more."""
+    """Returns the answers to the first question of a context, whose row treats the context, and to
+    the last, whose row gets a copy. Those between tell little more."""
     generations = list(generations)
     last = max(generation.question for generation in generations)
     return [generation for generation in generations if generation.question in (0, last)]

@@ -75,7 +75,8 @@ def sizes_of(network: LlamaForCausalLM) -> Any:
 
 
 def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Orders the rows of a projection as llama.cpp does, which turns neighbours and not halves of a head."""
+    """Orders the rows of a projection as llama.cpp does, which turns neighbours and not halves of a
+    head."""
     return weight.view(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
@@ -108,7 +109,8 @@ def write_gguf(
     tensors: Mapping[str, torch.Tensor] | None = None,
     **fields: Any,
 ) -> Path:
-    """Writes a toy Llama with a byte-level vocabulary; ``fields``: others, with ``__`` for points."""
+    """Writes a toy Llama with a byte-level vocabulary; ``fields``: others, with ``__`` for
+    points."""
     network = network or toy_llama()
     config = sizes_of(network)
     writer = GGUFWriter(path, architecture)

@@ -16,7 +16,8 @@ from tests.support.models.toy import STEPS
 
 
 class PlainRows:
-    """What a plain cache holds of a branch, as :class:`policies.CacheRows`: its rows are those that some head reads."""
+    """What a plain cache holds of a branch, as :class:`policies.CacheRows`: its rows are those that
+    some head reads."""
 
     def __init__(
         self, cache: DynamicCache, tokens: Sequence[torch.Tensor], next_position: int
@@ -88,7 +89,8 @@ class OneAnswer:
 
 
 def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
-    """A plain cache of a branch: every layer as long as it is in the branch, what a head does not keep in front."""
+    """A plain cache of a branch: every layer as long as it is in the branch, what a head does not
+    keep in front."""
     cache, tokens = DynamicCache(), []
     for number, left in enumerate(branch.layers):
         keys, values = trace.keys[number], trace.values[number]
@@ -117,8 +119,8 @@ def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
 
 @contextmanager
 def masked(model: LoadedModel, rows: PlainRows) -> Iterator[None]:
-    """Hides absent rows, what comes later, and what a sliding layer does not see any more, in each layer and head from
-    transformers' own attention."""
+    """Hides absent rows, what comes later, and what a sliding layer does not see any more, in each
+    layer and head from transformers' own attention."""
 
     def hide(module: Any, positional: Any, named: dict[str, Any]) -> Any:
         hidden_states = positional[0] if positional else named["hidden_states"]
@@ -168,7 +170,8 @@ def plain_nll(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> 
 def plain_gold(
     model: LoadedModel, trace: Trace, branch: Branch, number: int
 ) -> tuple[list[float], list[bool]]:
-    """Of each token of a right answer its negative log-likelihood, and whether it is the most likely one."""
+    """Of each token of a right answer its negative log-likelihood, and whether it is the most
+    likely one."""
     question, gold = (
         trace.prompt.questions[number].token_ids,
         trace.prompt.questions[number].gold_ids,
@@ -190,7 +193,8 @@ def plain_answer(
     treatment: Any = None,
     forced: Any = (),
 ) -> tuple[list[int], float]:
-    """The tokens of an answer and the mean of their negative log-likelihoods, one pass for each token."""
+    """The tokens of an answer and the mean of their negative log-likelihoods, one pass for each
+    token."""
     rows, position = plain_rows(trace, branch), branch.next_position
     if treatment:
         treatment.after_prefill(OneAnswer(rows))
@@ -219,8 +223,8 @@ def beside_a_plain_loop(
     generations: Iterable[Generation],
     treatment_of: Callable[[Branch], Any],
 ) -> Iterator[tuple[Generation, Callable[[], tuple[list[int], float]]]]:
-    """Yields generations whose tokens are those of a plain loop, with the same loop over the gold answer, to be called.
-    No branch of ``policies`` failed, and none is missing."""
+    """Yields generations whose tokens are those of a plain loop, with the same loop over the gold
+    answer, to be called. No branch of ``policies`` failed, and none is missing."""
     assert [branch.error for branch in trace.branches if branch.error] == []
     assert {branch.treatment.policy.name for branch in trace.branches} == {
         policy.name for policy in policies

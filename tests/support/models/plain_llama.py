@@ -1,4 +1,5 @@
-"""A Llama in numpy and float64, written from the papers: what the paths compute is held against it."""
+"""A Llama in numpy and float64, written from the papers: what the paths compute is held against
+it."""
 
 from typing import Any
 
@@ -10,7 +11,8 @@ Array = NDArray[np.float64]
 
 
 class PlainLlama:
-    """Reads tokens one by one; ``keys`` and ``values`` are its cache, by layer a list of rows (heads, size)."""
+    """Reads tokens one by one; ``keys`` and ``values`` are its cache, by layer a list of rows
+    (heads, size)."""
 
     def __init__(self, network: PreTrainedModel) -> None:
         self.weights = {

@@ -1,13 +1,13 @@
-"""Pretends a CUDA device in this process: its tensors live in the memory of the host and refuse to be mixed with the
-host's.
+"""Pretends a CUDA device in this process: its tensors live in the memory of the host and refuse to
+be mixed with the host's.
 
-Every operation is computed on the host, so answers equal those of the CPU, and what would fail on a card for lack of a
-``.to(device)`` fails here. Nothing is shown about time, memory, kernels or rounding. Autograd, several devices and
-``torch.Generator("cuda")`` are not pretended.
+Every operation is computed on the host, so answers equal those of the CPU, and what would fail on a
+card for lack of a ``.to(device)`` fails here. Nothing is shown about time, memory, kernels or
+rounding. Autograd, several devices and ``torch.Generator("cuda")`` are not pretended.
 
-Each operation passes through two layers. :class:`_Calls` sees the call as Python writes it, in which devices are named;
-:class:`_Operations` sees each operation that torch makes of it, with its tensors.
-"""
+Each operation passes through two layers. :class:`_Calls` sees the call as Python writes it, in
+which devices are named; :class:`_Operations` sees each operation that torch makes of it, with its
+tensors."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,8 @@ WRITES_BY_INDEX = {
     "aten::_index_put_impl_",
     "aten::_unsafe_index_put",
 }
-# C++ makes tensors of the host inside of these, where CUDA would not: they are computed as one operation.
+# C++ makes tensors of the host inside of these, where CUDA would not: they are computed as one
+# operation.
 WHOLE_CALLS = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.pad_sequence)
 FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 
@@ -83,7 +84,8 @@ class Pretended(torch.Tensor):
 
     def numpy(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy it to the host first"
+            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy it to the "
+            "host first"
         )
 
     __array__ = numpy
@@ -130,7 +132,8 @@ def _tensors_in(*values: Any) -> list[torch.Tensor]:
 def _check_one_device(
     name: str, positional: Sequence[Any], tensors: Sequence[torch.Tensor]
 ) -> None:
-    """Raises :class:`RuntimeError` where CUDA would not take tensors of the host beside those of the device."""
+    """Raises :class:`RuntimeError` where CUDA would not take tensors of the host beside those of
+    the device."""
     of_host = [tensor for tensor in tensors if not isinstance(tensor, Pretended)]
     if name in MOVES or len(of_host) in (0, len(tensors)):
         return
@@ -142,9 +145,8 @@ def _check_one_device(
             not isinstance(value, Pretended) and value.dim() > 0
         )
     else:
-        is_mixed = any(
-            tensor.dim() > 0 for tensor in of_host
-        )  # a number of the host goes with everything
+        # A number of the host goes with everything.
+        is_mixed = any(tensor.dim() > 0 for tensor in of_host)
     if is_mixed:
         raise RuntimeError(
             f"{MIXED} (in {name}, shapes {[tuple(tensor.shape) for tensor in tensors]})"
@@ -152,7 +154,8 @@ def _check_one_device(
 
 
 def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Computes one operation on the host. Its result lies where the tensors lie, or where it is told to."""
+    """Computes one operation on the host. Its result lies where the tensors lie, or where it is
+    told to."""
     name = operation._schema.name
     if name == "aten::_fused_sdp_choice":
         return 0  # the plain one
@@ -337,7 +340,8 @@ class _NoGradInstead:
 
 @contextmanager
 def pretended_cuda() -> Iterator[None]:
-    """Has this process see a CUDA device inside the body. Models are loaded, or moved, inside of it."""
+    """Has this process see a CUDA device inside the body. Models are loaded, or moved, inside of
+    it."""
     inference_mode = torch.autograd.grad_mode.inference_mode
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
     with ExitStack() as stack:
@@ -345,9 +349,8 @@ def pretended_cuda() -> Iterator[None]:
             stack.enter_context(patch.object(torch.cuda, name, value))
         stack.enter_context(patch.object(inference_mode, "__enter__", _NoGradInstead.enter))
         stack.enter_context(patch.object(inference_mode, "__exit__", _NoGradInstead.leave))
-        torch.__future__.set_overwrite_module_params_on_conversion(
-            True
-        )  # a weight cannot become one of the device
+        # A weight cannot become one of the device.
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrites)
         stack.enter_context(_Operations())
         stack.enter_context(_Calls())

@@ -1,4 +1,5 @@
-"""Other processes that tests start: copies of this one, whether they run, and how to wait for them."""
+"""Other processes that tests start: copies of this one, whether they run, and how to wait for
+them."""
 
 import multiprocessing
 import os
@@ -17,8 +18,8 @@ from kvbench.cli.program import program
 
 @dataclass
 class Copy:
-    """A copy of this process, which has imported all that it needs: a process that imports it anew takes seconds.
-    ``stderr``: what it says, until it ends."""
+    """A copy of this process, which has imported all that it needs: a process that imports it anew
+    takes seconds. ``stderr``: what it says, until it ends."""
 
     process: BaseProcess
     stderr: TextIO
@@ -35,10 +36,11 @@ class Copy:
             os.environ.update(environment)
             os.dup2(writing, 2)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            # And not what pytest reads.
             sys.stdout, sys.stderr = (
                 os.fdopen(1, "w"),
                 os.fdopen(2, "w", buffering=1),
-            )  # and not what pytest reads
+            )
             action()
 
         process = multiprocessing.get_context("fork").Process(target=act)

@@ -65,7 +65,8 @@ def outcome(store: Store) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Call:
-    """A context that the engine was asked for: who was to treat it, at which levels, in which draws."""
+    """A context that the engine was asked for: who was to treat it, at which levels, in which
+    draws."""
 
     task: str
     index: int
@@ -124,7 +125,8 @@ def by_policy(rows: RowsByTable) -> dict[str, list[Record]]:
 
 
 def options_in(message: str) -> list[str]:
-    """Lists the options that a message names, but for those of another command that stands before them."""
+    """Lists the options that a message names, but for those of another command that stands before
+    them."""
     return re.findall(
         r"(?<![\w-])--[a-z][a-z-]+",
         re.sub(r"kvbench [^:;(]*|(run|plan|ray start) --[a-z-]+", "", message),
@@ -159,7 +161,8 @@ class CommandLine:
         return " ".join(self.err.split())
 
     def error(self, *words: object) -> str:
-        """The only line that a command says which fails, beside what it says of models and slow checks."""
+        """The only line that a command says which fails, beside what it says of models and slow
+        checks."""
         assert self(*words) == 1
         (line,) = [
             line
@@ -191,6 +194,7 @@ class ToyRuns:
     folder: Path
 
     def __call__(self, place: str | Path, *chosen: Any, **options: Any) -> Store:
-        """Runs the grid that :func:`grid` makes of the other arguments, in a subfolder or at a place elsewhere."""
+        """Runs the grid that :func:`grid` makes of the other arguments, in a subfolder or at a
+        place elsewhere."""
         folder = self.folder / place if isinstance(place, str) else place
         return execute(self.model, grid(*chosen, **options), folder, "a test")

@@ -1,4 +1,5 @@
-"""Toy models of every architecture that kvpress supports: random weights, built in the test process."""
+"""Toy models of every architecture that kvpress supports: random weights, built in the test
+process."""
 
 import atexit
 import shutil
@@ -58,17 +59,15 @@ STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
 WINDOW = 32  # tokens, of the sliding layers of the toy Gemma 3 without images
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
-RUNNABLE = {
-    name: policy for name, policy in POLICIES.items() if not policy.weights
-}  # without a download
+# Without a download.
+RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
 AGNOSTIC = {
     name: policy
     for name, policy in RUNNABLE.items()
     if not (policy.needs_question or policy.needs_spans)
 }
-END_EVERY = (
-    20  # one token in so many ends an answer: some answers of a wave then end early and some do not
-)
+# One token in so many ends an answer: some answers of a wave then end early and some do not.
+END_EVERY = 20
 
 
 @cache
@@ -86,7 +85,8 @@ def toy_folder() -> Path:
 
 
 def sizes(**more: Any) -> dict[str, Any]:
-    """Configuration that all architectures share; weights wide enough that answers depend on the cache."""
+    """Configuration that all architectures share; weights wide enough that answers depend on the
+    cache."""
     tokenizer = toy_tokenizer()
     return {
         "vocab_size": len(tokenizer),
@@ -107,7 +107,8 @@ def sizes(**more: Any) -> dict[str, Any]:
 
 
 def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrainedModel:
-    """Without sliding layers, unless asked: kvpress's pipeline cannot mask both kinds under transformers 5.2."""
+    """Without sliding layers, unless asked: kvpress's pipeline cannot mask both kinds under
+    transformers 5.2."""
     text = Gemma3TextConfig(
         **sizes(query_pre_attn_scalar=HEAD_SIZE, sliding_window=4096, layer_types=list(layer_types))
     )
@@ -130,7 +131,8 @@ def gemma3_text(
     window: int = WINDOW,
     key_heads: int = KEY_HEADS,
 ) -> PreTrainedModel:
-    """Gemma 3 without images: a layer that sees 32 tokens comes first, as in the published models."""
+    """Gemma 3 without images: a layer that sees 32 tokens comes first, as in the published
+    models."""
     config = Gemma3TextConfig(
         **sizes(
             num_hidden_layers=len(layer_types),
@@ -154,10 +156,8 @@ NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
-SEEDS = {
-    "gemma3": 15,
-    "gemma3_text": 3,
-}  # with others nearly all answers are alike, or none ends early
+# With others nearly all answers are alike, or none ends early.
+SEEDS = {"gemma3": 15, "gemma3_text": 3}
 
 
 def toy_model(
@@ -190,7 +190,8 @@ def toy_prompt(
 
 
 def prompt_for(policy: Policy) -> Prompt:
-    """A prompt that has what the policy needs: a question to read with the context, or instructions to protect."""
+    """A prompt that has what the policy needs: a question to read with the context, or instructions
+    to protect."""
     if policy.needs_question:
         return toy_prompt("aware")
     return toy_prompt(task="instructions" if policy.needs_spans else "base", questions=2)
@@ -248,7 +249,8 @@ def keep_of(branch: Branch) -> torch.Tensor:
 
 
 def hooks_left(network: PreTrainedModel) -> list[Any]:
-    """All hooks but transformers' own, which are there to stay once hidden states were asked for."""
+    """All hooks but transformers' own, which are there to stay once hidden states were asked
+    for."""
     found = [hook for module in network.modules() for hook in module._forward_hooks.values()]
     found += [hook for module in network.modules() for hook in module._forward_pre_hooks.values()]
     return [hook for hook in found if not hook.__module__.startswith("transformers.")]
@@ -291,9 +293,9 @@ def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) 
 def hiding_keys(queries: torch.Tensor) -> torch.Tensor:
     """Keys, (batch, size), that all queries (batch, queries, size) give the same very low score.
 
-    kvpress hides what a head-wise press masks behind such keys, but often finds none for the queries of a random model,
-    or some that hide in part; there are fewer queries than dimensions, so that one equation for each can be solved.
-    """
+    kvpress hides what a head-wise press masks behind such keys, but often finds none for the
+    queries of a random model, or some that hide in part; there are fewer queries than dimensions,
+    so that one equation for each can be solved."""
     count, size = queries.shape[1:]
     assert count <= size
     wanted = torch.full((len(queries), count, 1), -1e5, dtype=torch.float64)
@@ -334,7 +336,8 @@ def kvpress_answers(
 def kvpress_answers_branch(
     model: LoadedModel, prompt: Prompt, branch: Branch, steps: int, mode: Mode = "agnostic"
 ) -> list[list[int]]:
-    """What a user of kvpress gets for the questions of a branch: by the policy's baseline, where it names one."""
+    """What a user of kvpress gets for the questions of a branch: by the policy's baseline, where it
+    names one."""
     policy, situation = branch.treatment.policy, branch.treatment.situation
     task = TASKS[prompt.example.task]
     template = chat_template(model.tokenizer, task.role)

@@ -1,4 +1,5 @@
-"""The tokenizer of the toy models, built as that of the teaching models was: words of the train split over bytes."""
+"""The tokenizer of the toy models, built as that of the teaching models was: words of the train
+split over bytes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from datasets_gen import ABSTENTION, TASKS
 
-# Of texts of the train split and of prose, words that were seen three times or more; any other is spelled.
+# Of texts of the train split and of prose, words that were seen three times or more; any other is
+# spelled.
 VOCABULARY = Path(__file__).parents[2] / "data" / "toy_words.txt"
 MODEL_MAX_LENGTH = 4096
 PADDING, BEGIN, SYSTEM, USER, ASSISTANT, END = SPECIAL_TOKENS = (
@@ -19,7 +21,8 @@ PADDING, BEGIN, SYSTEM, USER, ASSISTANT, END = SPECIAL_TOKENS = (
     "<|assistant|>",
     "<|end|>",
 )
-# The space after <|user|> gives the first word of a context the same token as everywhere else in it.
+# The space after <|user|> gives the first word of a context the same token as everywhere else in
+# it.
 CHAT_TEMPLATE = (
     "<|begin|>{% for message in messages %}"
     "{% if message['role'] == 'system' %}<|system|> {{ message['content'] }}"
@@ -27,11 +30,13 @@ CHAT_TEMPLATE = (
     "{% else %}<|assistant|> {{ message['content'] }}<|end|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-# Words with the space before them and with their apostrophe, numbers, runs of punctuation, white space.
+# Words with the space before them and with their apostrophe, numbers, runs of punctuation, white
+# space.
 WORDS = r" ?\p{L}+(?:'\p{L}+)?| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s"
 
-# Where a word follows an opening bracket or quotation mark, and what is put there until the text is decoded: a word
-# joiner, which shows nothing, and the space that it has elsewhere. It is the same token then.
+# Where a word follows an opening bracket or quotation mark, and what is put there until the text is
+# decoded: a word joiner, which shows nothing, and the space that it has elsewhere. It is the same
+# token then.
 OPENED_WORD = r"(?<=[(\[{\"])(?=\p{L})"
 JOINED = "\u2060 "
 
@@ -49,13 +54,14 @@ def training_texts(seed: int, contexts: int) -> Iterator[str]:
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """Makes a byte-level tokenizer in which each word, in each case that it is seen in, is one token.
+    """Makes a byte-level tokenizer in which each word, in each case that it is seen in, is one
+    token.
 
     Other words are spelled byte by byte.
 
-    With pieces merged by frequency a name was three tokens, its capitals eight and its small letters four others: to
-    answer in capitals, in brackets or by initials was a matter of spelling by heart, and stayed a guess.
-    """
+    With pieces merged by frequency a name was three tokens, its capitals eight and its small
+    letters four others: to answer in capitals, in brackets or by initials was a matter of spelling
+    by heart, and stayed a guess."""
     normalizer = normalizers.Replace(Regex(OPENED_WORD), JOINED)
     splitter = pre_tokenizers.Sequence(
         [

@@ -18,7 +18,8 @@ def treated_records(
     repeats: int = 1,
     **more: Any,
 ) -> DataFrame:
-    """Returns records in which the full cache is right on every question, and each treatment where its rule says so."""
+    """Returns records in which the full cache is right on every question, and each treatment where
+    its rule says so."""
     rows = []
     for context in range(CONTEXTS):
         for question in range(QUESTIONS):

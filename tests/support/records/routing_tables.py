@@ -1,4 +1,5 @@
-"""Tables of what was observed of a model of two layers and two heads, small enough to count by hand."""
+"""Tables of what was observed of a model of two layers and two heads, small enough to count by
+hand."""
 
 from typing import Any
 
@@ -35,7 +36,8 @@ def cells() -> list[dict[str, Any]]:
 
 
 def is_kept(cell: dict[str, Any]) -> bool:
-    """The full cache has every answer but one, snapkv loses every other at 0.5 and all at 0.9, knorm all."""
+    """The full cache has every answer but one, snapkv loses every other at 0.5 and all at 0.9,
+    knorm all."""
     number, level = int(cell["question_id"]), cell["level"]
     return bool(
         {"full": number != 1, "snapkv": level < 0.9 and number % 2 == 0, "knorm": False}[
@@ -70,8 +72,8 @@ def records() -> DataFrame:
 
 
 def routes() -> DataFrame:
-    """With the full cache all is reached by 0.8, with snapkv what is right, and the gold of knorm is gone; its
-    question 2 is reached all the same."""
+    """With the full cache all is reached by 0.8, with snapkv what is right, and the gold of knorm
+    is gone; its question 2 is reached all the same."""
     rows = []
     for cell in cells():
         kept, number = is_kept(cell), int(cell["question_id"])
@@ -85,7 +87,8 @@ def routes() -> DataFrame:
 
 
 def attention() -> DataFrame:
-    """Head 1 of layer 1 reads the gold where it is kept. In layer 0 both heads look at one token, in layer 1 not."""
+    """Head 1 of layer 1 reads the gold where it is kept. In layer 0 both heads look at one token,
+    in layer 1 not."""
     rows = []
     for cell in cells():
         kept = is_kept(cell) or cell["policy"] == "full"
@@ -117,9 +120,9 @@ def attention() -> DataFrame:
 
 
 def states() -> DataFrame:
-    """Behind the last layer a state holds the type of the answer, and of what is kept its first letter; before the
-    first it holds nothing. The two go together, as there are two of each. Values hold them in both layers, where
-    knorm keeps nothing."""
+    """Behind the last layer a state holds the type of the answer, and of what is kept its first
+    letter; before the first it holds nothing. The two go together, as there are two of each. Values
+    hold them in both layers, where knorm keeps nothing."""
     generator = np.random.default_rng(0)
     rows = []
     for cell in cells():

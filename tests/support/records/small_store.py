@@ -14,13 +14,14 @@ from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, SCHEMA_VERSION, j
 FOLDER = Path(__file__).parents[2] / "data" / "small_store"
 VERSION = b"kvbench_schema_version"
 AGAIN = (
-    "tests/data/small_store is of another schema: make it anew with `make small-store`, compute the numbers of "
-    "tests/store/test_small_store.py again without kvbench, and commit both"
+    "tests/data/small_store is of another schema: make it anew with `make small-store`, compute "
+    "the numbers of tests/store/test_small_store.py again without kvbench, and commit both"
 )
 
 
 def small_store(folder: Path) -> Store:
-    """The run in a folder that is not there yet: what a page lets one download is all that it takes."""
+    """The run in a folder that is not there yet: what a page lets one download is all that it
+    takes."""
     told = json.loads((FOLDER / "run.json").read_text())
     schema = joined_schema()
     table = pq.read_table(FOLDER / "records.parquet").drop_columns(["model", "setting"])

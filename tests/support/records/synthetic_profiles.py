@@ -17,7 +17,8 @@ def table(rows: Any) -> FloatArray:
 
 
 def lead(heights: FloatArray) -> LeadByContext:
-    """A measure that each context has in percent, shape (contexts, 1 + levels), of one question each."""
+    """A measure that each context has in percent, shape (contexts, 1 + levels), of one question
+    each."""
     shares = heights.T / 100
     lost = shares[0] - shares
     return LeadByContext(
@@ -32,8 +33,8 @@ def profile(
     policy: str = "snapkv",
     leads: tuple[Any, ...] | None = None,
 ) -> Profile:
-    """A curve of one task, the same in each of twelve contexts, or of a context for each row. ``leads``: what leads the
-    task, or else what is right."""
+    """A curve of one task, the same in each of twelve contexts, or of a context for each row.
+    ``leads``: what leads the task, or else what is right."""
     compressed = RATIOS[: np.shape(percent_right)[-1] - 1]
     asked = levels or (Level("ratio", 0.0), *(Level("ratio", ratio) for ratio in compressed))
     measures = [table(array) for array in ((percent_right,) if leads is None else leads)]

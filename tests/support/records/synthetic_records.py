@@ -98,7 +98,8 @@ RECORD: dict[str, Any] = {
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    """One record of an answered question, every column with a value. ``budget``: its level, which else is its ratio."""
+    """One record of an answered question, every column with a value. ``budget``: its level, which
+    else is its ratio."""
     budget = changes.pop("budget", None)
     whole = RECORD | ({"level": changes["ratio"]} if "ratio" in changes else {}) | changes
     whole |= {} if budget is None else {"level_kind": "budget", "level": float(budget)}
@@ -107,8 +108,8 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def _judged(one: dict[str, Any]) -> dict[str, Any]:
-    """What follows from the other scores of an answer. One with an F1 between the ends stands for several alike, of
-    which that share is right."""
+    """What follows from the other scores of an answer. One with an F1 between the ends stands for
+    several alike, of which that share is right."""
     if one["f1"] is None:
         return dict.fromkeys(("right", "answered"))
     right = one["f1"] / 100 if 0 < one["f1"] < 100 else one["f1"] == 100
@@ -150,7 +151,8 @@ def at_ratio(ratio: Any) -> dict[str, Any]:
 
 
 def by_budget(one: dict[str, Any], budgets: Mapping[float, float]) -> dict[str, Any]:
-    """The record as if not a ratio had been asked for but the budget that ``budgets`` has for it, if it has one."""
+    """The record as if not a ratio had been asked for but the budget that ``budgets`` has for it,
+    if it has one."""
     return record(**(one | {"budget": budgets.get(one["ratio"])}))
 
 

@@ -35,7 +35,8 @@ def form(text: str) -> str:
 
 @cache
 def named(question: str) -> list[str]:
-    """What the question itself offers for an answer: its names, and all family names that are like the first."""
+    """What the question itself offers for an answer: its names, and all family names that are like
+    the first."""
     names = re.findall(NAME, question)
     alike = [
         f for name in names[:1] for f in lexicon().family if f[:STEM] == name.split()[1][:STEM]
@@ -48,20 +49,19 @@ def named(question: str) -> list[str]:
 def worth(
     guess: str, golds: tuple[str, ...], answerable: bool, abstentions: tuple[str, ...]
 ) -> float:
-    """100 for what ``score_text`` calls right, without the verdicts, which take ten times as long. A guess is one
-    value, so that it has no rival."""
+    """100 for what ``score_text`` calls right, without the verdicts, which take ten times as long.
+    A guess is one value, so that it has no rival."""
     if answerable:
         return 100.0 * any(names(guess, gold) for gold in golds)
     return 100.0 * abstains(guess, abstentions)
 
 
 def right(task: Task, guess: str, question: Question) -> float:
-    """100 if a guess is right, in which {0} and {1} stand for the names in the question and {2} for those like the
-    first."""
+    """100 if a guess is right, in which {0} and {1} stand for the names in the question and {2} for
+    those like the first."""
     said = guess.format(*named(question.text)) if "{" in guess else guess
-    golds = (
-        question.golds if question.answerable else ()
-    )  # one entry of the cache for all that nobody can answer
+    # One entry of the cache for all that nobody can answer.
+    golds = question.golds if question.answerable else ()
     return worth(said, golds, question.answerable, task.abstentions)
 
 
@@ -74,7 +74,8 @@ def guesses(golds: list[str]) -> list[str]:
 
 
 def blind_right(task: Task, count: int = 6000) -> float:
-    """Percent right of who makes, for each form of question, the guess that is right most often on the train split."""
+    """Percent right of who makes, for each form of question, the guess that is right most often on
+    the train split."""
     contexts = range(count // task.questions_per_context)
     seen: dict[str, list[Question]] = defaultdict(list)
     for index in contexts:

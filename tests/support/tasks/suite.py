@@ -84,7 +84,8 @@ def asked(examples: Iterable[Example]) -> list[tuple[Example, Question]]:
 
 
 def texts(example: Example, question: Question, *kinds: SpanKind) -> list[str]:
-    """What the context says where the question has a span of these kinds, in the order of the context."""
+    """What the context says where the question has a span of these kinds, in the order of the
+    context."""
     places = sorted((span.start, span.end) for span in question.spans if span.kind in kinds)
     return [example.context[start:end] for start, end in places]
 
@@ -95,7 +96,8 @@ def parts(example: Example, kind: SpanKind) -> list[str]:
 
 
 def facts_in(example: Example) -> set[tuple[str, str, str]]:
-    """(relation, subject, value) of all that a context states of people, in the tasks that state relations."""
+    """(relation, subject, value) of all that a context states of people, in the tasks that state
+    relations."""
     if example.task == "instructions":
         return set(instructions.read(example.context).statements)
     if example.task == "coreference":
@@ -121,7 +123,8 @@ def stated_in(example: Example) -> set[str]:
 
 
 def right(question: Question) -> set[str]:
-    """What a solver finds: all golds, the one answer under directives or to an attack, or nothing."""
+    """What a solver finds: all golds, the one answer under directives or to an attack, or
+    nothing."""
     if question.directives or question.protected:
         return {question.perfect_output}
     return set(question.golds) if question.answerable else set()
@@ -143,6 +146,7 @@ def known_names() -> frozenset[str]:
 
 
 def people_in(example: Example) -> set[str]:
-    """Full names of the lexicon; an event or an organisation is written with two capitals as well."""
+    """Full names of the lexicon; an event or an organisation is written with two capitals as
+    well."""
     text = " | ".join([example.context, *(question.text for question in example.questions)])
     return set(re.findall(rf"(?=\b({NAME})\b)", text)) & known_names()

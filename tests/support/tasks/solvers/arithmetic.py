@@ -1,4 +1,5 @@
-"""A reader of `arithmetic` stories: it acts them out, sentence by sentence, and knows nothing of how they were made."""
+"""A reader of `arithmetic` stories: it acts them out, sentence by sentence, and knows nothing of
+how they were made."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +31,8 @@ def event(sentence: str) -> Event:
 
 
 def acted_out(story: list[Event]) -> dict[tuple[str, str], int]:
-    """How many of each item everyone has at the end; who starts with an unknown number is left out."""
+    """How many of each item everyone has at the end; who starts with an unknown number is left
+    out."""
     has: dict[tuple[str, str], int] = {}
     for told in story:
         words = told.words

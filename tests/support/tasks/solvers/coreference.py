@@ -1,4 +1,5 @@
-"""A reader of task ``coreference``: it knows the phrasings and nothing of how an example was made."""
+"""A reader of task ``coreference``: it knows the phrasings and nothing of how an example was
+made."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ BOND_NAMES = tuple(bond.name for bond in BONDS)
 
 @dataclass(frozen=True)
 class Statement:
-    """What a sentence states, once it is known of whom; ``subject`` is None where that cannot be known."""
+    """What a sentence states, once it is known of whom; ``subject`` is None where that cannot be
+    known."""
 
     relation: str
     mention: str
@@ -46,7 +48,8 @@ def gender(name: str) -> str:
 
 
 def resolve(mention: str, mentioned: list[list[Candidate]], stated: list[Statement]) -> Candidate:
-    """Whom a mention means, from the sentences before it; a pronoun, the last person of its gender, if that is one."""
+    """Whom a mention means, from the sentences before it; a pronoun, the last person of its gender,
+    if that is one."""
     if re.fullmatch(NAME, mention):
         return Candidate(mention, gender(mention))
     if mention.lower() in GENDERS:

@@ -1,4 +1,5 @@
-"""An independent reader of system prompts: it knows the phrasings and nothing of how an example was made."""
+"""An independent reader of system prompts: it knows the phrasings and nothing of how an example was
+made."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ BETWEEN = {"slash": " / ", "semicolon": "; ", "comma": ", "}
 
 @dataclass
 class Prompt:
-    """What a context says: (relation, subject, value), directives as written and as understood, and the refusal."""
+    """What a context says: (relation, subject, value), directives as written and as understood, and
+    the refusal."""
 
     statements: list[tuple[str, str, str]] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
@@ -28,7 +30,8 @@ class Prompt:
 
 @cache
 def understand(sentence: str) -> tuple[str, tuple[str, ...]]:
-    """What part of a prompt the sentence is, and what it says; it must be readable in one way only."""
+    """What part of a prompt the sentence is, and what it says; it must be readable in one way
+    only."""
     readings: list[tuple[str, tuple[str, ...]]] = []
     for relation in ATTRIBUTES:
         for _, words in matches(
@@ -108,7 +111,8 @@ def obey(rules: Mapping[str, str], answer: str) -> str:
 
 
 def plain(question: str, context: str) -> set[str]:
-    """The answers without regard to directives, or to the attack: its refusal, or else what it is after."""
+    """The answers without regard to directives, or to the attack: its refusal, or else what it is
+    after."""
     prompt = read(context)
     if not is_attack(question):
         return answers(question, prompt)
@@ -118,7 +122,8 @@ def plain(question: str, context: str) -> set[str]:
 
 
 def solve(question: str, context: str) -> set[str]:
-    """Everything that could rightly be written in answer; a defence that names no refusal leaves nothing to say."""
+    """Everything that could rightly be written in answer; a defence that names no refusal leaves
+    nothing to say."""
     found_answers = plain(question, context)
     if is_attack(question):
         return found_answers

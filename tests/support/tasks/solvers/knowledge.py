@@ -1,4 +1,5 @@
-"""A reader of the biographies of task ``knowledge``: it knows the phrasings and nothing of how an example was made."""
+"""A reader of the biographies of task ``knowledge``: it knows the phrasings and nothing of how an
+example was made."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""A reader of task ``multi_presence``: it knows the phrasings and nothing of how an example was made."""
+"""A reader of task ``multi_presence``: it knows the phrasings and nothing of how an example was
+made."""
 
 from collections.abc import Callable, Iterator
 from functools import cache

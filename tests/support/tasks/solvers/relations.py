@@ -1,4 +1,5 @@
-"""A reader of facts about people, in passages or in between prose, and of questions over any number of them."""
+"""A reader of facts about people, in passages or in between prose, and of questions over any number
+of them."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ PHRASE = rf"(?:the [a-z]+ of )*{NAME}"
 
 @dataclass(frozen=True)
 class Reading:
-    """A text read as a phrasing of a relation; ``subject`` or ``value`` is empty where the text does not name it."""
+    """A text read as a phrasing of a relation; ``subject`` or ``value`` is empty where the text
+    does not name it."""
 
     relation: str
     template: str

@@ -1,4 +1,5 @@
-"""What every reader knows of a text: how names, values and sentences look, and how a template reads."""
+"""What every reader knows of a text: how names, values and sentences look, and how a template
+reads."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +40,8 @@ def compiled(template: str, slots: tuple[tuple[str, str], ...]) -> re.Pattern[st
 
 
 def found(template: str, text: str, **slots: str) -> dict[str, str] | None:
-    """What a text says in the slots of a template, each given with its pattern; None if it reads otherwise."""
+    """What a text says in the slots of a template, each given with its pattern; None if it reads
+    otherwise."""
     match = compiled(template, tuple(slots.items())).fullmatch(text)
     return None if match is None else match.groupdict()
 
