@@ -71,12 +71,12 @@ fetched: $(INSTALLED) ## fetches both natural models
 
 # The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
 suite: fetched ## measures docs/performance.md: 25 minutes
-	$(BIN)/python docs/suite.py
-	$(BIN)/python docs/tables.py
+	$(BIN)/python -m docs.scripts.suite
+	$(BIN)/python -m docs.scripts.tables
 
 # Measures the card of this machine in eight minutes (docs/gpu.md). It needs no .venv: packages may lie in .site.
 gpu: ## measures this machine's card: eight minutes (docs/gpu.md)
-	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) docs/gpu.py
+	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) -m docs.scripts.gpu
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core; then some
 # minutes of a teaching model, which masters no needle, and of the presses that see the question.
@@ -96,11 +96,11 @@ claims: fetched ## puts the claims of five texts to the test: hours
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \
 		&& cp site/claims-$$name/claims.json docs/claims/$$name.json \
-		&& $(BIN)/python docs/tables.py || exit 1; done < docs/claims/runs.txt
+		&& $(BIN)/python -m docs.scripts.tables || exit 1; done < docs/claims/runs.txt
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED) ## writes the generated tables of README and docs
-	$(BIN)/python docs/tables.py
+	$(BIN)/python -m docs.scripts.tables
 
 # The documents as pages, in build/docs.
 docs: readme ## builds the site of the documents
@@ -109,10 +109,10 @@ docs: readme ## builds the site of the documents
 # The pictures of the README, from a real run.
 pictures: $(INSTALLED) ## makes the pictures of README and docs
 	$(MAKE) --no-print-directory run
-	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
+	$(BIN)/python -m kvbench compare docs/scripts/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
 		--site site/compare
 	$(BIN)/python -m kvbench run --suite instructions --name instructions
-	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m docs.scripts.pictures
 
 # The store that tests/store/test_small_store.py holds literal numbers of: they are to be verified anew after this.
 SMALL := build/small_store

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvbench.checks.press
-from docs.tables import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
+from docs.scripts.tables import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
 from kvbench.cli.program import COMMANDS, application, main
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine

@@ -1,18 +1,22 @@
-"""``python docs/tables.py`` writes the tables of the README and of docs anew.
+"""``python docs/scripts/tables.py`` writes the tables of the README and of docs anew.
 
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+# Run by its path, a script finds its own folder alone: the root holds the packages.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from datasets_gen import unknown_name
-from docs.papers import Command, registers
+from docs.scripts.papers import Command, registers
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
@@ -70,7 +74,7 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
     return ", ".join(f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items())
 
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 MEASURED = DOCS / "claims"  # registers, as the commands of runs.txt wrote them, natural models first
 REFERENCE = "reference"
 NOT_MEASURED = "–"
@@ -140,7 +144,7 @@ def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Co
     return model, Count.of((row["claim"], row["claim_verdict"], row.get("precondition_met", True)) for row in known)
 
 
-PRESS = DOCS / "loud_values.py"
+PRESS = DOCS / "scripts" / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
 BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
 
