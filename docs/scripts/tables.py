@@ -146,7 +146,12 @@ def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Co
 
 PRESS = DOCS / "scripts" / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
-BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
+ADDRESSES = {
+    "arXiv": "https://arxiv.org/abs/",
+    "doi": "https://doi.org/",
+    "openreview": "https://openreview.net/forum?id=",
+}
+NEEDS = {"private": "a prefill of its own", "instructions": "a prompt with instructions"}  # by the way it runs
 
 
 def metrics() -> str:
@@ -160,15 +165,38 @@ def tasks() -> str:
 
 
 def policies() -> str:
-    """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
-    by_family: dict[str, list[str]] = {}
+    """Returns a table of the policies that evict, family after family; those of a default run are bold."""
+    by_family: dict[str, list[tuple[str, ...]]] = {}
     for row in KINDS["policies"]().plain():
-        name = f"**`{row['policy']}`**" if "default" in row["how it runs"].split(", ") else f"`{row['policy']}`"
-        if row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS:
-            name += f" ({row['paper'].removeprefix('arXiv ')})"
-        if row["family"] not in OF_FAULTS_PAGE:
-            by_family.setdefault(f"**{row['family']}**", []).append(name)
-    return items((family, ", ".join(names)) for family, names in by_family.items())
+        family = row["family"]
+        if family in OF_FAULTS_PAGE:
+            continue
+        ways = row["how it runs"].split(", ")
+        name = f"**`{row['policy']}`**" if "default" in ways else f"`{row['policy']}`"
+        paper = "–" if row["paper"] == "-" else _linked(row["paper"])
+        line = (name, row["what it keeps"], paper, family, _needs(ways))
+        by_family.setdefault(family, []).append(line)
+    lines = [line for of_family in by_family.values() for line in of_family]
+    return table(("policy", "what it keeps", "paper", "family", "what it needs"), lines)
+
+
+def _linked(paper: str) -> str:
+    """Returns the citation as a link, if it begins with a registrar of papers."""
+    registrar, _, number = paper.partition(" ")
+    if registrar not in ADDRESSES:
+        return paper
+    return f"[{paper}]({ADDRESSES[registrar]}{number})"
+
+
+def _needs(ways: Iterable[str]) -> str:
+    """Says what must be there for a policy besides a model and a context."""
+    needs = []
+    for way in ways:
+        if way in NEEDS:
+            needs.append(NEEDS[way])
+        elif way.startswith("needs "):
+            needs.append(way.removeprefix("needs "))
+    return "; ".join(needs) or "–"
 
 
 def papers() -> str:
