@@ -69,8 +69,12 @@ def test_pictures_and_links_are_there(page: Path) -> None:
 
 def test_the_documents_are_short_and_each_answers_its_question_first() -> None:
     """Words as ``wc -w`` counts them; ten lines are what a reader sees of a page without scrolling."""
-    words = {name: len(page.read_text().split()) for name, page in PAGES.items()}
-    words["policies.md"] -= len(BLOCKS["policies"]().split())  # a row for each policy, which a reader looks up
+    words = {}
+    for name, page in PAGES.items():
+        lines = page.read_text().splitlines()
+        # Numbers stand in tables, which a reader looks up. The register of papers is nearly all tables, and has its bound.
+        read = [line for line in lines if name == "papers.md" or not line.lstrip().startswith("|")]
+        words[name] = len(" ".join(read).split())
     assert words["README.md"] < 900
     # The register has a row for each table of the five texts, and a reader looks one up: it is counted apart.
     assert words["papers.md"] < 2_600
