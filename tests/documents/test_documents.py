@@ -72,7 +72,7 @@ def test_the_documents_are_short_and_each_answers_its_question_first() -> None:
     words = {}
     for name, page in PAGES.items():
         lines = page.read_text().splitlines()
-        # Numbers stand in tables, which a reader looks up. The register of papers is nearly all tables, and has its bound.
+        # Numbers stand in tables, which a reader looks up. The register of papers is nearly all tables.
         read = [line for line in lines if name == "papers.md" or not line.lstrip().startswith("|")]
         words[name] = len(" ".join(read).split())
     assert words["README.md"] < 900
