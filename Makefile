@@ -1,12 +1,14 @@
-# make run: installs and runs the default job. make test: installs and checks everything. Nothing else is needed.
-# make test-all: with the tests marked slow, which try every press on every architecture.
-# make mutants: shows that the tests notice faults. make torture: an hour of attacks, told in docs/reliability.md.
+# make help lists what there is. Nothing but make run and make test is needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
+.PHONY: help run test pytest test-all mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
+
+# Lists each target with the words behind its two number signs.
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 13
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +29,7 @@ NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,base --difficul
 	--policies snapkv,streaming_llm,keydiff --ratios 0.25,0.5 --limit 12 --context-tokens 1000 --max-new-tokens 48
 TEACHING := --tasks hops,coreference,multi_entity,arithmetic,instructions --difficulty arithmetic=2 \
 	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --limit 12
-run: $(INSTALLED)
+run: $(INSTALLED) ## installs, runs the default job and builds its page
 	if $(BIN)/python -m kvbench fetch smollm2; \
 	then $(BIN)/python -m kvbench run --model smollm2 $(NATURAL) --name natural \
 		&& $(BIN)/python -m kvbench run $(TEACHING) --name teaching \
@@ -35,10 +37,10 @@ run: $(INSTALLED)
 	else $(BIN)/python -m kvbench run --name default; fi
 	@echo "open the page named above in a browser; site/index.html lists all runs"
 
-torture: $(INSTALLED)
+torture: $(INSTALLED) ## an hour of attacks on the store (docs/reliability.md)
 	$(BIN)/python -m tests.torture
 
-lint: $(INSTALLED)
+lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -48,38 +50,38 @@ lint: $(INSTALLED)
 TEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Lint, which is one process, beside the tests.
-test: $(INSTALLED)
+test: $(INSTALLED) ## installs and runs every check
 	$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 pytest: $(INSTALLED)
 	$(TEST)
 
-test-all: lint
+test-all: lint ## test, and the tests marked slow: every press on every architecture
 	$(TEST) -m "slow or not slow"
 
-mutants: $(INSTALLED)
+mutants: $(INSTALLED) ## shows that the tests notice faults put into the code
 	$(BIN)/python -m tests.mutants
 
-bench: $(INSTALLED)
+bench: $(INSTALLED) ## measures the speed of this machine
 	$(BIN)/python -m kvbench bench
 
 # Both natural models, in the user's cache folder.
-fetched: $(INSTALLED)
+fetched: $(INSTALLED) ## fetches both natural models
 	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
 
 # The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
-suite: fetched
-	$(BIN)/python docs/suite.py
-	$(BIN)/python docs/tables.py
+suite: fetched ## measures docs/performance.md: 25 minutes
+	$(BIN)/python -m docs.scripts.suite
+	$(BIN)/python -m docs.scripts.tables
 
 # Measures the card of this machine in eight minutes (docs/gpu.md). It needs no .venv: packages may lie in .site.
-gpu:
-	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) docs/gpu.py
+gpu: ## measures this machine's card: eight minutes (docs/gpu.md)
+	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) -m docs.scripts.gpu
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core; then some
 # minutes of a teaching model, which masters no needle, and of the presses that see the question.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
-published: fetched
+published: fetched ## compares with the public board of kvpress: an hour
 	for model in smollm2 gemma3 reference; do \
 		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
 	for model in smollm2 gemma3; do \
@@ -89,36 +91,36 @@ published: fetched
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
 # six hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims P on SmolLM2: 45 minutes more.
 # Whatever ends it, the same command goes on: runs resume, and each register is in docs as soon as it is done.
-claims: fetched
+claims: fetched ## puts the claims of five texts to the test: hours
 	while read name options; do \
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \
 		&& cp site/claims-$$name/claims.json docs/claims/$$name.json \
-		&& $(BIN)/python docs/tables.py || exit 1; done < docs/claims/runs.txt
+		&& $(BIN)/python -m docs.scripts.tables || exit 1; done < docs/claims/runs.txt
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
-readme: $(INSTALLED)
-	$(BIN)/python docs/tables.py
+readme: $(INSTALLED) ## writes the generated tables of README and docs
+	$(BIN)/python -m docs.scripts.tables
 
 # The documents as pages, in build/docs.
-docs: readme
+docs: readme ## builds the site of the documents
 	$(BIN)/python -m mkdocs build --quiet
 
 # The pictures of the README, from a real run.
-pictures: $(INSTALLED)
+pictures: $(INSTALLED) ## makes the pictures of README and docs
 	$(MAKE) --no-print-directory run
-	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
+	$(BIN)/python -m kvbench compare docs/scripts/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
 		--site site/compare
 	$(BIN)/python -m kvbench run --suite instructions --name instructions
-	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m docs.scripts.pictures
 
 # The store that tests/store/test_small_store.py holds literal numbers of: they are to be verified anew after this.
 SMALL := build/small_store
-small-store: $(INSTALLED)
+small-store: $(INSTALLED) ## makes the small store of the tests
 	rm -rf $(SMALL)
 	$(BIN)/python -m kvbench run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --limit 3 --context-tokens native \
 		--name run --out $(SMALL) --site $(SMALL)/site
 	cp $(SMALL)/run/run.json $(SMALL)/site/data/records.parquet tests/data/small_store
 
-clean:
+clean: ## removes what make has built
 	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -8,7 +8,7 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 _PACKAGES = ("datasets_gen", "leaderboards", "policies")

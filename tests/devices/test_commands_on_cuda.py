@@ -15,7 +15,7 @@ from tests.support.models.devices import work_as
 from tests.support.models.pretended_cuda import pretended_cuda
 from tests.support.models.runs import CommandLine
 
-PRESS = "docs/loud_values.py:LoudValuesPress"
+PRESS = "docs/scripts/loud_values.py:LoudValuesPress"
 FLOAT32 = ("--dtype", "float32")
 
 

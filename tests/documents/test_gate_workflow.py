@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.tables import DOCS
+from docs.scripts.tables import DOCS
 from kvbench.cli.program import main
 from kvbench.system.errors import GateError
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import docs.gpu
 import docs.gpu_parts
 import docs.tables
-from docs.gpu import Report, about, main, measure, take, without_values
-from docs.gpu_parts import PARTS, SMALL, Card, Part, Value
+import pytest
+
+from docs.scripts.gpu import Report, about, main, measure, take, without_values
+from docs.scripts.gpu_parts import PARTS, SMALL, Card, Part, Value
 from kvbench.estimate.machines import MACHINES, TABLE, card_machine, card_of
 from kvbench.experiments.suites import SUITES
 from kvbench.system.errors import KVBenchError

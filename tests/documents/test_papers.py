@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from docs.papers import Command, registers
+from docs.scripts.papers import Command, registers
 from kvbench.cli.program import main
 from leaderboards.claims.registry import claims
 from tests.support.models.toy import model_of

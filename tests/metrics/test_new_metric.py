@@ -64,7 +64,7 @@ SCRIPT = """
 import json
 import numpy as np
 from kvbench.commands.ls import KINDS
-from docs import tables as pages
+from docs.scripts import tables as pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
 from leaderboards.boards.board import make_boards

@@ -1,16 +1,16 @@
 """Reads the register of the five texts: each table, figure and experiment of theirs, with the
 command that makes ours.
 
-``python docs/tables.py`` writes docs/papers.md from papers.json, and tests/documents/test_papers.py
-runs every command. In a command MODEL stands for the reader's model, and a file that ends in .jsonl
-or .txt for the rows of a benchmark."""
+``make readme`` writes docs/papers.md from papers.json, and tests/documents/test_papers.py runs
+every command. In a command MODEL stands for the reader's model, and a file that ends in .jsonl or
+.txt for the rows of a benchmark."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-REGISTER = Path(__file__).with_suffix(".json")
+REGISTER = Path(__file__).parents[1] / "papers.json"
 
 
 class Item(BaseModel, extra="forbid", frozen=True):

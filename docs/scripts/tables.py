@@ -1,18 +1,22 @@
-"""``python docs/tables.py`` writes the tables of the README and of docs anew.
+"""``python docs/scripts/tables.py`` writes the tables of the README and of docs anew.
 
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has
 drifted."""
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+# Run by its path, a script finds its own folder alone: the root holds the packages.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from datasets_gen import unknown_name
-from docs.papers import Command, registers
+from docs.scripts.papers import Command, registers
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
@@ -84,7 +88,7 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
     )
 
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 # Registers, as the commands of runs.txt wrote them, natural models first.
 MEASURED = DOCS / "claims"
 REFERENCE = "reference"
@@ -175,10 +179,15 @@ def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Co
     )
 
 
-PRESS = DOCS / "loud_values.py"
+PRESS = DOCS / "scripts" / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
-# Families whose policies are another one with a suffix.
-BUILT_ON_OTHERS = ("protection", "deployed")
+ADDRESSES = {
+    "arXiv": "https://arxiv.org/abs/",
+    "doi": "https://doi.org/",
+    "openreview": "https://openreview.net/forum?id=",
+}
+# By the way it runs.
+NEEDS = {"private": "a prefill of its own", "instructions": "a prompt with instructions"}
 
 
 def metrics() -> str:
@@ -198,20 +207,39 @@ def tasks() -> str:
 
 
 def policies() -> str:
-    """Lists the policies of each family that evicts, with their papers; those of a default run are
+    """Returns a table of the policies that evict, family after family; those of a default run are
     bold."""
-    by_family: dict[str, list[str]] = {}
+    by_family: dict[str, list[tuple[str, ...]]] = {}
     for row in KINDS["policies"]().plain():
-        name = (
-            f"**`{row['policy']}`**"
-            if "default" in row["how it runs"].split(", ")
-            else f"`{row['policy']}`"
-        )
-        if row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS:
-            name += f" ({row['paper'].removeprefix('arXiv ')})"
-        if row["family"] not in OF_FAULTS_PAGE:
-            by_family.setdefault(f"**{row['family']}**", []).append(name)
-    return items((family, ", ".join(names)) for family, names in by_family.items())
+        family = row["family"]
+        if family in OF_FAULTS_PAGE:
+            continue
+        ways = row["how it runs"].split(", ")
+        name = f"**`{row['policy']}`**" if "default" in ways else f"`{row['policy']}`"
+        paper = "–" if row["paper"] == "-" else _linked(row["paper"])
+        line = (name, row["what it keeps"], paper, family, _needs(ways))
+        by_family.setdefault(family, []).append(line)
+    lines = [line for of_family in by_family.values() for line in of_family]
+    return table(("policy", "what it keeps", "paper", "family", "what it needs"), lines)
+
+
+def _linked(paper: str) -> str:
+    """Returns the citation as a link, if it begins with a registrar of papers."""
+    registrar, _, number = paper.partition(" ")
+    if registrar not in ADDRESSES:
+        return paper
+    return f"[{paper}]({ADDRESSES[registrar]}{number})"
+
+
+def _needs(ways: Iterable[str]) -> str:
+    """Says what must be there for a policy besides a model and a context."""
+    needs = []
+    for way in ways:
+        if way in NEEDS:
+            needs.append(NEEDS[way])
+        elif way.startswith("needs "):
+            needs.append(way.removeprefix("needs "))
+    return "; ".join(needs) or "–"
 
 
 def papers() -> str:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,7 +19,10 @@ from typing import Any
 import torch
 import transformers
 
-from docs.gpu_parts import PARTS, SMALL, WHOLE, Card, Part, Value
+# Run by its path, a script finds its own folder alone: the root holds the packages.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from docs.scripts.gpu_parts import PARTS, SMALL, WHOLE, Card, Part, Value
 from kvbench.estimate.machines import MACHINES, card_of
 from kvbench.experiments.grid import ROOT, git_state, source_hash
 from kvbench.models.precision import choose_device

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 SITE = Path("site")
 PAGES = {  # by picture, the page, and the only section that is shown
     "page": (SITE / "default/index.html", ""),

@@ -1,4 +1,5 @@
-"""Declares what ``make gpu`` measures on a card, in the order of its worth (docs/gpu.py runs it).
+"""Declares what ``make gpu`` measures on a card, in the order of its worth (docs/scripts/gpu.py
+runs it).
 
 A large model has the configuration of Llama 3.1 8B and random weights: times and memory do not
 depend on what it says."""

@@ -28,7 +28,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.process import processor_name
 from policies import FULL, POLICIES, Policy, at_ratios
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 KVBENCH = (sys.executable, "-m", "kvbench")
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
 ANSWER = 32  # tokens at most
