@@ -42,7 +42,7 @@ DATE = rf"""
     | (?P<day4>\p{{Nd}}{{1,2}})(?P<mark4>[./-])(?P<month4>\p{{Nd}}{{1,2}})(?P=mark4)(?P<year4>\p{{Nd}}{{4}})(?!-?{LETTER})
     | (?P<year5>\p{{Nd}}{{4}})\s?[年년]\s?(?P<month5>\p{{Nd}}{{1,2}})\s?[月월]\s?(?P<day5>\p{{Nd}}{{1,2}})\s?[日号號일]
     )
-"""  # noqa: E501
+"""
 TIME = rf"""
     (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,:])
     (?P<hour>\p{{Nd}}{{1,2}})(?:

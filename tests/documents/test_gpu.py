@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import docs.gpu
-import docs.gpu_parts
-import docs.tables
 import pytest
 
+import docs.scripts.gpu
+import docs.scripts.gpu_parts
+import docs.scripts.tables
 from docs.scripts.gpu import Report, about, main, measure, take, without_values
 from docs.scripts.gpu_parts import PARTS, SMALL, Card, Part, Value
 from kvbench.estimate.machines import MACHINES, TABLE, card_machine, card_of
@@ -34,9 +34,9 @@ ABOUT = {
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for docs and for the package."""
-    monkeypatch.setattr(docs.gpu, "RESULT", tmp_path / "gpu.json")
-    monkeypatch.setattr(docs.gpu, "MEASURED", tmp_path / "measured.json")
-    monkeypatch.setattr(docs.tables, "DOCS", tmp_path)
+    monkeypatch.setattr(docs.scripts.gpu, "RESULT", tmp_path / "gpu.json")
+    monkeypatch.setattr(docs.scripts.gpu, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setattr(docs.scripts.tables, "DOCS", tmp_path)
     (tmp_path / "measured.json").write_text("{}")
     return tmp_path
 
@@ -87,12 +87,12 @@ def test_every_part_runs_at_small_sizes(tmp_path: Path, monkeypatch: pytest.Monk
         for name, row in rows.items()
         if name.endswith((": prefill", ": presses", ": answers"))
     )
-    assert set(content["constants"]) == set(docs.gpu.CONSTANTS)
+    assert set(content["constants"]) == set(docs.scripts.gpu.CONSTANTS)
     assert all(
         0 < share <= 1 for name, share in content["constants"].items() if name != "layer_seconds"
     )
-    monkeypatch.setattr(docs.tables, "DOCS", tmp_path)
-    assert f"measured on {H100}, {content['date']}" in docs.tables.gpu()
+    monkeypatch.setattr(docs.scripts.tables, "DOCS", tmp_path)
+    assert f"measured on {H100}, {content['date']}" in docs.scripts.tables.gpu()
     with pytest.raises(KVBenchError, match="a trial"):
         take(tmp_path / "gpu.json")
 
@@ -109,9 +109,9 @@ def test_every_part_runs_on_the_pretended_device(
         tasks=("base",),
         answer=4,
     )
-    monkeypatch.setattr(docs.gpu, "SMALL", few)
-    monkeypatch.setattr(docs.gpu_parts, "default_policies", lambda: [POLICIES["knorm"]])
-    monkeypatch.setattr(docs.gpu_parts, "BESIDE_PIPELINE", ("keydiff",))
+    monkeypatch.setattr(docs.scripts.gpu, "SMALL", few)
+    monkeypatch.setattr(docs.scripts.gpu_parts, "default_policies", lambda: [POLICIES["knorm"]])
+    monkeypatch.setattr(docs.scripts.gpu_parts, "BESIDE_PIPELINE", ("keydiff",))
     monkeypatch.setitem(SUITES, "bytes", replace(SUITES["bytes"], policies="int4,knorm+int8"))
     with pretended_cuda():
         main(["--small", "--device", "cuda", "--json", str(tmp_path / "gpu.json")])
@@ -188,7 +188,7 @@ def test_plan_takes_the_shares_that_were_measured_on_a_card(places: Path) -> Non
         f"measured on {H100}, 2026-12-01 by make gpu: 50% of the operations"
     )
     assert (
-        docs.tables.gpu()
+        docs.scripts.tables.gpu()
         == f"- b: 2 s, by `plan` 1.5, measured on {H100}, 2026-12-01\n- c: not measured"
     )
     assert card_machine("a100", measured.get("a100")).source.startswith("a projection")
@@ -206,6 +206,6 @@ def test_a_card_is_known_by_the_name_of_its_driver() -> None:
 
 
 def test_the_rows_are_those_of_the_parts() -> None:
-    assert list(rows_of(docs.gpu.RESULT)) == list(without_values().rows), (
+    assert list(rows_of(docs.scripts.gpu.RESULT)) == list(without_values().rows), (
         "docs/gpu.json has other rows: make gpu"
     )
