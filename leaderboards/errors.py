@@ -1,6 +1,6 @@
 """The errors that a user of boards and metrics sees."""
 
-from policies.declaration.faults import LONGEST, text_of
+from policies.declaration.foreign_code import LONGEST, text_of
 
 
 class LeaderboardError(ValueError):

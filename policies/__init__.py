@@ -1,6 +1,6 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
-from policies.declaration.faults import description_of, where_defined
+from policies.declaration.foreign_code import description_of, where_defined
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import (
     KINDS,

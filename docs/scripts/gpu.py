@@ -29,7 +29,7 @@ from kvbench.models.precision import choose_device
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_text_atomically
-from policies.declaration.faults import TookTooLongError, time_bound
+from policies.declaration.foreign_code import TookTooLongError, time_bound
 
 RESULT = ROOT / "docs" / "gpu.json"
 MEASURED = ROOT / "kvbench" / "estimate" / "measured.json"

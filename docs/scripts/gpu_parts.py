@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from datasets_gen import RULER, TASKS, Task
 from datasets_gen.tasks.prose import PROSE
-from kvbench.checks.pipeline import compare
+from kvbench.checks.against_kvpress import compare
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
 from kvbench.engine.treat.branch import Trace
@@ -27,6 +27,8 @@ from kvbench.estimate.decoder import shape_of_network
 from kvbench.estimate.loads import load_of
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, card_of
 from kvbench.estimate.plan import USABLE, RunCost
+from kvbench.execution.execute import Unit, rows_of
+from kvbench.execution.local import on_this_machine
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import SUITES
@@ -34,8 +36,6 @@ from kvbench.models.load import LoadedModel, decoder_of, load_model, load_tokeni
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.prompts.context_length import lengthen
 from kvbench.prompts.prompt import build_prompts
-from kvbench.run.execute import Unit, rows_of
-from kvbench.run.local import on_this_machine
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.errors import KVBenchError, first_line

@@ -12,10 +12,10 @@ from kvbench.checks.findings import Finding, finding_of, unchecked
 from kvbench.checks.handed_in import Submission
 from kvbench.checks.replay import Replay
 from kvbench.checks.trusted import OPTION
+from kvbench.execution.local import is_small
 from kvbench.experiments.grid import arguments_and_origin, device_name, package_versions
 from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.run.local import is_small
 from kvbench.store.press_sources import kept_press
 from kvbench.store.tables import Record
 

@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from datasets_gen import Question, Task, at_level
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
 from kvbench.engine.decode.loop import OverflowingModelError, fault_of_model
+from kvbench.execution.local import Workers, model_of
 from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.experiments.collect import collect
@@ -19,12 +20,11 @@ from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotat
 from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
-from kvbench.run.local import Workers, model_of
 from kvbench.store.run_file import Job
 from kvbench.store.tables import CONTEXTS
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.lead import ABOVE_CHANCE, DIRECTIVES, lead_of
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, DIRECTIVES, lead_of
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable

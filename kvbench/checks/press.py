@@ -17,11 +17,11 @@ from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.execution.local import is_small
 from kvbench.experiments.catalogue import why_not
 from kvbench.models.load import LoadedModel, longest_sequence
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.run.local import is_small
 from policies import FULL, POLICIES, Point, Policy, Situation, at_ratios
 
 Result = tuple[Outcome, str]

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step, greedy
-from kvbench.engine.options import NumericsOptions
+from kvbench.engine.time_limit import NumericsOptions
 from kvbench.engine.treat.branch import lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill

@@ -19,11 +19,11 @@ from policies import LazyModule
 from policies.declaration.levels import RATIO
 
 if TYPE_CHECKING:
-    from kvbench.checks.pipeline import PipelineComparison
+    from kvbench.checks.against_kvpress import PipelineComparison
 
 models = LazyModule("kvbench.models.load")
 model_shape = LazyModule("kvbench.models.pretrained")
-pipeline = LazyModule("kvbench.checks.pipeline")
+pipeline = LazyModule("kvbench.checks.against_kvpress")
 
 
 def command(

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 declaration = LazyModule("leaderboards.claims.declaration")
 determinism = LazyModule("kvbench.models.determinism")
 grids = LazyModule("kvbench.experiments.build_grid")
-local = LazyModule("kvbench.run.local")
+local = LazyModule("kvbench.execution.local")
 precision = LazyModule("kvbench.models.precision")
 published = LazyModule("kvbench.publish.claims")
 registry = LazyModule("leaderboards.claims.registry")
-runs = LazyModule("kvbench.run.execute")
+runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 NUMERICS = "numerics"  # a suite

@@ -10,7 +10,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.options import CELL_SECONDS
+from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import find_policy, press_and_others
 from kvbench.experiments.opponents import Opponents, check_common_level, is_run, job_like
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from leaderboards.terminal.result_table import ResultTable
 
 compared = LazyModule("kvbench.publish.compared")
-controls = LazyModule("kvbench.run.control")
+controls = LazyModule("kvbench.execution.control")
 earlier_runs = LazyModule("kvbench.store.earlier")
 forecasts = LazyModule("kvbench.estimate.plan")
 gates = LazyModule("leaderboards.aggregate.gate")
-lead = LazyModule("leaderboards.aggregate.lead")
+lead = LazyModule("leaderboards.aggregate.leading_measures")
 levels_found = LazyModule("kvbench.checks.model")
-local = LazyModule("kvbench.run.local")
-reports = LazyModule("kvbench.run.report")
-runs = LazyModule("kvbench.run.execute")
+local = LazyModule("kvbench.execution.local")
+reports = LazyModule("kvbench.execution.report")
+runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 significance = LazyModule("leaderboards.statistics.significance")
 tables = LazyModule("leaderboards.terminal.table")

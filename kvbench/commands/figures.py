@@ -18,14 +18,14 @@ from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, adapted_presses, arguments_of_records
-from leaderboards.aggregate.lead import reasons_by_task
+from leaderboards.aggregate.leading_measures import reasons_by_task
 from leaderboards.aggregate.pooled import Pooled, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
-from leaderboards.paper.of_run import figures_of_run
 from leaderboards.paper.printing import Paper, save
+from leaderboards.paper.run_figures import figures_of_run
 from leaderboards.studies.modes import study as modes
 from policies import FULL
 

@@ -10,7 +10,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.options import CELL_SECONDS
+from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
@@ -22,22 +22,22 @@ from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
+    from kvbench.execution.execute import Executor
     from kvbench.models.load import LoadedModel
-    from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
 catalogue = LazyModule("kvbench.experiments.catalogue")
-controls = LazyModule("kvbench.run.control")
+controls = LazyModule("kvbench.execution.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
-local = LazyModule("kvbench.run.local")
+local = LazyModule("kvbench.execution.local")
 losses = LazyModule("leaderboards.terminal.losses")
-lead = LazyModule("leaderboards.aggregate.lead")
+lead = LazyModule("leaderboards.aggregate.leading_measures")
 attacks = LazyModule("leaderboards.aggregate.attacks")
 attack_tables = LazyModule("leaderboards.terminal.attacks")
-ray = LazyModule("kvbench.run.on_ray")
-reports = LazyModule("kvbench.run.report")
-runs = LazyModule("kvbench.run.execute")
+ray = LazyModule("kvbench.execution.on_ray")
+reports = LazyModule("kvbench.execution.report")
+runs = LazyModule("kvbench.execution.execute")
 safe_ratio = LazyModule("leaderboards.boards.safe_ratio")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")

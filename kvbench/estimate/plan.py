@@ -9,7 +9,7 @@ from math import ceil
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from kvbench.engine.options import NumericsOptions
+from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate import studies
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import PRESSES, Load, PressCost, load_of
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 # They need torch, which a mistyped name of a machine does not wait for.
 columns = LazyModule("kvbench.engine.decode.columns")
-execute = LazyModule("kvbench.run.execute")
-local = LazyModule("kvbench.run.local")
+execute = LazyModule("kvbench.execution.execute")
+local = LazyModule("kvbench.execution.local")
 models = LazyModule("kvbench.models.load")
 torch = LazyModule("torch")
 

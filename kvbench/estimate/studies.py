@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil
 
-from kvbench.engine.options import NumericsOptions
+from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.loads import Load, StudyLoad
 from kvbench.estimate.machines import CALLS
 from kvbench.store.interventions import INTERVENTIONS
@@ -30,7 +30,7 @@ columns = LazyModule("kvbench.engine.decode.columns")
 observer = LazyModule("kvbench.engine.studies.observer")
 patching = LazyModule("kvbench.engine.studies.patching")
 products = LazyModule("kvbench.engine.studies.rounding")
-walks = LazyModule("kvbench.engine.studies.walks")
+walks = LazyModule("kvbench.engine.studies.decoding_paths")
 
 # Of a row of a plain cache in a step: it is read and written to be joined with the new one, and
 # read.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import kvbench
 from datasets_gen import Example, Task
-from kvbench.engine.options import NumericsOptions, TimeLimit
+from kvbench.engine.time_limit import NumericsOptions, TimeLimit
 from kvbench.experiments.catalogue import policies_for
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import Identity, PolicyIdentity, TaskIdentity

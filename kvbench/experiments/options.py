@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from datasets_gen import Task, at_level, unknown_name
-from kvbench.engine.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
+from kvbench.engine.time_limit import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.store.run_file import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS, Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of

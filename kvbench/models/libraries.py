@@ -19,7 +19,7 @@ from kvpress import BasePress
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from policies.declaration.contents import contents_of, places_of
-from policies.declaration.faults import INSTALLED, OURS
+from policies.declaration.foreign_code import INSTALLED, OURS
 
 LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safetensors", "jinja2")
 PATCHABLE = re.compile(

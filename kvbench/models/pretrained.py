@@ -16,7 +16,7 @@ from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from kvbench.system.memory import memory_bound
 from policies import description_of
-from policies.declaration.faults import TookTooLongError, time_bound
+from policies.declaration.foreign_code import TookTooLongError, time_bound
 from policies.declaration.shape import MOST_LAYERS, ModelShape
 
 CPU = torch.device("cpu")

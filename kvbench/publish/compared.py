@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 
+from kvbench.execution.report import broken, describe_failures, fails_always
 from kvbench.experiments.opponents import check_common_level
 from kvbench.publish.comparison import PublishedComparison, publish_comparison
 from kvbench.publish.places import without_places
 from kvbench.publish.site import publish_summary, summary_rows
-from kvbench.run.report import broken, describe_failures, fails_always
 from kvbench.store.earlier import EarlierRun
 from kvbench.store.merging import RunGroup
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.gate import Gate, GateRow
-from leaderboards.aggregate.lead import reasons_by_task
+from leaderboards.aggregate.leading_measures import reasons_by_task
 from leaderboards.aggregate.pairing import levels_by_policy, with_held
 from leaderboards.aggregate.row import SummaryRow
 from policies import CONTROLS, FULL

@@ -11,6 +11,7 @@ from typing import Any
 
 from pandas import DataFrame
 
+from kvbench.execution.report import what_to_do
 from kvbench.models.names import title_of_model
 from kvbench.publish.downloads import (
     FOLDER,
@@ -28,7 +29,6 @@ from kvbench.publish.method import describe_method
 from kvbench.publish.places import distinct_names
 from kvbench.publish.published import published_records, published_rows, published_stores
 from kvbench.publish.site_list import RUN, enlist, site_folder
-from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.run_file import Identity, choose_tolerance
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -48,8 +48,8 @@ from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
-from leaderboards.paper.of_run import figures_of_study
 from leaderboards.paper.pictures import PaperFigure
+from leaderboards.paper.run_figures import figures_of_study
 from leaderboards.studies.declaration import (
     Study,
     StudyInput,

@@ -23,7 +23,7 @@ determinism = LazyModule("kvbench.models.determinism")
 drift = LazyModule("kvbench.engine.studies.drift")
 patching = LazyModule("kvbench.engine.studies.patching")
 rounding = LazyModule("kvbench.engine.studies.rounding")
-walks = LazyModule("kvbench.engine.studies.walks")
+walks = LazyModule("kvbench.engine.studies.decoding_paths")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
 STEPS = ("kl", "js", "largest", "same_top", "margin")  # what is compared at each step

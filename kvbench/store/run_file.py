@@ -20,7 +20,7 @@ from pydantic.functional_validators import AfterValidator
 from pydantic.types import StringConstraints
 
 from datasets_gen.tasks.ifeval import Placement
-from kvbench.engine.options import CELL_SECONDS
+from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.differences import describe
 from kvbench.store.tables import SCHEMA_VERSION

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.lead import ABOVE_CHANCE, has_itself
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, has_itself
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed

@@ -11,7 +11,7 @@ from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.attacks import SCORES, enters_means
 from leaderboards.aggregate.by_context import ByContext, by_context, interval_columns
-from leaderboards.aggregate.lead import (
+from leaderboards.aggregate.leading_measures import (
     DIRECTIVES,
     mark_leaders,
     none_mastered,

@@ -25,7 +25,7 @@ from leaderboards.aggregate.row import (
     is_told,
     share_as_count,
 )
-from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.area_under_curve import AREA, BEATS
 from leaderboards.boards.declaration import (
     SIGNS,
     BoardProfiles,

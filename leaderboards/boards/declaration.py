@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.duels import UNDECIDED, Verdict
-from leaderboards.aggregate.lead import Mark
+from leaderboards.aggregate.leading_measures import Mark
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better

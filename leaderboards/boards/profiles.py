@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.lead import good, leading_measures
+from leaderboards.aggregate.leading_measures import good, leading_measures
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     KV_BYTES,

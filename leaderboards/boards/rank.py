@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
-from leaderboards.aggregate.lead import differ
-from leaderboards.boards.area import curve_end, heights_by_context, mean_height
+from leaderboards.aggregate.leading_measures import differ
+from leaderboards.boards.area_under_curve import curve_end, heights_by_context, mean_height
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from leaderboards.aggregate.duels import UNDECIDED
-from leaderboards.aggregate.lead import lead_of, mark_of, reasons_by_task
+from leaderboards.aggregate.leading_measures import lead_of, mark_of, reasons_by_task
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure

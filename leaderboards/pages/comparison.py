@@ -7,12 +7,12 @@ from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
-from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
+from leaderboards.aggregate.leading_measures import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
 from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.boards.area import BEATS_DEFINITION
+from leaderboards.boards.area_under_curve import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS

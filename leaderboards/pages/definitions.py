@@ -1,7 +1,7 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import MORE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.board import derived_definitions

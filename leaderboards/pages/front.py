@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from datasets_gen import TASKS
-from leaderboards.aggregate.lead import (
+from leaderboards.aggregate.leading_measures import (
     CARRIES_OVER,
     QUESTIONS,
     Lead,

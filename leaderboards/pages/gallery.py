@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from leaderboards.aggregate.lead import QUESTIONS, first_shown, lead_of, leading_first
+from leaderboards.aggregate.leading_measures import QUESTIONS, first_shown, lead_of, leading_first
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     HALLUCINATION,

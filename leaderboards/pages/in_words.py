@@ -4,7 +4,7 @@ shown to be safe."""
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 
-from leaderboards.aggregate.lead import (
+from leaderboards.aggregate.leading_measures import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
@@ -14,7 +14,7 @@ from leaderboards.aggregate.lead import (
 )
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.boards.area import BEATS
+from leaderboards.boards.area_under_curve import BEATS
 from leaderboards.boards.safe_ratio import CHANCE
 from leaderboards.pages.gallery import held_and_kept
 from leaderboards.pages.results import Results

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.aggregate.lead import (
+from leaderboards.aggregate.leading_measures import (
     QUESTIONS,
     RANKED,
     TEXT,

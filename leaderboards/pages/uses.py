@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of, reasons_by_task
+from leaderboards.aggregate.leading_measures import (
+    full_by_task,
+    is_obeyed_alone,
+    lead_of,
+    reasons_by_task,
+)
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     FEW_CONTEXTS,

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
+from leaderboards.aggregate.leading_measures import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,

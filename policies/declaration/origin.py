@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from policies.declaration.contents import COMPILED, SOURCE, contents_of
-from policies.declaration.faults import INSTALLED, OURS
+from policies.declaration.foreign_code import INSTALLED, OURS
 
 # Packages whose code the identity of every run sees.
 EVERYWHERE = (

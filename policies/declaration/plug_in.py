@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.declaration.faults import FOREIGN_SECONDS, description_of, time_bound
+from policies.declaration.foreign_code import FOREIGN_SECONDS, description_of, time_bound
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
 from policies.declaration.origin import OF_FILES, Sources, files_read, find_sources

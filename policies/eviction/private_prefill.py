@@ -8,7 +8,7 @@ from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
-presses = LazyModule("policies.presses.of_kvpress")
+presses = LazyModule("policies.presses.adapted_kvpress")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"
 over_the_cache = partial(

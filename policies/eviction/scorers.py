@@ -10,7 +10,7 @@ from policies.declaration.policy import Baseline, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
 h2o = LazyModule("policies.presses.h2o")
-presses = LazyModule("policies.presses.of_kvpress")
+presses = LazyModule("policies.presses.adapted_kvpress")
 
 SINK = 4
 LONGEST_WINDOW = 64

@@ -17,7 +17,7 @@ from policies.eviction.scorers import (
     snapkv_press,
 )
 
-presses = LazyModule("policies.presses.of_kvpress")
+presses = LazyModule("policies.presses.adapted_kvpress")
 
 LONGEST_CHUNK = 1024
 LONGEST_BLOCK = 128

@@ -14,7 +14,7 @@ from leaderboards.aggregate.duels import UNDECIDED, Verdict, duels
 from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.area_under_curve import AREA, BEATS
 from leaderboards.boards.board import FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK

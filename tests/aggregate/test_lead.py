@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.lead import (
+from leaderboards.aggregate.leading_measures import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
@@ -27,7 +27,7 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.boards.area import AREA, BEATS, Area, Unjudged
+from leaderboards.boards.area_under_curve import AREA, BEATS, Area, Unjudged
 from leaderboards.boards.board import all_standings
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, difference_text

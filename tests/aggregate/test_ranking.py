@@ -3,7 +3,7 @@ comparisons are."""
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.lead import mark_of
+from leaderboards.aggregate.leading_measures import mark_of
 from leaderboards.aggregate.row import (
     HALLUCINATION,
     REALISED_RATIO,

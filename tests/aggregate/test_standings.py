@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA, BEATS, area_under_curve
+from leaderboards.boards.area_under_curve import AREA, BEATS, area_under_curve
 from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles

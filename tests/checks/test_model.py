@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from transformers import MistralConfig, MistralForCausalLM
 
-import kvbench.run.local
+import kvbench.execution.local
 from datasets_gen import TASKS
 from kvbench.checks import model as checks
 from kvbench.checks.model import (
@@ -52,7 +52,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
     monkeypatch.setattr(checks, "answers_of", answers_of)
-    monkeypatch.setattr(kvbench.run.local, "load_model", lambda *_: model_of("llama"))
+    monkeypatch.setattr(kvbench.execution.local, "load_model", lambda *_: model_of("llama"))
     return asked
 
 
@@ -96,7 +96,7 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
         loaded.append(name)
         return load_model(name, *options)
 
-    monkeypatch.setattr(kvbench.run.local, "load_model", counted)
+    monkeypatch.setattr(kvbench.execution.local, "load_model", counted)
     places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "x"]
     words = [
         *command,

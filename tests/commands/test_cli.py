@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import kvbench.execution.local
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
-import kvbench.run.local
 from datasets_gen import KNOWN_TASKS, TASKS
 from leaderboards.metrics import METRICS
 from policies import POLICIES
@@ -70,7 +70,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.run.local, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.execution.local, "load_model", interrupted)
     assert cli("run") == 130
     assert "error: interrupted" in cli.err
 
@@ -213,6 +213,8 @@ def test_what_the_model_cannot_read_is_refused_before_anything_is_written(cli: C
 def test_a_fault_of_ours_is_one_clear_line(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvbench.run.execute.collect", lambda *_: dict[str, int]()["missing\nhere"])
+    monkeypatch.setattr(
+        "kvbench.execution.execute.collect", lambda *_: dict[str, int]()["missing\nhere"]
+    )
     assert cli(*cli.words()) == 1
     assert re.search(r"error: unexpected KeyError: .*test_cli.py:\d+\)\n$", cli.err)

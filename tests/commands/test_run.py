@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import kvbench.estimate.plan
+import kvbench.execution.local
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
 import kvbench.publish.method
-import kvbench.run.local
 from datasets_gen import TASKS
 from kvbench.store.run_file import Job, choose_tolerance
 from kvbench.store.store import Store

@@ -9,7 +9,7 @@ from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.pooled import mean_heights, pool
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.area_under_curve import AREA, BEATS
 from leaderboards.boards.board import all_standings
 from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
 from tests.support.records.synthetic_profiles import value

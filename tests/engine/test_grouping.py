@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from kvbench.engine.studies.decoding_paths import logits_of
 from kvbench.engine.studies.grouping import by_group_size, group_sizes, shared_by
-from kvbench.engine.studies.walks import logits_of
 from kvbench.models.precision import in_dtype
 from tests.support.models.toy import toy_model
 

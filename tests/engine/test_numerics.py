@@ -11,10 +11,7 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.drift import LayerDrift, drift_of
-from kvbench.engine.studies.patching import ALL, Patched, patched, place_of
-from kvbench.engine.studies.states import States, read_states
-from kvbench.engine.studies.walks import (
+from kvbench.engine.studies.decoding_paths import (
     Cached,
     Difference,
     Walk,
@@ -29,6 +26,9 @@ from kvbench.engine.studies.walks import (
     sampler,
     teacher_forced,
 )
+from kvbench.engine.studies.drift import LayerDrift, drift_of
+from kvbench.engine.studies.patching import ALL, Patched, patched, place_of
+from kvbench.engine.studies.states import States, read_states
 from kvbench.models import precision
 from kvbench.models.precision import in_dtype
 from tests.support.models.plain_llama import PlainLlama

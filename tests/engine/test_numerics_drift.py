@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.decoding_paths import difference
 from kvbench.engine.studies.drift import attention_noted, cosine_between, drift_of, log_weights
 from kvbench.engine.studies.states import read_states
-from kvbench.engine.studies.walks import difference
 from kvbench.models.load import attention
 from kvbench.models.precision import in_dtype
 from tests.support.models.toy import gemma3_text, model_of, toy_model

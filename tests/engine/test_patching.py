@@ -5,17 +5,7 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.patching import (
-    ALL,
-    Patched,
-    StepsAfter,
-    extents,
-    first_apart,
-    inject,
-    localise,
-)
-from kvbench.engine.studies.states import read_states
-from kvbench.engine.studies.walks import (
+from kvbench.engine.studies.decoding_paths import (
     Cached,
     Difference,
     Walk,
@@ -27,6 +17,16 @@ from kvbench.engine.studies.walks import (
     same_walk,
     sampler,
 )
+from kvbench.engine.studies.patching import (
+    ALL,
+    Patched,
+    StepsAfter,
+    extents,
+    first_apart,
+    inject,
+    localise,
+)
+from kvbench.engine.studies.states import read_states
 from kvbench.models.precision import in_dtype
 from tests.support.models.toy import model_of
 

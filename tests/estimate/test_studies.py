@@ -15,8 +15,8 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 import kvbench.store.numerics
 from datasets_gen import TASKS, Task
 from datasets_gen.tasks.prose import PROSE
-from kvbench.engine.options import NumericsOptions
 from kvbench.engine.studies.patching import inject, localise
+from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import Load, StudyLoad, load_of
 from kvbench.estimate.machines import Machine

@@ -26,7 +26,7 @@ DECIDES_NOTHING = {
     "kvbench/publish/site.py",
     "kvbench/commands/run.py",
     "kvbench/store/merging.py",
-    "kvbench/run/on_ray.py",
+    "kvbench/execution/on_ray.py",
 }
 # Errors, files, memory and tables pass values on; intervals are of boards.
 WITHOUT_VALUES = (

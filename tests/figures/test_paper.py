@@ -19,15 +19,15 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.profiles import Profiles
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.gallery import curve_plot
-from leaderboards.paper.of_run import (
+from leaderboards.paper.painting import PAINTERS
+from leaderboards.paper.pictures import Box, Distribution, Panel, PaperFigure, Printable
+from leaderboards.paper.printing import DOTS, USUAL, Paper, draw, save
+from leaderboards.paper.run_figures import (
     differences_by_context,
     figures_of_run,
     figures_of_study,
     outcome_boxes,
 )
-from leaderboards.paper.painting import PAINTERS
-from leaderboards.paper.pictures import Box, Distribution, Panel, PaperFigure, Printable
-from leaderboards.paper.printing import DOTS, USUAL, Paper, draw, save
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Band, Dots, Frame, PolicyLine, Region
 from leaderboards.rendering.style import SERIES_COLOURS, line_styles, named_styles, policy_styles

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kvbench.engine.options import BY_TASK, NumericsOptions
+from kvbench.engine.time_limit import BY_TASK, NumericsOptions
 from kvbench.models.determinism import BUFFERS, WORKSPACE, deterministic, prepare_determinism
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns

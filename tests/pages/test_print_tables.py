@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderboards.aggregate.lead import marks
+from leaderboards.aggregate.leading_measures import marks
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.print_tables import PrintTable, result_table
 from leaderboards.statistics.significance import StudentTest

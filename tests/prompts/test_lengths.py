@@ -7,10 +7,10 @@ from datasets import Dataset
 
 from datasets_gen import RULER, TASKS, USUAL
 from kvbench.cli.program import main
+from kvbench.execution.execute import check_first_contexts
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import load_model
 from kvbench.prompts.context_length import lengthen, notes_on_length, tokens_of, tokens_of_run
-from kvbench.run.execute import check_first_contexts
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine

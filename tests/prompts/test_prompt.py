@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.integrations.mistral import convert_tekken_tokenizer
 
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
-from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
+from kvbench.checks.against_kvpress import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, asked_of
 from kvbench.prompts.prompt import (

@@ -15,7 +15,7 @@ from pandas import DataFrame, concat
 
 from kvbench.publish.comparison import publish_comparison
 from kvbench.publish.site import publish_site
-from leaderboards.aggregate.lead import reasons_by_task
+from leaderboards.aggregate.leading_measures import reasons_by_task
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.metrics import ON_BOARD, TABLES
 from leaderboards.pages.front import FRONT

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import main
+from kvbench.execution.execute import Executor
 from kvbench.publish.method import run_entry
-from kvbench.run.execute import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
@@ -46,7 +46,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
         )
         raise PlannedError("planned")
 
-    monkeypatch.setattr("kvbench.run.execute.complete", complete)
+    monkeypatch.setattr("kvbench.execution.execute.complete", complete)
     return runs
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
+from kvbench.checks.against_kvpress import compare
 from kvbench.checks.model import reads_of
-from kvbench.checks.pipeline import compare
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting

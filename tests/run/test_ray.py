@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from kvbench.cli.program import main
-from kvbench.run import on_ray
-from kvbench.run.on_ray import Cluster, RayExecutor, Readiness, Worker
+from kvbench.execution import on_ray
+from kvbench.execution.on_ray import Cluster, RayExecutor, Readiness, Worker
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvbench.run.report import broken, what_to_do
+from kvbench.execution.report import broken, what_to_do
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from tests.support.records.synthetic_records import realistic_records

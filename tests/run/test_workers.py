@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from datasets_gen import TASKS
+from kvbench.execution.local import Workers
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run.local import Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
 from tests.support.models.processes import is_running, wait_until

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from leaderboards.boards.area import area_under_curve, mean_height
+from leaderboards.boards.area_under_curve import area_under_curve, mean_height
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import Ahead, RankInterval, rank_intervals, ranks

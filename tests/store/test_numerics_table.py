@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from kvbench.engine.options import NumericsOptions
-from kvbench.engine.studies.walks import NULL_STEPS
+from kvbench.engine.studies.decoding_paths import NULL_STEPS
+from kvbench.engine.time_limit import NumericsOptions
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models import precision
 from kvbench.models.load import LoadedModel

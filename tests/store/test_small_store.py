@@ -15,7 +15,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
 from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.boards.area import AREA
+from leaderboards.boards.area_under_curve import AREA
 from leaderboards.boards.board import Standing, all_standings
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
+import kvbench.execution.execute
 import kvbench.experiments.collect
-import kvbench.run.execute
 from datasets_gen import TASKS, Example, Task
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
@@ -126,8 +126,8 @@ def test_an_interrupt_keeps_what_was_finished(
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr(kvbench.run.execute, "collect", interrupted)
-    monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.execution.execute, "collect", interrupted)
+    monkeypatch.setattr(kvbench.execution.execute, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         runs("run")
     store = Store.open(tmp_path / "run")
@@ -194,7 +194,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
         tmp_path / "killed",
         tmp_path / "elsewhere" / "undisturbed",
     )
-    monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.execution.execute, "CONTEXTS_IN_CHUNK", 1)
     collect = kvbench.experiments.collect.collect
 
     def stopping(
@@ -205,7 +205,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
         return collect(model, task, examples, *others)
 
     def run() -> None:
-        monkeypatch.setattr(kvbench.run.execute, "collect", stopping)
+        monkeypatch.setattr(kvbench.execution.execute, "collect", stopping)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
         runs(killed, contexts=CONTEXTS)
 

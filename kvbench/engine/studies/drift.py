@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.decoding_paths import divergence
 from kvbench.engine.studies.states import States, attention_seen, read_states
-from kvbench.engine.studies.walks import divergence
 
 # The first step at which cache on reads a token by itself: at step 0 both read the prompt.
 STEP_ALONE = 1

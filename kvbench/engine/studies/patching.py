@@ -12,8 +12,14 @@ from typing import Literal
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.decoding_paths import (
+    Walk,
+    Whole,
+    divergence,
+    log_probabilities,
+    logits_of,
+)
 from kvbench.engine.studies.states import States, read_states
-from kvbench.engine.studies.walks import Walk, Whole, divergence, log_probabilities, logits_of
 
 ALL = -1  # stands for all layers
 STEPS_AFTER = 31  # behind the patched step: with it 32, over which the text takes its mean

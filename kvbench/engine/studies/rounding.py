@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.studies.decoding_paths import logits_of
 from kvbench.engine.studies.states import attention_seen
-from kvbench.engine.studies.walks import logits_of
 from kvbench.models.load import decoder_of
 from kvbench.models.precision import layer_in_float64
 

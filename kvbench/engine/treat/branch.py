@@ -22,7 +22,7 @@ from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of, description_of, where_defined
 from policies.declaration.devices import TimedWork
 from policies.declaration.draws import drawing_from, seed_of
-from policies.declaration.faults import TookTooLongError
+from policies.declaration.foreign_code import TookTooLongError
 
 # Packages whose presses are tested to write to nothing but their cache.
 KNOWN = ("kvpress.", "policies.")

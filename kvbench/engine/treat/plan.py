@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from datasets_gen import TASKS
-from kvbench.engine.options import TimeLimit
+from kvbench.engine.time_limit import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.declaration.draws import seed_of

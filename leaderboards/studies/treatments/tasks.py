@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, Lead
+from leaderboards.aggregate.leading_measures import DIRECTIVES, QUESTIONS, TEXT, Lead
 from leaderboards.aggregate.row import DELTA_NLL
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import Estimate, FloatArray

@@ -15,7 +15,7 @@ from kvpress import KnormPress, KVzipPress, ObservedAttentionPress, ScorerPress
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.options import TimeLimit
+from kvbench.engine.time_limit import TimeLimit
 from kvbench.engine.treat.branch import KNOWN, Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan

@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import kvbench.execution.execute
 import kvbench.experiments.collect
-import kvbench.run.execute
 from datasets_gen import TASKS, Example, Task
 from kvbench.cli.program import COMMANDS, application, main
-from kvbench.engine.options import NumericsOptions
+from kvbench.engine.time_limit import NumericsOptions
+from kvbench.execution.execute import check_first_contexts, complete
+from kvbench.execution.local import LocalExecutor
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
-from kvbench.run.execute import check_first_contexts, complete
-from kvbench.run.local import LocalExecutor
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, RowsByTable
 from policies import POLICIES, Level, at_ratios, points_of
@@ -89,7 +89,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         calls.extend(Call(task.name, example.index, names, levels, repeats) for example in examples)
         return collect(model, task, examples, setting, *others)
 
-    monkeypatch.setattr(kvbench.run.execute, "collect", recorded)
+    monkeypatch.setattr(kvbench.execution.execute, "collect", recorded)
     return calls
 
 

@@ -36,7 +36,7 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.checks.pipeline import (
+from kvbench.checks.against_kvpress import (
     as_written,
     is_handed_over_whole,
     pipeline_of,

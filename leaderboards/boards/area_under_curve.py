@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference
-from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.pooled import Pooled, mean_heights
 from leaderboards.boards.declaration import (
     SIGNS,

@@ -15,12 +15,12 @@ from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.branch import leaving_sliding_layers
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.execution.local import Workers
 from kvbench.experiments.catalogue import policies_for
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
-from kvbench.run.local import Workers
 from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of

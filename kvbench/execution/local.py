@@ -16,6 +16,7 @@ import torch
 
 from kvbench.engine.decode.waves import count_too_large
 from kvbench.engine.treat.plan import plan, with_reference
+from kvbench.execution.execute import Unit, UnitRows, check_first_contexts, rows_of
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
@@ -26,7 +27,6 @@ from kvbench.models.precision import check_dtypes, choose_device, choose_dtype
 from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
-from kvbench.run.execute import Unit, UnitRows, check_first_contexts, rows_of
 from kvbench.store.groups import GROUPS, HALF
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job

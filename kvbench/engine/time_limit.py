@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from policies.declaration.faults import FOREIGN_SECONDS, time_bound
+from policies.declaration.foreign_code import FOREIGN_SECONDS, time_bound
 
 CELL_SECONDS = FOREIGN_SECONDS
 TIMES = 3

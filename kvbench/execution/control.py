@@ -16,7 +16,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.lead import QUESTIONS, lead_of
+from leaderboards.aggregate.leading_measures import QUESTIONS, lead_of
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import FULL

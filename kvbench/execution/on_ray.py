@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
+from kvbench.execution.execute import Unit, UnitRows, rows_of
+from kvbench.execution.local import LocalExecutor, errors_in_one_line, memory_plan, on_this_machine
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.prompts.context_length import count_by
-from kvbench.run.execute import Unit, UnitRows, rows_of
-from kvbench.run.local import LocalExecutor, errors_in_one_line, memory_plan, on_this_machine
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console

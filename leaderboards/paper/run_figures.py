@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
-from leaderboards.aggregate.lead import first_shown
+from leaderboards.aggregate.leading_measures import first_shown
 from leaderboards.aggregate.row import ALL_TASKS, GER, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.boards.profiles import Profile, Profiles
 from leaderboards.downloads.sheets import file_name
