@@ -132,14 +132,16 @@ def _with_what_went_wrong(
     result: Result, store: "Store", policies: Sequence[Policy], every_task: bool
 ) -> Result:
     """Adds what went wrong in the run of another mode, whose numbers stand on the pages."""
-    records, mode = store.frame(), f"mode {store.identity.mode}"
-    warnings, fault = reports.warnings_of(store, records, policies)
-    fault = fault or reports.failures_of(sites.rows_of_run(store, records, every_task))
-    faults = [result.fault, f"{mode}: {fault}" if fault else ""]
-    more = [f"{line} ({mode})" for line in warnings]
-    return replace(
-        result, warnings=[*result.warnings, *more], fault="; ".join(filter(None, faults))
-    )
+    records = store.frame()
+    mode = f"mode {store.identity.mode}"
+    warnings, fault = reports.collect_warnings(store, records, policies)
+    if not fault:
+        fault = reports.describe_failures(sites.rows_of_run(store, records, every_task))
+    faults = [result.fault] if result.fault else []
+    if fault:
+        faults.append(f"{mode}: {fault}")
+    of_mode = [f"{line} ({mode})" for line in warnings]
+    return replace(result, warnings=[*result.warnings, *of_mode], fault="; ".join(faults))
 
 
 def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | None]]:
