@@ -70,7 +70,8 @@ def publish_register(
         names.model, judgements, runs, [sheet], names.beside, difficulty, names.data, names.larger
     )
     write_text_atomically(page, text)
-    enlist(folder, CLAIMS, [page], list(stores.values()))
+    decided = f"{count.decided} of {count.met} decided"
+    enlist(folder, CLAIMS, [page], list(stores.values()), decided)
     link_sites(folder)
     counts = Counter(judgement.verdict for judgement in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)

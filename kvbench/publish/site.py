@@ -48,6 +48,7 @@ from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
+from leaderboards.pages.uses import use_matrix
 from leaderboards.paper.pictures import PaperFigure
 from leaderboards.paper.run_figures import figures_of_study
 from leaderboards.studies.declaration import (
@@ -245,7 +246,8 @@ def _write(
     write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])
     remove_former_files(folder, files)
     first = [folder / page for page in contents.first]
-    enlist(folder, RUN, first, stores)
+    counts = [use_matrix(results).verdict_counts for results in contents.results]
+    enlist(folder, RUN, first, stores, "; ".join(filter(None, counts)))
     published = []
     for some, results in zip(rows, contents.results, strict=True):
         published.append(PublishedRun(first, some, results))

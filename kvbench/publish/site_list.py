@@ -39,6 +39,7 @@ class SiteEntry(BaseModel):
     tasks: tuple[str, ...]
     created: str  # when its first run began
     runs: tuple[str, ...] = ()  # names
+    verdicts: str = ""  # how many there are of each, in words; empty of entries of earlier versions
 
 
 def make_site_folder(option: str, site: Path | None) -> None:
@@ -61,7 +62,9 @@ def _is_listed(folder: Path) -> bool:
     return folder.resolve().parent == ROOT.resolve()
 
 
-def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store]) -> None:
+def enlist(
+    folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store], verdicts: str = ""
+) -> None:
     """Notes what a site is, links its pages, and writes the list of all sites anew if it lies
     there."""
     names = [page.name for page in pages]
@@ -80,6 +83,7 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
         tasks=tuple(dict.fromkeys(tasks)),
         created=min(store.run.created for store in stores),
         runs=tuple(runs),
+        verdicts=verdicts,
     )
     write_text_atomically(folder / ENTRY_FILES[kind], entry.model_dump_json(indent=1) + "\n")
     if _is_listed(folder):

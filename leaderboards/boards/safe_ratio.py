@@ -414,18 +414,19 @@ def contexts_line(contexts: Iterable[int], tolerance: float = TOLERATED_LOSS) ->
     best.
 
     >>> contexts_line([12, 96]).split("; ")[1]
-    'here 12 exclude a loss of 27 at best'
+    'the 12 here can show at best that less than 27 are lost'
     """
     needed = contexts_that_agree(tolerance / 100)
     counts = sorted(set(contexts))
-    loss = f"a loss below {tolerance:g} points"
-    enough = f"{needed} contexts of a task show {loss} if all answers agree"
+    loss = f"that less than {tolerance:g} points are lost"
+    enough = f"{needed} contexts of a task can show {loss}, if all answers agree"
     few = [count for count in counts if count < needed]
     if not few:
-        return f"{enough}; here are {range_text(counts[0], counts[-1])}"
+        return f"{enough}; there are {range_text(counts[0], counts[-1])} here"
     largest, smallest = (ceil(100 * excluded_by(count)) for count in (few[0], few[-1]))
     losses = range_text(largest, smallest)
-    return f"{enough}; here {range_text(few[0], few[-1])} exclude a loss of {losses} at best"
+    here = range_text(few[0], few[-1])
+    return f"{enough}; the {here} here can show at best that less than {losses} are lost"
 
 
 def _cell(safe: SafeRatio) -> TableCell:

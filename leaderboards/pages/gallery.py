@@ -276,7 +276,7 @@ def tradeoff(
             heights.append(kept)
     of_full = "percent of the full cache"
     horizontal = Axis.up_to(f"{HELD}, {of_full}", WHOLE)
-    vertical = Axis.from_values(f"{kept_words}, {of_full}'s", [*heights, WHOLE], steps=6)
+    vertical = Axis.up_to(f"{kept_words}, {of_full}'s", WHOLE, highest=max(heights))
     frame = Frame(horizontal, vertical, corner="↖ better")
     heading = f"{kept_words.capitalize()} over bytes held, {of_full}"
     title = f"{heading}: a line for each policy"

@@ -49,6 +49,7 @@ from policies.declaration.names import CONTROLS, FULL
 
 # The second is no longer than the first: on a phone the heads of columns stand upright.
 SYSTEM_PROMPT, FACTS_OF_PROMPT = "system prompt", "prompt facts"
+VERDICTS = ("safe", OPEN, "unsafe")  # as they are counted
 # What a cache is used for, and the tasks that stand for it. A task that is not named here has a
 # column of its own.
 USES: Mapping[str, tuple[str, ...]] = {
@@ -205,6 +206,13 @@ class UseMatrix:
         if self.adapted:
             reasons.append(ADAPTED_NOTE)
         return reasons
+
+    @property
+    def verdict_counts(self) -> str:
+        """Counts the verdicts of methods, as "2 safe, 5 open"; empty where there is none."""
+        verdicts = Counter(cell.verdict for line in self.methods for cell in line.cells)
+        counts = [f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdicts[verdict]]
+        return ", ".join(counts)
 
     @property
     def lines(self) -> tuple[UseLine, ...]:

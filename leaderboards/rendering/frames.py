@@ -32,10 +32,11 @@ class Axis:
         return cls(title, ticks, first - margin, last + margin)
 
     @classmethod
-    def up_to(cls, title: str, top: float, steps: int = 5) -> Self:
-        """Makes an axis in equal steps from 0, with some room above."""
+    def up_to(cls, title: str, top: float, steps: int = 5, highest: float = 0.0) -> Self:
+        """Makes an axis in equal steps from 0 to ``top``, with some room above. Where ``highest``,
+        a value that is drawn, lies above, the axis ends there."""
         ticks = tuple(top * step / steps for step in range(steps + 1))
-        return cls(title, ticks, 0.0, top * 1.03)
+        return cls(title, ticks, 0.0, max(top, highest) + 0.03 * top)
 
     @classmethod
     def counted(cls, title: str, count: int) -> Self:

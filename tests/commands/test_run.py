@@ -236,7 +236,7 @@ def test_the_forecast_of_a_study_has_two_ends(
     assert (
         "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
     )
-    assert "72 contexts of a task show a loss below 5 points if all answers agree; here " in cli.err
+    assert "72 contexts of a task can show that less than 5 points are lost" in cli.err
 
 
 def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLine) -> None:
@@ -244,7 +244,7 @@ def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLi
         "run", "--tolerance", 0
     )
     assert cli(*cli.words("--policies", "full,knorm", "--tolerance", "10")) == 0
-    assert "36 contexts of a task show a loss below 10 points" in cli.err
+    assert "36 contexts of a task can show that less than 10 points are lost" in cli.err
     run = cli.folder / "runs/x"
     assert choose_tolerance([Store.open(run).run.job]) == 10
     for given, points in (((), 10), (("--tolerance", "20"), 20)):

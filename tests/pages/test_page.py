@@ -331,9 +331,9 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both, tolerance=30) == []
     assert few_contexts([*both, *alone]) == [
-        "72 contexts of a task show a loss below 5 points if all answers agree; here 4 to 12 "
-        "exclude a loss of 61 to 27 at best: give --limit 72, a file of so many, or a greater "
-        "--tolerance"
+        "72 contexts of a task can show that less than 5 points are lost, if all answers agree; "
+        "the 4 to 12 here can show at best that less than 61 to 27 are lost: give --limit 72, a "
+        "file of so many, or a greater --tolerance"
     ]
 
 

@@ -74,8 +74,10 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(
         "run",
         entry["model"],
         ", ".join(entry["tasks"]),
+        entry["verdicts"],
         entry["created"][:16].replace("T", " "),
     ] in rows
+    assert entry["verdicts"] == "4 open", "two methods, and two uses of two contexts"
     for page in pages:
         assert '<li data-page="../index.html"><a href="../index.html">' in page.read_text(
             encoding="utf-8"
