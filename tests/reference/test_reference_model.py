@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
+from docs.scripts.evaluate_reference import FIRST_CONTEXTS, first_scores, measure
 from kvbench.checks.against_kvpress import compare
 from kvbench.checks.model import reads_of
 from kvbench.experiments.catalogue import choose_policies
@@ -18,7 +19,6 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
-from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure
 from policies import Policy, at_ratios
 from tests.support.models.engine_paths import first_of_each_path
 from tests.support.models.runs import by_policy
@@ -44,7 +44,7 @@ def reference() -> LoadedModel:
 
 
 def measured(name: str) -> dict[str, Any]:
-    """What ``python -m kvbench.reference.evaluate`` wrote beside the weights."""
+    """What ``python docs/scripts/evaluate_reference.py`` wrote beside the weights."""
     content: dict[str, Any] = json.loads((folder_of(name) / "full_cache.json").read_text())
     return content
 

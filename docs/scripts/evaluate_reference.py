@@ -1,5 +1,5 @@
-"""``python -m kvbench.reference.evaluate`` measures a shipped model with the full cache, on the
-test split."""
+"""``python docs/scripts/evaluate_reference.py`` measures a shipped model with the full cache, on
+the test split, and writes what its README and a test compare with."""
 
 import json
 from dataclasses import asdict
@@ -28,7 +28,7 @@ SCORES = ("f1", "em", "directives_obeyed", "leakage")
 def measure(
     loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False
 ) -> pd.DataFrame:
-    """Records of the full cache on so many contexts of a task."""
+    """Answers so many contexts of a task with the full cache, and returns the records."""
     return answers_of(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
 
 
@@ -58,13 +58,9 @@ def scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
     for name, part in parts_of(frame).items():
         means = {score: part[score].astype(float).mean() for score in SCORES}
         row: dict[str, object] = {"task": task, "questions": name, "n": len(part)}
-        rows.append(
-            row
-            | {
-                score: None if pd.isna(mean) else round(float(mean), 4)
-                for score, mean in means.items()
-            }
-        )
+        for score, mean in means.items():
+            row[score] = None if pd.isna(mean) else round(float(mean), 4)
+        rows.append(row)
     return rows
 
 
@@ -95,18 +91,13 @@ def main(
             if tokens is None:
                 first += first_scores(task.name, records)
             mine = scores(task.name, records)
-            mine.append(
-                scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0]
-            )
+            unseen = measure(loaded, task, contexts // 2, seed, held_out=True)
+            mine.append(scores(task.name, unseen)[0])
             mine[-1]["questions"] = UNSEEN
             for row in mine:
-                shown = "  ".join(
-                    f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None
-                )
-                print(
-                    f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}",
-                    flush=True,
-                )
+                words = [f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None]
+                about = f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}"
+                print(f"{about}  {'  '.join(words)}", flush=True)
             rows[length] += mine
     few = min(contexts, PROFILE_CONTEXTS)
     profiles = [reads_of(loaded, TASKS[task], hops, few, seed) for task, hops in PARTS]
