@@ -34,11 +34,12 @@ class Fate(StrEnum):
 
 DEFINITION = Definition(
     "Lost answers, and what became of them",
-    "An answer is lost if the full cache has it right and the policy wrong. Of lost answers it is "
-    "counted how many have GER 1, so that no token of the answer survives in any layer and head; "
-    "how many are unreachable, where routes were observed: rows are left and no route leads from "
-    "them; and how many are right again with all rows of their evidence put back, where that was "
-    "tried. One may be counted in several of these; in the picture it stands in the first.",
+    "An answer is lost if the full cache has it right and the policy wrong. Three things are "
+    "counted of lost answers. How many have GER 1, so that no token of the answer survives in any "
+    "layer and head? How many are unreachable, where routes were observed: rows are left and no "
+    "route leads from them? How many are right again with all rows of their evidence put back, "
+    "where that was tried? One answer may be counted in several of these; in the picture it "
+    "stands in the first.",
 )
 
 

@@ -121,8 +121,8 @@ LEADS = Definition(
 MASTERED = Definition(
     "A task that the model cannot do",
     f"With the full cache, fewer than {LEAST:g} % are right, or less than {ABOVE_CHANCE:g} points "
-    f"above chance; where a task has directives, fewer than {LEAST:g} % of them are obeyed, or "
-    f"less than {ABOVE_CHANCE:g} points more than silence obeys; of running text, next-token "
+    f"above chance. Where a task has directives: fewer than {LEAST:g} % of them are obeyed, or "
+    f"less than {ABOVE_CHANCE:g} points more than silence obeys. Of running text: next-token "
     f"accuracy is less than {ABOVE_CHANCE:g} points above chance. There a small loss means "
     "nothing: all numbers are shown, beside what the model itself has, the rise of the right "
     "answer’s NLL first, and ranks and verdicts are withheld. The task enters no mean over tasks "
@@ -235,16 +235,16 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Unjudged | Blank]:
 
 BEATS_DEFINITION = Definition(
     "Better than another policy, by area",
-    "The area minus that of the other, on the same questions, both over the realised ratios from 0 "
-    "to where the shorter curve ends: the verdict of a board against random and recency, which a "
-    "comparison shows below the mean of tasks at each level. The mean over tasks is unweighted; a "
-    "task that the model cannot do enters nothing. Better or worse where p, by Student’s t over "
-    f"the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, or "
-    f"over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The "
-    "interval is that of the corrected test. p is never below the chance that all contexts which "
-    f"differ do so on one side. There is no test of fewer than {fewest_clusters()} contexts of a "
-    "task, nor where the two differ in fewer. What a board shows is not corrected over its "
-    "policies: of 20 that equal a control, one may look better.",
+    "The area minus that of the other, on the same questions, both over the realised ratios from "
+    "0 to where the shorter curve ends. It is the verdict of a board against random and recency. "
+    "A comparison shows it below the mean of tasks at each level. The mean over tasks is "
+    "unweighted; a task that the model cannot do enters nothing. Better or worse where p, by "
+    f"Student’s t over the contexts of each task, is below {ALPHA:g} after Holm’s correction over "
+    f"both controls, or over all other opponents of a comparison; else {UNDECIDED}, which does "
+    "not mean equal. The interval is that of the corrected test. p is never below the chance that "
+    "all contexts which differ do so on one side. There is no test of fewer than "
+    f"{fewest_clusters()} contexts of a task, nor where the two differ in fewer. What a board "
+    "shows is not corrected over its policies: of 20 that equal a control, one may look better.",
     "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
     "B. L. Welch, Biometrika 34 (1947)",
     chapter="board",

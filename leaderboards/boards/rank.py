@@ -137,15 +137,15 @@ RANK = DerivedMeasure(
     "is second in this mean over tasks may still be unsafe in one task",
     definition=Definition(
         "Rank, and rank interval",
-        "One more than there are policies of a larger area; policies of one value share the better "
-        "rank. Any two are compared over the realised ratios that both reach, so that one that "
-        "removes less than it is asked to keeps its rank and cuts nobody short; policies with "
-        "levels of different kinds, as faults and evictions, are ranked each among their own. Two "
-        "are tied where Student’s t over the contexts does not tell the paired difference of their "
-        "areas from 0, as in a comparison but uncorrected. The interval goes from one place behind "
-        "those that are told to be ahead to the last that the tied leave open. Controls have none, "
-        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
-        "Where nobody else has one, there is none: “only one ranked”.",
+        "One more than there are policies of a larger area; policies of one value share the "
+        "better rank. Any two are compared over the realised ratios that both reach, so that one "
+        "that removes less than it is asked to keeps its rank and cuts nobody short. Policies "
+        "with levels of different kinds, as faults and evictions, are ranked each among their "
+        "own. Two are tied where Student’s t over the contexts does not tell the paired "
+        "difference of their areas from 0, as in a comparison but uncorrected. The interval goes "
+        "from one place behind those that are told to be ahead to the last that the tied leave "
+        "open. Controls have none, nor has a press whose window is under half of its paper’s on "
+        "one of the tasks (adapted). Where nobody else has one, there is none: “only one ranked”.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),

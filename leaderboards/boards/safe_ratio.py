@@ -464,28 +464,28 @@ SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_headin
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
     better="higher",
-    line="the highest ratio at which fewer points of the task’s main measure are lost than are "
-    "tolerated (5, or those of --tolerance), even at the upper end of the interval; over all tasks "
-    "the lowest of any, with the task that decides it",
+    line="the highest ratio at which less than the tolerated points (5, or those of --tolerance) "
+    "are lost, even at the upper end of the interval; over all tasks the lowest of any, with its "
+    "task",
     definition=Definition(
         "Safe ratio",
-        "The highest asked ratio up to which, at every lower one too, the loss against the full "
-        f"cache on the same questions stays below {TOLERATED_LOSS:g} points, or those of "
-        "--tolerance, even at the upper end of its 95 % interval: the loss of right answers, or, "
-        "where a task has directives, of directives obeyed and of what does not leak under a "
-        "defence, each on its own. A cell names a level and the difference from the full cache "
-        "there, in points with its interval; a loss is negative. “Safe to 0.5”: the highest safe "
-        "ratio. “Unsafe from 0.25”: from the lowest ratio on the loss is as many points or more "
-        "even at the end that is nearest to none. “Open at 0.25”: the interval there holds both, "
-        "and more contexts may show either. Under it stands from where it is unsafe. “May be "
-        "chance”: a ratio above that of the oracle, which keeps the evidence. “60 more contexts "
-        "needed”: if they are like those that were run, the level is safe; of 12 contexts in which "
-        "all answers agree the loss is below 1 − 0.025^(1/12), 26.5 points, of "
-        f"{contexts_that_agree(TOLERATED_LOSS / 100)} below {TOLERATED_LOSS:g}. Few contexts can "
-        "show something to be unsafe, and hardly ever safe. Over all tasks it is the lowest of "
-        "those that the mean counts, with the task that has it (+1: as many more). Of faults it is "
-        "the safe rate, of masked bits their number. What has one level, as int4, is safe, open or "
-        "unsafe where it stands, with its bytes in percent of the full cache’s.",
+        "The highest asked ratio up to which a policy is safe: there, and at every lower ratio, "
+        f"the loss against the full cache on the same questions stays below {TOLERATED_LOSS:g} "
+        "points (or those of --tolerance) even at the upper end of its 95 % interval. What may be "
+        "lost is right answers. Where a task has directives, it is directives obeyed, and what "
+        "does not leak under a defence, each on its own. A cell names a level and the difference "
+        "from the full cache there, in points with its interval; a loss is negative. “Safe to "
+        "0.5”: the highest safe ratio. “Unsafe from 0.25”: from the lowest ratio on the loss is "
+        "as many points or more even at the end that is nearest to none. “Open at 0.25”: the "
+        "interval there holds both, and more contexts may show either. Under it stands from where "
+        "it is unsafe. “May be chance”: a ratio above that of the oracle, which keeps the "
+        "evidence. “60 more contexts needed”: if they are like those that were run, the level is "
+        "safe; of 12 contexts in which all answers agree the loss is below 1 − 0.025^(1/12), 26.5 "
+        f"points, of {contexts_that_agree(TOLERATED_LOSS / 100)} below {TOLERATED_LOSS:g}. Few "
+        "contexts can show something to be unsafe, and hardly ever safe. Over all tasks it is the "
+        "lowest of those that the mean counts, with the task that has it (+1: as many more). Of "
+        "faults it is the safe rate, of masked bits their number. What has one level, as int4, is "
+        "safe, open or unsafe where it stands, with its bytes in percent of the full cache’s.",
         "safe ratio = max α such that upper(main measure(full) − main measure(β)) < tolerance for "
         "all β ≤ α",
         chapter="board",

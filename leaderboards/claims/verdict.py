@@ -325,10 +325,10 @@ CLAIMS = Chapter(
         ),
         Definition(
             "Statistic of a claim",
-            "What was measured on this model, with its 95 % interval by the cluster bootstrap over "
-            "contexts; what is set against one another is resampled together. Means of what lies "
-            "between two bounds, such as right answers, meet one context more in each resample, "
-            "all of it at one of the bounds, so that contexts that happen to agree have the "
+            "What was measured on this model, with its 95 % interval by the cluster bootstrap "
+            "over contexts; what is set against one another is resampled together. Means of what "
+            "lies between two bounds, such as right answers, meet one context more in each "
+            "resample, all of it at one of the bounds. So contexts that happen to agree have the "
             "interval of Clopper and Pearson, and decide nothing by being few. Where a claim is a "
             f"share of the full cache's score, the full cache has to reach {LEAST_CLEAN:.0%} of a "
             "perfect one. An answer that failed counts as wrong.",

@@ -13,12 +13,12 @@ from leaderboards.metrics.declaration import (
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",
-    "Compression is three numbers: the share of the cache that was asked to go, or the tokens "
-    "that were asked to stay in each head; what went, counted from what is really kept in each "
-    "layer and head; and the bytes that an allocator would still hold. A head-wise press masks, "
-    "and frees nothing. Presses leave the sliding layers of Gemma 3 whole: ratio, budget, kept "
-    "tokens and realised ratio are those of its other layers alone; the bytes are those of all "
-    "layers, of a sliding one as many as its window holds.",
+    "Compression is three numbers. The first is what was asked: the share of the cache to go, or "
+    "the tokens to stay in each head. The second is what went, counted from what is really kept "
+    "in each layer and head. The third is the bytes that an allocator would still hold. A "
+    "head-wise press masks, and frees nothing. Presses leave the sliding layers of Gemma 3 whole. "
+    "Ratio, budget, kept tokens and realised ratio are those of its other layers alone. The bytes "
+    "are those of all layers, of a sliding one as many as its window holds.",
     "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
     chapter="compression",
 )

@@ -41,10 +41,11 @@ COMPRESSION = Chapter(
         *definitions_of("compression"),
         Definition(
             "How a policy runs",
-            "Its family; shared or private: whether it is applied to one prefill that all policies "
-            "share, or needs one of its own; frees or masks: whether the memory of what it evicts "
-            "is free; rewrites: what it keeps is not what it was given; decoding: it acts while an "
-            "answer is written; default: it is run where no policies are named; and what it needs.",
+            "Each policy has its family and its ways. Shared: it is applied to one prefill that "
+            "all policies share; private: it needs one of its own. Frees: the memory of what it "
+            "evicts is free; masks: it is not. Rewrites: what it keeps is not what it read. "
+            "Decoding: it acts while an answer is written. Default: it is run where no policies "
+            "are named. Behind these stands what it needs.",
         ),
         Definition(
             "Bytes saved",
@@ -65,9 +66,9 @@ BOARD = Chapter(
             "Best and tied, in a table",
             "At each ratio or budget, among the policies that are not controls. The best value is "
             "best where Student’s t over the contexts tells the paired differences of all others "
-            "from 0, after Holm’s correction over the policies of the column; those that it cannot "
-            "tell from the best, and the best with them, are tied. The raw hallucination rate has "
-            "no marks, since it is lowest where a model falls silent.",
+            "from 0, after Holm’s correction over the policies of the column. Those that it "
+            "cannot tell from the best are tied with it. The raw hallucination rate has no marks, "
+            "since it is lowest where a model falls silent.",
         ),
         Definition(
             "Controls",
@@ -101,9 +102,9 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Interval of a paired loss",
-            "What is lost and what is gained against the full cache on the same questions, each "
-            "with the interval above, joined by the square root of the sum of their squared "
-            "distances from the mean; losses and gains are correlated as the counts of a "
+            "What is lost and what is gained against the full cache on the same questions each "
+            "have the interval above. The two are joined by the square root of the sum of their "
+            "squared distances from the mean. Losses and gains are correlated as the counts of a "
             "multinomial distribution. Where nothing differs in any of n contexts, its ends are ± "
             f"(1 − 0.025^(1/n)): {100 * excluded_by(12):.1f} points of 12, and less than "
             f"{TOLERATED_LOSS:g} of {contexts_that_agree(TOLERATED_LOSS / 100)}. It decides what "

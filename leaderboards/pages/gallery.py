@@ -42,8 +42,8 @@ WHOLE = 100.0  # percent
 KEPT, HELD = QUESTIONS.kept, "bytes held"
 TRADEOFF = Definition(
     "Answers kept, and bytes held",
-    "What a policy has of the full cache’s right answers, of its directives obeyed where a task "
-    "has directives, or of its next tokens in running text, in percent, mean over the tasks; and "
+    "Up: what a policy has of the full cache’s right answers, in percent, mean over the tasks. "
+    "Where a task has directives, it is directives obeyed; in running text, next tokens. Across: "
     "what an allocator holds of the full cache’s bytes. A policy that masks tokens frees nothing, "
     "so its line is upright; what has one level, as int4, is a dot.",
 )

@@ -75,13 +75,13 @@ ADAPTED_NOTE = (
 )
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the "
-    "lowest of those that the model masters, since what is safe has to be safe in each, and at its "
-    "level the worst loss of them. A use is unsafe where one of its tasks is, and open where one "
-    "of them has too few contexts to show it. n: the contexts of its task with the fewest; of "
-    "directives, those of obedience or leakage, whichever has fewer. “May be chance”: higher than "
-    "what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy "
-    "masks tokens and frees nothing, so that what is safe saves nothing.",
+    "Each cell has the safe ratio of a policy, with its loss. Of a use with several tasks it is "
+    "the lowest of those that the model masters, since what is safe has to be safe in each; the "
+    "loss is the worst of them at its level. A use is unsafe where one of its tasks is, and open "
+    "where one of them has too few contexts to show it. n: the contexts of its task with the "
+    "fewest; of directives, those of obedience or leakage, whichever has fewer. “May be chance”: "
+    "higher than what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: "
+    "the policy masks tokens and frees nothing, so that what is safe saves nothing.",
 )
 ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 

@@ -249,10 +249,10 @@ def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
 DEFINITIONS = (
     Definition(
         "Flip and divergence",
-        "Of free-running answers that part, a number for each context (the mean of its draws): "
-        "Pearson’s and Spearman’s correlation of the flip with the mean KL, over all contexts, "
-        f"without those whose flip is 0, and without those up to {BOUNDARY}; the mean KL of the "
-        "third that parts first and of the third that parts last, with Welch’s t. The text calls "
-        "correlations without such contexts partial.",
+        "Free-running answers that part give one number for each context, the mean of its draws. "
+        "Pearson’s and Spearman’s correlation of the flip with the mean KL are taken over all "
+        f"contexts, without those whose flip is 0, and without those up to {BOUNDARY}. Welch’s t "
+        "compares the mean KL of the third that parts first with that of the third that parts "
+        "last. The text calls correlations without such contexts partial.",
     ),
 )

@@ -143,10 +143,10 @@ DEFINITIONS = (
         "Distance and cosine by layer",
         "Of the residual streams of cache on and cache off behind a layer, of the last token at "
         "step 1. The test of Mann and Whitney asks whether the distance behind a layer is another "
-        "than behind the layer before, which is what amplifying means; behind a layer of float32 "
-        "it is smaller by orders of magnitude everywhere, which would tell no layer from another. "
-        "The same contexts are on both sides, so that the test finds rather too little. Corrected "
-        "over all layers, types of numbers and tasks by Benjamini and Hochberg.",
+        "than behind the layer before, which is what amplifying means. The distance from float32 "
+        "would not do: it is smaller by orders of magnitude behind every layer, and tells none "
+        "from another. The same contexts are on both sides, so that the test finds rather too "
+        "little. Corrected over all layers, types of numbers and tasks by Benjamini and Hochberg.",
         "distance = ‖on − off‖; times = mean distance / that of the layer before",
     ),
 )

@@ -126,10 +126,10 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
 DEFINITIONS = (
     Definition(
         "Error of rounding",
-        "How far a result is from what float64 gives from the same rounded numbers: of a product "
-        "over its row of keys or of the head’s output, mean over heads, layers and contexts; of "
-        "the residual stream behind a layer, mean over the tokens of the prompt. Norms are "
-        "computed in float32 in either, as transformers does.",
+        "How far a result is from what float64 gives from the same rounded numbers. For a product "
+        "over its row of keys, or of the head’s output, it is the mean over heads, layers and "
+        "contexts. For the residual stream behind a layer it is the mean over the tokens of the "
+        "prompt. Norms are computed in float32 in either, as transformers does.",
         "error = ‖rounded − exact‖ / ‖exact‖",
     ),
 )

@@ -328,10 +328,11 @@ DEFINITIONS = (
     ),
     Definition(
         "Difference of two paths",
-        "Over the whole vocabulary, in float64: KL of the first path’s distribution from the "
-        "second’s, its mean over steps with an interval over contexts, its largest value, the "
-        "largest difference of a log-probability, and the share of the steps compared with the "
-        "same most likely token.",
+        "All is measured over the whole vocabulary, in float64. KL is the divergence of the first "
+        "path’s distribution from the second’s: its mean over steps with an interval over "
+        "contexts, and its largest value. Beside it stand the largest difference of a "
+        "log-probability, and the share of the steps compared at which both have the same most "
+        "likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
     ),
     Definition(

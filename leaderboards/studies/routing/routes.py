@@ -397,9 +397,9 @@ DEFINITIONS = (
         "answer is empty or an abstention; confused, if it is a value that the context states for "
         "something else and a route leads from there too; else reached and unused. Routes have at "
         "least the attention there with which no more than a tenth of a context’s tokens reach "
-        "the answer under the full cache. They end where the answer’s first token is written: of "
+        "the answer under the full cache. They end where the answer’s first token is written. Of "
         "a gold of many tokens, such as a number of seven digits, one may be reached and the rest "
-        "lost, which rows put back tell from a failure of use.",
+        "lost. Rows put back tell that from a failure of use.",
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + "
         "confused + reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
