@@ -87,6 +87,15 @@ def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
     return by_names
 
 
+def names_by_family(tasks: Iterable[Task]) -> Mapping[str, tuple[str, ...]]:
+    """Lists the names of the tasks of each family; a task may have none."""
+    names: dict[str, tuple[str, ...]] = {}
+    for task in tasks:
+        if task.family:
+            names[task.family] = (*names.get(task.family, ()), task.name)
+    return names
+
+
 TASKS = by_name(
     (
         BASE,
@@ -111,10 +120,7 @@ RULER = by_name((*niah.TASKS, VT, CWE, FWE))
 KNOWN_TASKS = by_name((*TASKS.values(), *RULER.values(), *FROM_DATA.values()))
 
 # The tasks of each family, whose name stands for all of them.
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    family: tuple(name for name, task in KNOWN_TASKS.items() if task.family == family)
-    for family in dict.fromkeys(task.family for task in KNOWN_TASKS.values() if task.family)
-}
+FAMILIES = names_by_family(KNOWN_TASKS.values())
 
 
 def is_file_of_questions(name: str) -> bool:

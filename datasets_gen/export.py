@@ -56,7 +56,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
+def question_rows(task: Task, example: Example) -> Iterator[dict[str, Any]]:
     """Returns the questions of an example, each with its context. Spans are character ranges of the
     context."""
     for question in example.questions:
@@ -91,7 +91,8 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
 
 
 def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
-    rows = [row for example in examples for row in rows_of(task, example)]
-    return Dataset.from_list(
-        rows, features=Features({name: _TYPES.get(name, Value("string")) for name in rows[0]})
-    )
+    rows: list[dict[str, Any]] = []
+    for example in examples:
+        rows += question_rows(task, example)
+    types = {name: _TYPES.get(name, Value("string")) for name in rows[0]}
+    return Dataset.from_list(rows, features=Features(types))

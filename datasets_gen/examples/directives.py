@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import regex
 
@@ -163,36 +164,39 @@ def _said_first(name: str, text: str) -> str:
 
 
 _PHRASINGS = phrasings_of("directives")
+# The name of each kind, its family, its checker and, where it has one, what undoes it.
+_KINDS: tuple[tuple[Any, ...], ...] = (
+    ("begin", "position", _begins),
+    ("end", "position", _ends),
+    ("upper", "case", lambda _, output: not any(map(str.islower, output))),
+    ("lower", "case", lambda _, output: not any(map(str.isupper, output))),
+    ("avoid", "words", _avoids, _without),
+    ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
+    ("title", "title", _is_titled),
+    ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
+    ("quotes", "wrapping", lambda _, output: _is_wrapped(output, '"', '"')),
+    ("twice", "repetition", _is_doubled, _said_first),
+)
 KINDS: Mapping[str, DirectiveKind] = {
-    kind: DirectiveKind(family, _PHRASINGS[kind], *ways)
-    for kind, family, *ways in (
-        ("begin", "position", _begins),
-        ("end", "position", _ends),
-        ("upper", "case", lambda _, output: not any(character.islower() for character in output)),
-        ("lower", "case", lambda _, output: not any(character.isupper() for character in output)),
-        ("avoid", "words", _avoids, _without),
-        ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
-        ("title", "title", _is_titled),
-        ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
-        ("quotes", "wrapping", lambda _, output: _is_wrapped(output, '"', '"')),
-        ("twice", "repetition", _is_doubled, _said_first),
-    )
+    kind: DirectiveKind(family, _PHRASINGS[kind], *ways) for kind, family, *ways in _KINDS
 }
 
 # Kinds that one answer cannot obey together, or only in a way that the directives do not tell:
 # whether a first word is said twice, whether a title is written in capitals or counts as a word.
-CLASHES = frozenset(
-    frozenset((kind, other))
-    for kind, others in {
-        "begin": ("title", "twice"),
-        "end": ("twice",),
-        "upper": ("lower",),
-        "brackets": ("quotes",),
-        "exactly": ("twice",),
-        "title": ("twice", "exactly", "upper", "lower", "quotes"),
-    }.items()
-    for other in others
+_CLASHING = (
+    "begin title",
+    "begin twice",
+    "end twice",
+    "upper lower",
+    "brackets quotes",
+    "exactly twice",
+    "title twice",
+    "title exactly",
+    "title upper",
+    "title lower",
+    "title quotes",
 )
+CLASHES = frozenset(frozenset(pair.split()) for pair in _CLASHING)
 
 
 def kind_of(directive: Directive) -> DirectiveKind:
@@ -205,13 +209,15 @@ def check_argument(directive: Directive) -> None:
     """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody
     could obey."""
     takes_word = "{argument}" in kind_of(directive).phrasings.common[0]
-    forms = {"exactly": r"[1-9]\d{0,3}", "brackets": "|".join(BRACKETS), "twice": "|".join(MARKS)}
-    a_word = r"[\p{L}\p{M}\p{N}]+" if takes_word else ""
-    if not regex.fullmatch(forms.get(directive.kind, a_word), directive.argument, FLAGS):
-        marks = {kind: f"one of {forms[kind].replace('|', ', ')}" for kind in ("brackets", "twice")}
-        takes = {"exactly": "a number of words", **marks}.get(
-            directive.kind, "one word" if takes_word else "no word"
-        )
+    form, takes = ("", "no word")
+    if directive.kind == "exactly":
+        form, takes = r"[1-9]\d{0,3}", "a number of words"
+    elif directive.kind in ("brackets", "twice"):
+        names = BRACKETS if directive.kind == "brackets" else MARKS
+        form, takes = "|".join(names), f"one of {', '.join(names)}"
+    elif takes_word:
+        form, takes = r"[\p{L}\p{M}\p{N}]+", "one word"
+    if not regex.fullmatch(form, directive.argument, FLAGS):
         raise DatasetError(f"'{directive}': {directive.kind} takes {takes}")
 
 

@@ -9,7 +9,7 @@ class DatasetError(ValueError):
     to do."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
     """Returns one line for a name that is not registered, with the nearest one that is.
 
     >>> unknown_name("task", "bse", ["base", "hops"])
@@ -17,18 +17,21 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown_name("command", "submit", ["check-submission", "site"])
     "unknown command 'submit': did you mean 'check-submission'? Known: check-submission, site"
     """
-    names = sorted(known)
-    meant = nearest(name, names)
-    return f"unknown {kind} '{name}': {meant}{'Known' if meant else 'known'}: {', '.join(names)}"
+    in_order = sorted(names)
+    meant = nearest(name, in_order)
+    begin = "Known" if meant else "known"
+    return f"unknown {kind} '{name}': {meant}{begin}: {', '.join(in_order)}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if
-    none is near."""
-    names = list(known)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Asks whether the nearest of the names was meant, in front of what else is to be said; empty
+    if none is near."""
+    names = list(names)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
-    by_word = {word: whole for whole in names for word in whole.split("-")} | {
-        whole: whole for whole in names
-    }
+    by_word: dict[str, str] = {}
+    for whole in names:
+        by_word |= dict.fromkeys(whole.split("-"), whole)
+    for whole in names:
+        by_word[whole] = whole
     close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.5)
     return f"did you mean '{by_word[close[0]]}'? " if close else ""

@@ -80,9 +80,12 @@ def name_split(full_name: str) -> Split:
 def full_names(split: Split) -> tuple[tuple[str, str], ...]:
     """Lists all (given, family) pairs of a split, in lexicon order."""
     words = lexicon()
-    return tuple(
-        (g, f) for g in words.given for f in words.family if name_split(f"{g} {f}") == split
-    )
+    names = []
+    for first in words.given:
+        for family in words.family:
+            if name_split(f"{first} {family}") == split:
+                names.append((first, family))
+    return tuple(names)
 
 
 def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
@@ -142,14 +145,11 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
 def _kinds() -> dict[str, frozenset[str]]:
     """Returns the kinds of values of each word that is one by itself."""
     words = lexicon()
-    lists = {
-        kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")
-    }
-    return {
-        word: frozenset(k for k, members in lists.items() if word in members)
-        for members in lists.values()
-        for word in members
-    }
+    kinds: dict[str, frozenset[str]] = {}
+    for kind in ("city", "job", "creature", "thing", "instrument"):
+        for word in getattr(words, kind):
+            kinds[word] = kinds.get(word, frozenset()) | {kind}
+    return kinds
 
 
 @cache

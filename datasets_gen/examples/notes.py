@@ -53,9 +53,14 @@ def _equal(answered: Sequence[Question]) -> str:
     for question in answered:
         for gold in question.golds:
             written.setdefault(items_of(gold), {}).setdefault(gold)
-    of_one = {frozenset(pair) for question in answered for pair in combinations(question.golds, 2)}
-    pairs = [pair for golds in written.values() for pair in combinations(golds, 2)]
-    equal = [pair for pair in pairs if frozenset(pair) not in of_one and not is_twin(*pair)]
+    of_one_question: set[frozenset[str]] = set()
+    for question in answered:
+        of_one_question.update(map(frozenset, combinations(question.golds, 2)))
+    equal = []
+    for golds in written.values():
+        for pair in combinations(golds, 2):
+            if frozenset(pair) not in of_one_question and not is_twin(*pair):
+                equal.append(pair)
     if not equal:
         return ""
     named = "; ".join(f"'{gold}' and '{other}'" for gold, other in equal[:MOST_NAMED])

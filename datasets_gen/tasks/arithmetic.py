@@ -128,9 +128,13 @@ def _story(
     for account in rng.sample(accounts, len(accounts)):
         words = {"subject": account.name, "number": str(account.count)}
         story.tell(wording.choose(rng, START), words, [account])
-    while acting := [account for account in accounts for _ in range(account.left)]:
+    while any(account.left > 0 for account in accounts):
+        acting: list[Account] = []  # each as often as it has steps left
+        for account in accounts:
+            acting += [account] * account.left
         account = rng.choice(acting)
-        other = next((one for one in accounts if one is not account), None)
+        others = [candidate for candidate in accounts if candidate is not account]
+        other = others[0] if others else None
         _happen(rng, story, wording, rng.choice(size.events), account, other)
     return story, accounts
 

@@ -251,21 +251,28 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
     free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
     pool = rng.sample(free, size.attributes[1] + 1)
     chosen: list[list[Relation]] = []
-    while len({frozenset(r.name for r in of_person) for of_person in chosen}) < 2:
-        chosen = [
-            _in_telling_order(rng, pool, rng.randint(*size.attributes), described) for _ in people
-        ]
+    different: set[frozenset[str]] = set()
+    while len(different) < 2:
+        chosen = []
+        for _ in people:
+            count = rng.randint(*size.attributes)
+            chosen.append(_in_telling_order(rng, pool, count, described))
+        different = set()
+        for relations in chosen:
+            different.add(frozenset(relation.name for relation in relations))
     dealt = deal_facts(rng, people, chosen)
     while any(fact.value in GENDERED_JOBS for fact in dealt):
         dealt = deal_facts(rng, people, chosen)
-    facts = [[fact for fact in dealt if fact.subject == person] for person in people]
+    facts: list[list[Fact]] = []
+    for person in people:
+        facts.append([fact for fact in dealt if fact.subject == person])
     kinds = rng.sample((LAWYER, rng.choice(TEACHERS)), 2)
     bonds: list[Fact] = []
     while len(bonds) < min(rng.randint(*size.bonds), len(people) - 1):
-        one, other = rng.sample(people, 2)
-        if all({one, other} != {bond.subject, bond.value} for bond in bonds):
-            bonds.append(Fact(kinds[len(bonds)], one, other))
-            facts[people.index(one)].append(bonds[-1])
+        subject, value = rng.sample(people, 2)
+        if all({subject, value} != {bond.subject, bond.value} for bond in bonds):
+            bonds.append(Fact(kinds[len(bonds)], subject, value))
+            facts[people.index(subject)].append(bonds[-1])
     return facts
 
 
@@ -301,16 +308,20 @@ def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
     """Lists facts that are stated of one person and neither stated nor implied of another, who can
     be asked about."""
     facts = [statement.fact for statement in story.statements]
-    known = {person: said_of(person, facts) for person in story.people}
+    said = {person: said_of(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}
-    return [
-        (r, person) for r in stated.values() for person, has in known.items() if r.name not in has
-    ]
+    swaps = []
+    for relation in stated.values():
+        for person, names in said.items():
+            if relation.name not in names:
+                swaps.append((relation, person))
+    return swaps
 
 
 def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, str]]) -> Question:
     rng = ask.rng
-    statement, reverse = rng.choice(story.statements), rng.random() < REVERSE_SHARE
+    statement = rng.choice(story.statements)
+    reverse = rng.random() < REVERSE_SHARE
     fact = statement.fact
     if rng.random() >= UNANSWERABLE_SHARE:
         # "The baker" tells the job again, so that no sentence alone would be the evidence; and what

@@ -130,9 +130,9 @@ def _directive(kind: object, given: object, where: str) -> Directive:
             raise DatasetError(
                 f"{where}: the {name} of {kind} is empty, and its checker would draw one at random"
             )
-    return Directive(
-        kind, json.dumps(arguments, ensure_ascii=False, sort_keys=True) if arguments else ""
-    )
+    if not arguments:
+        return Directive(kind, "")
+    return Directive(kind, json.dumps(arguments, ensure_ascii=False, sort_keys=True))
 
 
 def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
@@ -145,15 +145,16 @@ def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
 def rows_without(rows: Sequence[IfevalPrompt], kinds: Collection[str]) -> tuple[IfevalPrompt, ...]:
     """Leaves out the rows that have a directive of these kinds; raises :class:`DatasetError` where
     all of them have."""
-    left = tuple(
-        row for row in rows if not any(directive.kind in kinds for directive in row.directives)
-    )
+    left = []
+    for row in rows:
+        if {directive.kind for directive in row.directives}.isdisjoint(kinds):
+            left.append(row)
     if not left:
+        names = ", ".join(kinds)
         raise DatasetError(
-            f"every row of IFEval has a directive that is left out ({', '.join(kinds)}): give more "
-            f"rows"
+            f"every row of IFEval has a directive that is left out ({names}): give more rows"
         )
-    return left
+    return tuple(left)
 
 
 def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:

@@ -84,21 +84,19 @@ class Ground:
     """The facts of a context."""
 
     facts: tuple[Fact, ...]
-    only: Relation | None = (
-        None  # the relation that is asked about; all are, in both directions, if there is none
-    )
+    # The relation that is asked about; all are, in both directions, if there is none.
+    only: Relation | None = None
     shared_word: str = ""  # a word that all values of that relation share, which can be forbidden
 
     def choices(self) -> list[tuple[int, Direction]]:
         """Lists the facts, by their places, and the directions in which they can be asked."""
-        if self.only is not None:
-            return [
-                (place, "forward")
-                for place, fact in enumerate(self.facts)
-                if fact.relation == self.only
-            ]
-        directions: tuple[Direction, ...] = ("forward", "reverse")
-        return [(place, direction) for place in range(len(self.facts)) for direction in directions]
+        choices: list[tuple[int, Direction]] = []
+        for place, fact in enumerate(self.facts):
+            if self.only is None:
+                choices += [(place, "forward"), (place, "reverse")]
+            elif fact.relation == self.only:
+                choices.append((place, "forward"))
+        return choices
 
 
 def make(rng: random.Random, request: Request) -> Draft:

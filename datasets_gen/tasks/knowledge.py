@@ -31,7 +31,8 @@ from datasets_gen.writing.questions import (
 )
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
-BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))
+_SLOTS_BY_NAME = {slot.name: slot for slot in SLOTS}
+BIRTHDAY, EMPLOYER = _SLOTS_BY_NAME["birthday"], _SLOTS_BY_NAME["employer"]
 # Not functional: a person plays up to three, and several people may play the same.
 PLAYS = RELATIONS["plays"]
 # Questions for what is worked out of several values, or of a part of one.
@@ -155,7 +156,9 @@ def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]
     half right."""
     while True:
         values = draw()
-        words = [word for value in values for word in set(worked_out(value).split())]
+        words: list[str] = []
+        for value in values:
+            words += set(worked_out(value).split())
         if len(set(words)) == len(words):
             return values
 

@@ -141,10 +141,11 @@ def make(rng: random.Random, request: Request) -> Draft:
         return _look_up(rng, wording, story, form, missing)
 
     questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
-    stated = tuple(
-        StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items()
-    )
-    return Draft(text, stated, questions)
+    stated: list[StatedValue] = []
+    for mention in mentions:
+        for slot, place in mention.places.items():
+            stated.append(StatedValue(mention.words[slot], *place))
+    return Draft(text, tuple(stated), questions)
 
 
 def _happenings(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -144,18 +144,21 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
             f"answers"
         )
     is_system = rows[0].row.system
-    if other := next((one for one in rows if one.row.system != is_system), None):
-        raise DatasetError(
-            f"{other.where}: some contexts are system prompts and some are not: keep them in two "
-            f"files"
-        )
+    for row in rows:
+        if row.row.system != is_system:
+            raise DatasetError(
+                f"{row.where}: some contexts are system prompts and some are not: keep them in "
+                f"two files"
+            )
     by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
         by_context.setdefault(row.row.context, []).append(row)
     drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
-    begun = any(question.answer_prefix for draft in drafts for question in draft.questions)
-    questions = [question for draft in drafts for question in draft.questions]
-    golds = [one.answers or () for row in rows for one in row.row.questions]
+    questions = list(chain.from_iterable(draft.questions for draft in drafts))
+    begun = any(question.answer_prefix for question in questions)
+    read = chain.from_iterable(row.row.questions for row in rows)
+    golds = [question.answers or () for question in read]
+    is_whole = is_system or begun or any(row.is_whole_prompt for row in rows)
     task = Task(
         name=name,
         version="2.0.0",
@@ -164,9 +167,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         chances=(0.0,),  # nobody knows how often which answer is right
         contexts={"quick": min(QUICK, len(drafts)), "paper": len(drafts)},
         questions_per_context=max(len(draft.questions) for draft in drafts),
-        instruction=""
-        if is_system or begun or any(row.is_whole_prompt for row in rows)
-        else INSTRUCTION,
+        instruction="" if is_whole else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
         role="system" if is_system else "user",
         variant=digest_of((is_system, drafts)),
@@ -202,24 +203,28 @@ def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draf
 
 
 def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
-    questions = tuple(question for row in rows for question in row.questions)
-    golds = tuple(
-        dict.fromkeys(
-            gold for question in questions if question.answerable for gold in question.golds
-        )
-    )
+    questions = tuple(chain.from_iterable(row.questions for row in rows))
+    each_once: dict[str, None] = {}
+    for question in questions:
+        if question.answerable:
+            each_once |= dict.fromkeys(question.golds)
+    golds = tuple(each_once)
     # Where 3.1 and 3.10 both answer something, they are versions, and each stands where it is
     # written so.
-    twins = {gold for pair in combinations(golds, 2) if is_twin(*pair) for gold in pair}
+    twins: set[str] = set()
+    for pair in combinations(golds, 2):
+        if is_twin(*pair):
+            twins.update(pair)
     finder, sentences = Context(context), Sentences(context)
     places = {gold: finder.places_of(gold, as_written=gold in twins) for gold in golds}
-    stated = tuple(StatedValue(gold, *place) for gold in golds for place in places[gold])
+    stated: list[StatedValue] = []
+    for gold in golds:
+        stated += [StatedValue(gold, *place) for place in places[gold]]
     located = (_located(question, places, finder, sentences) for question in questions)
     spans = _instructions(context, rows) if rows[0].row.system else ()
     alike = _golds_by_what_they_answer(questions)
-    return Draft(
-        context, stated, tuple(_with_others(question, alike) for question in located), spans
-    )
+    with_others = tuple(_with_others(question, alike) for question in located)
+    return Draft(context, tuple(stated), with_others, spans)
 
 
 def _located(
@@ -229,25 +234,27 @@ def _located(
     they carry nothing. Without evidence, the sentences around them are that."""
     if not question.answerable or not question.golds:
         return question
-    of_answer = [place for gold in question.golds for place in places[gold]]
+    of_answer = list(chain.from_iterable(places[gold] for gold in question.golds))
     listed = options_in(question.text)
     if listed:  # the text of an option stands in the context, and its letter only by chance
-        texts = [
-            same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold
-            for gold in question.golds
-        ]
-        of_answer = [place for text in texts if text for place in finder.places_of(text)]
+        of_answer = []
+        for gold in question.golds:
+            letter = single_letter(gold)
+            text = same_option(gold, letter, listed) if letter else gold
+            if text:
+                of_answer += finder.places_of(text)
     facts = [span for span in question.spans if span.kind == "fact"]
-    inside = [
-        (start, end)
-        for start, end in of_answer
-        if any(fact.start <= start and end <= fact.end for fact in facts)
-    ]
+    inside = []
+    for start, end in of_answer:
+        if any(fact.start <= start and end <= fact.end for fact in facts):
+            inside.append((start, end))
     answers = [Span("answer", *place) for place in dict.fromkeys(inside or of_answer)]
     if not facts:
         around = dict.fromkeys(sentences.around(span.start, span.end) for span in answers)
         facts = [Span("fact", *place) for place in around]
-    protected = [span for span in question.spans if span.kind == "answer"] if not answers else []
+    protected = []
+    if not answers:
+        protected = [span for span in question.spans if span.kind == "answer"]
     return replace(question, spans=(*answers, *protected, *facts))
 
 
@@ -256,18 +263,22 @@ def _with_others(question: Question, alike: Mapping[str, Collection[str]]) -> Qu
     the golds of all questions, by what they answer."""
     if not question.answerable:
         return question
-    others = dict.fromkeys(gold for key in sorted(_asked_for(question)) for gold in alike[key])
+    others: dict[str, None] = {}
+    for key in sorted(_asked_for(question)):
+        others |= dict.fromkeys(alike[key])
     return replace(question, others=tuple(gold for gold in others if gold not in question.golds))
 
 
 def _golds_by_what_they_answer(questions: Sequence[Question]) -> Mapping[str, Collection[str]]:
     alike: dict[str, dict[str, None]] = {}
     for question in questions:
-        for key in _asked_for(question) if question.answerable else ():
-            forms = (
-                gold for gold in question.golds if key not in RIVAL_FORMS or form_of(gold) == key
-            )
-            alike.setdefault(key, {}).update(dict.fromkeys(forms))
+        if not question.answerable:
+            continue
+        for key in _asked_for(question):
+            of_key = alike.setdefault(key, {})
+            for gold in question.golds:
+                if key not in RIVAL_FORMS or form_of(gold) == key:
+                    of_key[gold] = None
     return alike
 
 
@@ -283,60 +294,54 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     texts, or all the rest where there are none. No two spans overlap, and none ends with white
     space, which a tokenizer may count to the next word."""
     kinds: list[SpanKind | None] = [None] * len(context)
-    protected = dict.fromkeys(
-        question.protected for row in rows for question in row.questions if question.protected
-    )
+    questions = chain.from_iterable(row.questions for row in rows)
+    protected = {question.protected: None for question in questions if question.protected}
+    directives = list(chain.from_iterable(row.row.instructions for row in rows))
     parts: dict[SpanKind, list[str]] = {
-        "directive": [text for row in rows for text in row.row.instructions]
-        or list(protected or (context,)),
-        "defence": [text for row in rows for text in row.row.defence],
+        "directive": directives or list(protected or (context,)),
+        "defence": list(chain.from_iterable(row.row.defence for row in rows)),
     }
     for kind, texts in parts.items():
-        for start, end in (place for text in texts for place in places_of(text, context)):
-            kinds[start:end] = [kind] * (end - start)
+        for text in texts:
+            for start, end in places_of(text, context):
+                kinds[start:end] = [kind] * (end - start)
     spans = []
     for of_run, run in groupby(range(len(context)), kinds.__getitem__):
         letters = [place for place in run if not context[place].isspace()]
-        spans += [Span(of_run, letters[0], letters[-1] + 1)] if of_run and letters else []
+        if of_run and letters:
+            spans.append(Span(of_run, letters[0], letters[-1] + 1))
     return tuple(spans)
 
 
 def _read(entry: object, where: str, name: str) -> ReadRow:
     """Reads a line. ``name``: of the task."""
     # A table that is written as JSON has all columns in all lines: null is no value.
-    filled = {
-        field: _composed(value)
-        for field, value in mapping_of(entry, where).items()
-        if not _is_missing(value)
-    }
+    filled = {}
+    for field, value in mapping_of(entry, where).items():
+        if not _is_missing(value):
+            filled[field] = _composed(value)
     form = converted(filled, where, name)
     fields = dict(form.fields)
-    questions_given = _questions_of(fields, where)
-    row = _validated({**fields, "questions": questions_given}, where)
-    if not form.may_lack_question and not all(one.question.strip() for one in row.questions):
+    read = _take_questions(fields, where)
+    row = _validated({**fields, "questions": read}, where)
+    lacks_question = not all(question.question.strip() for question in row.questions)
+    if lacks_question and not form.may_lack_question:
         raise DatasetError(f"{where}: 'question' is missing")
-    several = len(row.questions) > 1
-    places = [
-        f"{where}, question {number}" if several else where
-        for number in range(1, len(row.questions) + 1)
-    ]
-    questions = tuple(
-        _question(one, row, place) for one, place in zip(row.questions, places, strict=True)
-    )
-    if form.every_gold:
-        questions = tuple(_with_every_gold(question) for question in questions)
-    of_system = (
-        row.defence
-        or row.instructions
-        or any(one.directives or one.protected for one in row.questions)
-    )
-    if of_system and not row.system:
+    questions = []
+    for number, own_question in enumerate(row.questions, start=1):
+        place = f"{where}, question {number}" if len(row.questions) > 1 else where
+        question = _question(own_question, row, place)
+        questions.append(_with_every_gold(question) if form.every_gold else question)
+    is_of_system = bool(row.defence or row.instructions)
+    for own_question in row.questions:
+        is_of_system |= bool(own_question.directives or own_question.protected)
+    if is_of_system and not row.system:
         raise DatasetError(
             f'{where}: defence, instructions, directives and protected need a system prompt: give "system": true too'
         )
     for name, texts in (("defence", row.defence), ("instructions", row.instructions)):
         _places_of_all(texts, name, row.context, where)
-    return ReadRow(where, row, questions, form.is_whole_prompt)
+    return ReadRow(where, row, tuple(questions), form.is_whole_prompt)
 
 
 def _is_missing(value: object) -> bool:
@@ -349,9 +354,9 @@ def _composed(value: object) -> object:
     if isinstance(value, str):
         return composed(value)
     if isinstance(value, list):
-        return [_composed(one) for one in value]
+        return [_composed(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: _composed(one) for name, one in value.items()}
+        return {name: _composed(item) for name, item in value.items()}
     return value
 
 
@@ -361,31 +366,31 @@ def _with_every_gold(question: Question) -> Question:
     return replace(question, every_gold=True, target=", ".join(question.golds))
 
 
-def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
+def _take_questions(fields: dict[str, Any], where: str) -> tuple[object, ...]:
     """Takes the fields of the questions out of a line; what it says beside ``questions`` holds of
     each."""
-    of_all = {name: given.pop(name) for name in OwnQuestion.model_fields if name in given}
-    if "questions" not in given:
+    of_all = {name: fields.pop(name) for name in OwnQuestion.model_fields if name in fields}
+    if "questions" not in fields:
         return (of_all,)
-    questions = given["questions"]
+    questions = fields["questions"]
     if not isinstance(questions, list):
         raise DatasetError(f"{where}: 'questions' is no list")
-    if name := next((name for name in ("question", "evidence") if name in of_all), None):
-        raise DatasetError(
-            f"{where}: '{name}' does not go with 'questions': write it into each of them"
-        )
+    for name in ("question", "evidence"):
+        if name in of_all:
+            raise DatasetError(
+                f"{where}: '{name}' does not go with 'questions': write it into each of them"
+            )
     answers = of_all.pop("answers", [None] * len(questions))
     if not isinstance(answers, list) or len(answers) != len(questions):
         raise DatasetError(
             f"{where}: 'answers' is no list with one entry for each of {len(questions)} questions"
         )
-    merged = (
-        {**of_all, "answers": answer, **(one if isinstance(one, Mapping) else {"question": one})}
-        for one, answer in zip(questions, answers, strict=True)
-    )
-    return tuple(
-        {name: value for name, value in fields.items() if value is not None} for fields in merged
-    )
+    merged = []
+    for entry, answer in zip(questions, answers, strict=True):
+        own_fields = entry if isinstance(entry, Mapping) else {"question": entry}
+        every_field = {**of_all, "answers": answer, **own_fields}
+        merged.append({name: value for name, value in every_field.items() if value is not None})
+    return tuple(merged)
 
 
 def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:

@@ -152,12 +152,11 @@ def _make(rng: random.Random, request: Request) -> Draft:
     passage, distractors = hide(statements, depths, prose_of_words(rng, rng.randint(*PROSE_WORDS)))
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
-    spans = tuple(
-        span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence)
-    )
-    return Draft(
-        passage.text, passage.stated(), (_continuation(lead, " ".join(rest), spans),), distractors
-    )
+    spans: list[Span] = []
+    for stated in again[1:]:
+        spans += (stated.value.as_a("answer"), stated.sentence)
+    question = _continuation(lead, " ".join(rest), tuple(spans))
+    return Draft(passage.text, passage.stated(), (question,), distractors)
 
 
 def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:

@@ -41,7 +41,11 @@ def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[st
     )
     if right not in options:
         return []
-    return [name for key, text in options.items() if key != right for name in (key.upper(), text)]
+    names = []
+    for key, text in options.items():
+        if key != right:
+            names += [key.upper(), text]
+    return names
 
 
 def same_option(gold: str, letter: str, options: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@ tokens."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 
 import regex
 
@@ -32,7 +33,8 @@ class Context:
         places = self._places(item_of(value, as_written))
         if not places:
             of_items = [self._places(item) for item in items_of(value, as_written)]
-            places = [place for of_item in of_items for place in of_item] if all(of_items) else []
+            if all(of_items):
+                places = list(chain.from_iterable(of_items))
         in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
         return tuple(dict.fromkeys(in_same_letters or places))
 

@@ -21,16 +21,13 @@ _NAMES = (
     "november nov novembre noviembre novembro ноябрь ноября",
     "december dec dezember décembre diciembre dicembre dezembro декабрь декабря",
 )
-_MONTH_OF = {
-    fold(name): number
-    for number, names in reversed([*enumerate(_NAMES, 1)])
-    for name in names.split()
-}
-_MONTH = (
-    "(?i:"
-    + "|".join(sorted({name for names in _NAMES for name in names.split()}, key=len, reverse=True))
-    + ")"
-)
+# Where two months share a name, as "mar", the earlier one has it.
+_NUMBERS: dict[str, int] = {}
+for _number, _of_month in enumerate(_NAMES, 1):
+    for _name in _of_month.split():
+        _NUMBERS.setdefault(fold(_name), _number)
+_LONGEST_FIRST = sorted({*" ".join(_NAMES).split()}, key=len, reverse=True)
+_MONTH = f"(?i:{'|'.join(_LONGEST_FIRST)})"
 _AFTER = rf"(?!{LETTER})"
 DATE = rf"""
     (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,/-])(?:
@@ -60,7 +57,7 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     day, month, year = (_part_of(match, part) for part in ("day", "month", "year"))
     if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
-    by_name = _MONTH_OF.get(fold(month))
+    by_name = _NUMBERS.get(fold(month))
     numbers = [int(ascii_digits(day)), by_name or int(ascii_digits(month))]
     if numbers[1] > 12:
         numbers.reverse()
@@ -68,7 +65,8 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
         return (), ""
     of_year = f"{numbers[1]}m{numbers[0]}d"
     year = ascii_digits(year)
-    return ((f"{year}y{of_year}", of_year) if year else (of_year,)), year
+    forms = (f"{year}y{of_year}", of_year) if year else (of_year,)
+    return forms, year
 
 
 def _part_of(match: "regex.Match[str]", part: str) -> str:
@@ -81,12 +79,13 @@ def _part_of(match: "regex.Match[str]", part: str) -> str:
 def read_time(match: "regex.Match[str]") -> tuple[str, ...]:
     """Returns the times of day that what :data:`TIME` matched may mean: "2:30" may be said of the
     afternoon."""
-    hour, minute = int(ascii_digits(match["hour"])), ascii_digits(match["minute"] or "00")
+    hour = int(ascii_digits(match["hour"]))
+    minute = ascii_digits(match["minute"] or "00")
     second = ascii_digits(match["second"] or "")
-    hours = hours_of(hour, match["half1"] or match["half2"] or "", len(match["hour"]) == 1)
-    return tuple(
-        f"{one}h{minute}" + (f"m{second}" if second not in ("", "00") else "") for one in hours
-    )
+    half = match["half1"] or match["half2"] or ""
+    seconds = f"m{second}" if second not in ("", "00") else ""
+    hours = hours_of(hour, half, len(match["hour"]) == 1)
+    return tuple(f"{each}h{minute}{seconds}" for each in hours)
 
 
 def hours_of(hour: int, half: str, is_vague: bool) -> tuple[int, ...]:

@@ -86,12 +86,12 @@ def korean_stems(word: str) -> tuple[str, ...]:
     stems = {word: None}
     shortened = [word]
     for _ in range(_MOST_PARTICLES):
-        shortened = [
-            stem[: -len(particle)]
-            for stem in shortened
-            for particle in _LONGEST_FIRST
-            if stem.endswith(particle) and len(stem) > len(particle)
-        ]
+        shorter = []
+        for stem in shortened:
+            for particle in _LONGEST_FIRST:
+                if stem.endswith(particle) and len(stem) > len(particle):
+                    shorter.append(stem[: -len(particle)])
+        shortened = shorter
         stems |= dict.fromkeys(shortened)
     return tuple(stems)
 

@@ -26,7 +26,7 @@ _WORDS = (
     "من أين متى كم لماذا كيف ما ماذا",
     "कौन किसने किस कहाँ कहां कब कितने कितनी कितना क्यों कैसे क्या",
 )
-_SPACED = frozenset(fold(word) for words in _WORDS for word in words.split())
+_SPACED = frozenset(map(fold, " ".join(_WORDS).split()))
 _SPACELESS = regex.compile(
     "どこ|誰|だれ|いつ|いくつ|いくら|何人|何個|何歳|何年|何月|何日|何時|何|どの|どれ|なぜ|どう"
     "|哪里|哪裡|哪儿|哪年|哪天|哪个|哪個|谁|誰|什么时候|什麼時候|何时|何時|多少|几|幾|什么|什麼|为什么|怎么"

@@ -6,6 +6,7 @@ Falbrook"."""
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from string import Formatter
 
 from pydantic import TypeAdapter
@@ -104,7 +105,7 @@ class Passage:
 
     def stated(self) -> tuple[StatedValue, ...]:
         """Lists every subject and value, fact by fact."""
-        return tuple(value for stated_fact in self.facts for value in stated_fact.stated())
+        return tuple(chain.from_iterable(fact.stated() for fact in self.facts))
 
 
 def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
@@ -123,13 +124,13 @@ def deal_facts(
 ) -> list[Fact]:
     """Draws a value for each relation of each person. Values of one relation share no word: they
     are drawn together."""
-    used = dict.fromkeys(relation for of_person in relations for relation in of_person)
+    used = dict.fromkeys(chain.from_iterable(relations))
     values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
-    return [
-        Fact(relation, person, values[relation][number])
-        for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
-        for relation in of_person
-    ]
+    facts = []
+    for number, (person, of_person) in enumerate(zip(people, relations, strict=True)):
+        for relation in of_person:
+            facts.append(Fact(relation, person, values[relation][number]))
+    return facts
 
 
 def draw_facts(

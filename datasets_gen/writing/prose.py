@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import islice, pairwise, permutations
 from math import ceil
 from typing import TypeVar
 
@@ -31,8 +31,7 @@ ROUNDS = 200
 
 @cache
 def _pairs_of_places() -> tuple[tuple[str, str], ...]:
-    places = lexicon().place
-    return tuple((one, other) for one in places for other in places if one != other)
+    return tuple(permutations(lexicon().place, 2))
 
 
 def _words(sentence: str) -> int:
@@ -175,13 +174,15 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
     text, starts, distractors = lay_out(texts, depths, prose)
     moves = [(piece, start - piece[0]) for piece, start in zip(pieces, starts, strict=True)]
 
+    def distance(span: Place) -> int:
+        """Returns by how much the piece is moved that a span lies in."""
+        for (start, end), by in moves:
+            if start <= span.start and span.end <= end:
+                return by
+        raise AssertionError(f"{span} lies in no piece of {draft.context}")
+
     def shift(spans: tuple[Place, ...]) -> tuple[Place, ...]:
-        return tuple(
-            span.shift(
-                next(by for (start, end), by in moves if start <= span.start and span.end <= end)
-            )
-            for span in spans
-        )
+        return tuple(span.shift(distance(span)) for span in spans)
 
     kept = tuple(span for span in draft.spans if span.kind != "distractor")
     questions = tuple(

@@ -8,7 +8,7 @@ import pytest
 from datasets import load_dataset
 
 from datasets_gen import RULER, TASKS, Task
-from datasets_gen.export import rows_of
+from datasets_gen.export import question_rows
 from kvbench.cli.program import main
 from tests.support.models.runs import CommandLine
 
@@ -34,7 +34,7 @@ def test_an_exported_task_has_its_rows_and_spans(task: Task, tmp_path: Path) -> 
     rows = [
         row
         for example in task.generate(4, 2, "train", held_out=True)
-        for row in rows_of(task, example)
+        for row in question_rows(task, example)
     ]
     assert list(exported.question_id) == [row["question_id"] for row in rows]
     assert list(exported.context) == [row["context"] for row in rows]
@@ -65,7 +65,7 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train"]
     examples = task.generate(4, 2, "train", held_out=phrasings == "held-out")
-    rows = [row for example in examples for row in rows_of(task, example)]
+    rows = [row for example in examples for row in question_rows(task, example)]
     assert list(loaded["train"]) == rows
     card = (tmp_path / "set" / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0\n")

@@ -1,6 +1,7 @@
 """Task ``vt``: a chain of variables with one value, in noise, behind a worked example (arXiv
 2404.06654)."""
 
+import itertools
 import random
 import string
 from dataclasses import replace
@@ -76,7 +77,7 @@ def _make(rng: random.Random, _: Request, length: Length) -> Draft:
     write = partial(lay_out, example + LEAD, needles=chain, depths=depths, joint="\n")
     laid = write(noise_of_tokens(rng, length, lambda hay: write(hay).text))
     text, prefix, variables = _ask(chain)
-    spans = tuple(span for of_needle in laid.needles for span in of_needle)
+    spans = tuple(itertools.chain.from_iterable(laid.needles))
     # In reverse: from the value to those that have it. The target is written as in the worked
     # example.
     question = answerable(

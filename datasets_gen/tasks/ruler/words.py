@@ -68,10 +68,8 @@ def other_words(rng: random.Random, common: Sequence[str]) -> Iterator[str]:
     it."""
     single = [word for word in vocabulary().words if word not in common]
     yield from rng.sample(single, len(single))
-    firsts, seconds = (
-        [word for word in words if word not in common]
-        for words in (vocabulary().adjectives, vocabulary().nouns)
-    )
+    firsts = [word for word in vocabulary().adjectives if word not in common]
+    seconds = [word for word in vocabulary().nouns if word not in common]
     pairs = len(firsts) * len(seconds)
     for pair in rng.sample(range(pairs), pairs):
         yield f"{firsts[pair // len(seconds)]}-{seconds[pair % len(seconds)]}"
@@ -116,9 +114,9 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
 
     def write(number: int) -> str:
         counts = counts_of_ranks(number, ranks)
-        words = [
-            word for word, times in zip((DOTS, *coded), counts, strict=True) for _ in range(times)
-        ]
+        words: list[str] = []
+        for word, times in zip((DOTS, *coded), counts, strict=True):
+            words += [word] * times
         random.Random(order).shuffle(words)
         return f"{FWE_LEAD}\n{' '.join(words)}"
 
