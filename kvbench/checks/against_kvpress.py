@@ -101,7 +101,7 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
             return str(answer(question_ids[:, -1:], cache, last, max_new_tokens))
 
 
-def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
+def build_pipeline(model: LoadedModel) -> KVPressTextGenerationPipeline:
     """Returns kvpress's own pipeline, as far as it can run the model."""
     pipeline = SlidingPipeline if any(model.windows) else KVPressTextGenerationPipeline
     # Without a device it would move the network to the first GPU of the machine, whatever was asked
@@ -115,7 +115,7 @@ class PipelineRunner:
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
-        self.pipeline = pipeline_of(model)
+        self.pipeline = build_pipeline(model)
 
     def answer(
         self,

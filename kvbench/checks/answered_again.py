@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from kvbench.checks.findings import Finding, finding_of, unchecked
+from kvbench.checks.findings import Finding, finding_from_faults, unchecked
 from kvbench.checks.handed_in import Submission
 from kvbench.checks.replay import Replay
 from kvbench.checks.trusted import OPTION
@@ -47,7 +47,7 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     """Answers some contexts again, with all their cells, drawn at random so that nobody knows
     which."""
     contexts = _contexts_to_answer(submission)
-    cells = {context: cells_of(records) for context, records in contexts.items()}
+    cells = {context: count_context_cells(records) for context, records in contexts.items()}
     chosen = contexts_drawn(cells, submission.replayed, _trusted_tasks(submission))
     yield from _not_replayed(submission, contexts, chosen)
     if not chosen:
@@ -91,7 +91,9 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
             "replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}"
         )
         return
-    yield finding_of("replay", _answered_again(submission, contexts, chosen, replay), faults)
+    yield finding_from_faults(
+        "replay", _answered_again(submission, contexts, chosen, replay), faults
+    )
 
 
 def _is_same_machine(submission: Submission, model: LoadedModel) -> bool:
@@ -210,13 +212,13 @@ def _answered_again(
     return sound
 
 
-def cells_of(records: Sequence[Record]) -> int:
+def count_context_cells(records: Sequence[Record]) -> int:
     """Counts what was answered of one context: each policy at each of its levels and draws."""
     return len({(record.policy, record.point) for record in records})
 
 
 def count_cells(contexts: Mapping[Context, Sequence[Record]]) -> int:
-    return sum(map(cells_of, contexts.values()))
+    return sum(map(count_context_cells, contexts.values()))
 
 
 def contexts_drawn(

@@ -28,7 +28,7 @@ class Finding:
     text: str
 
 
-def finding_of(check: str, sound: str, faults: Sequence[str]) -> Finding:
+def finding_from_faults(check: str, sound: str, faults: Sequence[str]) -> Finding:
     """Makes a finding of a list of faults: its first ones and their number, or ``sound`` if there
     are none."""
     if not faults:
@@ -45,7 +45,7 @@ def silent(_: str) -> None:
     """Reports no check."""
 
 
-def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
+def collect_findings(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
     """Returns all findings, and shows in a terminal which check runs: ``examine`` names each step
     before it begins."""
     with progress_bar() as progress:

@@ -40,7 +40,7 @@ STEP = 4  # contexts that are asked at once, at most
 NO_DOUBT = 12  # questions after which a level may be decided
 
 
-def answers_of(
+def collect_answers(
     model: LoadedModel,
     task: Task,
     policies: Sequence[Policy],
@@ -158,7 +158,7 @@ def mastery_at(
         count = min(step, contexts - first)
         try:
             rows.append(
-                answers_of(
+                collect_answers(
                     model, at, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first
                 )
             )
@@ -221,7 +221,7 @@ def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
     return job.model_copy(update={"difficulty": levels}), model
 
 
-def command_of(model: str, masteries: Sequence[Mastery]) -> str:
+def write_command(model: str, masteries: Sequence[Mastery]) -> str:
     """Writes the command that runs what is mastered at its levels."""
     mastered = [mastery for mastery in masteries if not mastery.reason]
     names = ",".join(mastery.task for mastery in mastered)
@@ -314,7 +314,7 @@ class ReadProfile:
         return ""
 
 
-def reads_of(
+def measure_reads(
     model: LoadedModel,
     task: Task,
     hops: int | None,
@@ -334,7 +334,7 @@ def reads_of(
     def is_asked(question: Question) -> bool:
         return hops in (None, question.hops)
 
-    rows = answers_of(model, task, policies, contexts, seed, is_asked, begin=begin)
+    rows = collect_answers(model, task, policies, contexts, seed, is_asked, begin=begin)
     right = rows["em"].astype(float).groupby(rows["policy"]).mean()
     before, *without, upper_half, slots = (float(right[policy.name]) for policy in policies)
     part = task.name if hops is None else f"{task.name}, {hops} facts"
@@ -390,7 +390,9 @@ class Examination:
         by_name = {task.name: task for task in self.tasks}
         for name, hops in PARTS:
             if name in at_top:
-                profile = reads_of(self.model, by_name[name], hops, self.contexts, self.seed, begin)
+                profile = measure_reads(
+                    self.model, by_name[name], hops, self.contexts, self.seed, begin
+                )
                 self.profiles.append(profile)
                 if profile.limit:
                     yield Finding("reads", "note", profile.limit)

@@ -81,7 +81,7 @@ class Patient:
     @cached_property
     def trials(self) -> list[Trial]:
         """Returns the trials of all lengths, which are made once for all checks."""
-        return trials_of(self, LENGTHS)
+        return try_lengths(self, LENGTHS)
 
     @cached_property
     def others(self) -> list[Policy]:
@@ -141,7 +141,7 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
     )
 
 
-def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[Trial]:
+def try_lengths(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[Trial]:
     """Tries the lengths that the model takes, until one is too slow."""
     trials: list[Trial] = []
     longest = (
@@ -163,10 +163,10 @@ def _try_at(patient: Patient, length: int, seed: int) -> Trial:
     set_seed(seed)  # every generator that a press may draw from without one of its own
     started = time.process_time()
     ratios = RATIOS if policy.prefill == "shared" or length < LONG else (patient.middle,)
-    trace = patient.treat(_prompt_of(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
+    trace = patient.treat(_prompt_at(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
     seconds = (time.process_time() - started) / len(trace.branches)
     *branches, full = trace.branches
-    if error := _error_of(branches):
+    if error := _first_error(branches):
         return Trial(length, error, {}, (), True, seconds)
     written = {}
     if policy.while_decoding:
@@ -186,7 +186,7 @@ def _try_at(patient: Patient, length: int, seed: int) -> Trial:
     return Trial(length, "", kept, tuple(left), same, seconds)
 
 
-def _error_of(branches: Sequence[Branch]) -> str:
+def _first_error(branches: Sequence[Branch]) -> str:
     return next((branch.error for branch in branches if branch.error), "")
 
 
@@ -197,7 +197,7 @@ def _kept(trace: Trace, branch: Branch) -> float:
     )
 
 
-def _prompt_of(patient: Patient, length: int) -> Prompt:
+def _prompt_at(patient: Patient, length: int) -> Prompt:
     """Returns the first prompt at so many tokens: its last ones, or with other texts before it; one
     question."""
     prompt = patient.prompts[0]
@@ -229,7 +229,7 @@ def _text(tokenizer: PreTrainedTokenizerBase, count: int) -> tuple[int, ...]:
 
 def _runs(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
-    if error := _error_of(trace.branches):
+    if error := _first_error(trace.branches):
         return "wrong", error
     return "ok", f"on {trace.length} tokens of {patient.model.name}"
 
@@ -240,7 +240,7 @@ def _prefill(patient: Patient) -> Result:
         policy = replace(patient.policy, prefill=kind)
         trace = patient.treat(patient.prompts[0], (0.25, MIDDLE), policy)
         digests[kind] = (
-            None if _error_of(trace.branches) else [branch.digest for branch in trace.branches]
+            None if _first_error(trace.branches) else [branch.digest for branch in trace.branches]
         )
     if patient.policy.while_decoding:
         return "note", "no: it acts while an answer is written, which is then written alone"
@@ -332,7 +332,7 @@ def _deterministic(patient: Patient) -> Result:
     """Tries all lengths again behind other contexts and with another seed, on which nothing may
     depend."""
     first = {trial.length: trial for trial in patient.trials if not trial.error}
-    again = trials_of(patient, sorted(first, reverse=True), seed=2)
+    again = try_lengths(patient, sorted(first, reverse=True), seed=2)
     if broken := [trial for trial in again if trial.left != first[trial.length].left]:
         return "wrong", f"a second run leaves another cache of {_at(broken[::-1])}: {STATE}"
     if patient.policy.random:
@@ -393,7 +393,7 @@ def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -
 
 def _time(patient: Patient) -> Result:
     trace = patient.treat(patient.long, [patient.middle])
-    if error := _error_of(trace.branches):
+    if error := _first_error(trace.branches):
         return "wrong", error
     press = f"{1000 * trace.branches[0].seconds:.1f} ms on a context of {trace.length:,} tokens"
     return "ok", f"{press}, beside {1000 * trace.seconds:.1f} of prefill"

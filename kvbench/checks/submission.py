@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from kvbench.checks.answered_again import check_replay
-from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
+from kvbench.checks.findings import Begin, Finding, finding_from_faults, silent, unchecked
 from kvbench.checks.handed_in import Submission
 from kvbench.checks.trusted import policies_here
 from kvbench.experiments.collect import described_context, described_question
@@ -71,7 +71,7 @@ def _check_hashes(submission: Submission) -> Iterator[Finding]:
             faults += _differences(
                 planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS}
             )
-    yield finding_of(
+    yield finding_from_faults(
         "hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults
     )
 
@@ -91,7 +91,7 @@ def _check_questions(submission: Submission) -> Iterator[Finding]:
     faults = list[str]()
     for key, row in stored.items():
         faults += _differences(key, row, generated.get(key, {}))
-    yield finding_of(
+    yield finding_from_faults(
         "questions", f"{len(generated):,} contexts and questions are as generated", faults
     )
     for planned in submission.store.identity.tasks:
@@ -133,7 +133,9 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
                 else "missing"
             )
             faults.append(f"{key[1]} at {key[2].where}, {key[3]} is {number}")
-    yield finding_of("completeness", f"{len(records):,} records, none missing, none twice", faults)
+    yield finding_from_faults(
+        "completeness", f"{len(records):,} records, none missing, none twice", faults
+    )
     if failed := [
         record for record in records if record.status != "ok" or record.output_text is None
     ]:
@@ -149,7 +151,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     for answer in submission.answers:
         scores = dict.fromkeys(SCORES) | scores_of(answer)
         faults += _differences(_place(answer.record), vars(answer.record), scores)
-    yield finding_of(
+    yield finding_from_faults(
         "scores", f"{len(submission.answers):,} outputs have the stored scores", faults
     )
     made_rows = summary_rows(submission.store.frame(), RunGroup((submission.store,)))
@@ -173,7 +175,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
             "scores",
             f"the intervals of {SUMMARY_FILE} are of another version: pages make them anew",
         )
-    yield finding_of(
+    yield finding_from_faults(
         "scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults
     )
 
@@ -212,7 +214,7 @@ def examine(
                 f"{path.relative_to(folder)} cannot be read "
                 f"({first_line(error.__cause__ or error)})"
             )
-    yield finding_of(
+    yield finding_from_faults(
         "files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults
     )
     if store.identity.tables and not cells:

@@ -64,7 +64,7 @@ class DecoderShape:
         )
 
 
-def shape_of(model: str, dtype: str) -> DecoderShape:
+def read_shape(model: str, dtype: str) -> DecoderShape:
     """Reads the configuration of a reference model, a folder or a hub model, without its
     weights."""
     source = model_source(model)

@@ -127,7 +127,7 @@ class Load:
         return self.contexts * self.questions * sum(len(shares) for _, shares in self.branches)
 
 
-def load_of(
+def count_load(
     grid: Grid,
     task: Task,
     contexts: int,

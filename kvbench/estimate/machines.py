@@ -100,7 +100,7 @@ MACHINES: Mapping[str, Machine] = {
 }
 
 
-def card_of(device: str) -> str:
+def find_card(device: str) -> str:
     """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an
     empty text."""
     words = device.lower().replace(" ", "")

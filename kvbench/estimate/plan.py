@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate import studies
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
-from kvbench.estimate.loads import PRESSES, Load, PressCost, load_of
+from kvbench.estimate.loads import PRESSES, Load, PressCost, count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
 from kvbench.estimate.studies import EDGES, Passes, StudyPart
 from kvbench.experiments.build_grid import build_grid
@@ -117,7 +117,7 @@ class RunCost:
         return [
             (name, policy, load.contexts * load.prompts * seconds)
             for load in self.loads
-            for name, policy, seconds in self._parts_of(load)
+            for name, policy, seconds in self._context_parts(load)
         ]
 
     @property
@@ -130,11 +130,13 @@ class RunCost:
         worker."""
         shape, parts = self.shape, []
         for load in self.loads:
-            for part in studies.parts_of(
+            for part in studies.study_parts(
                 load, self.numerics, self.tables, shape.layers, shape.heads
             ):
                 ends = zip((part.least, part.most), part.host, strict=True)
-                least, most = (host + sum(map(self._seconds_of, passes)) for passes, host in ends)
+                least, most = (
+                    host + sum(map(self._study_seconds, passes)) for passes, host in ends
+                )
                 parts.append((part, least, most))
         return parts
 
@@ -158,7 +160,7 @@ class RunCost:
         always = self.seconds + self.copy_seconds
         return always + least, always + most
 
-    def _seconds_of(self, passes: Passes) -> float:
+    def _study_seconds(self, passes: Passes) -> float:
         """Returns the time of passes of a study, which are those of transformers' own code."""
         shape = self.shape.in_dtype(passes.dtype or self.shape.dtype)
         weights = shape.weight_bytes
@@ -178,7 +180,7 @@ class RunCost:
             self.shape.operations(tokens, pairs), read, passes * self.shape.layers
         )
 
-    def _parts_of(self, load: Load) -> Iterator[tuple[str, str, float]]:
+    def _context_parts(self, load: Load) -> Iterator[tuple[str, str, float]]:
         """Yields the parts of the work on one context of a task."""
         size, together = load.tokens, list[float]()
         questions_of_prompt = load.questions / load.prompts  # from one prefill
@@ -242,7 +244,7 @@ def hours(seconds: float) -> str:
     )
 
 
-def forecast_of(model: "LoadedModel", grid: Grid) -> str:
+def forecast_line(model: "LoadedModel", grid: Grid) -> str:
     """Says in one line how long a run takes, by the speed of this machine now; nothing of a GPU."""
     if model.device.type != "cpu":
         return ""
@@ -257,7 +259,7 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
         torch.set_num_threads(threads)
     shape = shape_of_network(model.name, network, model.dtype_name)
     loads = [
-        load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks
+        count_load(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks
     ]
     cost = RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
     least, most = (
@@ -297,7 +299,7 @@ def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
     return "; ".join(sentences)
 
 
-def few_contexts_of(grid: Grid) -> str:
+def few_contexts_in(grid: Grid) -> str:
     """Says :func:`few_contexts_line` of the tasks of a grid, before they are run."""
     return few_contexts_line(
         (task.name, count, grid.questions(task, 0)) for task, count in grid.tasks
@@ -310,7 +312,7 @@ def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     return this_machine(hidden_size, dtype, grid.setting.numerics.dtypes if is_numerics else ())
 
 
-def plan_of(
+def make_plan(
     job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]
 ) -> RunCost:
     """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``:
@@ -324,7 +326,7 @@ def plan_of(
     loads = []
     for task, count in grid.tasks:
         length = tokens_of(task, tokens, shape.places)
-        loads.append(load_of(grid, task, count, length, tokenizer=tokenizer))
+        loads.append(count_load(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
     return RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
@@ -346,7 +348,7 @@ def store_bytes(cost: RunCost) -> float:
     return total
 
 
-def rows_of(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[str, str]]:
+def plan_rows(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[str, str]]:
     parts, policies = defaultdict[str, float](float), defaultdict[str, float](float)
     for name, policy, seconds in cost.parts:
         parts[name] += cost.devices * seconds

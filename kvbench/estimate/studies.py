@@ -83,7 +83,7 @@ class StudyPart:
     host: tuple[float, float] = (0.0, 0.0)  # seconds of one thread, which no card shortens
 
 
-def parts_of(
+def study_parts(
     load: Load, numerics: NumericsOptions, tables: Sequence[str], layers: int, heads: int
 ) -> Iterator[StudyPart]:
     """Yields the parts of the studies that fill these tables on a task."""

@@ -10,7 +10,7 @@ from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import Suite, coverage_of, task_of_version
+from kvbench.experiments.suites import Suite, find_coverage, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
 from kvbench.prompts.mode import asked_of
@@ -33,15 +33,15 @@ prompts = LazyModule("kvbench.prompts.prompt")
 def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the
     model's tokens."""
-    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
-    tasks = _tasks_of(job, coverage, count)
+    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    tasks = _prepare_tasks(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
     counts = [
         (
             task,
-            options.contexts_of(
-                task, job.profile, job.limit, coverage.contexts_of(task, job.profile)
+            options.count_contexts(
+                task, job.profile, job.limit, coverage.count_contexts(task, job.profile)
             ),
         )
         for task in tasks
@@ -95,7 +95,7 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     return replace(policy, only=levels) if texts else policy
 
 
-def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
+def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
     paper_size = coverage.size_at(job.profile)
     without = paper_size.without if paper_size else ()
     tasks = with_essays(
@@ -104,7 +104,7 @@ def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
     most_tokens = paper_size.tokens if paper_size else None
-    return options.with_answers_of(
+    return options.limit_answers(
         asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
     )
 
@@ -130,8 +130,8 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         with suppress(
             KVBenchError, DatasetError
         ):  # of data that is not here, or that a stranger wrote into run.json
-            coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
-            made = _tasks_of(job, coverage, count_by(job.model))
+            coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
+            made = _prepare_tasks(job, coverage, count_by(job.model))
     for planned in run.identity.tasks:  # those of their own length need no model
         if (native := task_of_version(planned.name, planned.version)) is not None:
             made += asked_of([native], model, "on" if planned.begins_answers else "off")
@@ -150,7 +150,7 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     for task, _ in grid.tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
-    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
     registered = coverage.tasks
     notes = options.notes_on_levels(registered, job.difficulty)
     if job.suite and job.policies is None and coverage.policies:

@@ -79,15 +79,15 @@ class FinishedAnswer:
             self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True
         )
 
-    def scores_of(self, generation: Generation) -> dict[str, object]:
+    def score(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its
         likelihood."""
-        return self.text_scores_of(generation.token_ids) | {"gold_nll": generation.gold_nll}
+        return self.score_tokens(generation.token_ids) | {"gold_nll": generation.gold_nll}
 
-    def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
-        return text_scores(self.text_of(token_ids), self.question, self.context)
+    def score_tokens(self, token_ids: Sequence[int]) -> dict[str, object]:
+        return text_scores(self.text_from(token_ids), self.question, self.context)
 
-    def text_of(self, token_ids: Sequence[int]) -> str:
+    def text_from(self, token_ids: Sequence[int]) -> str:
         return answer_text(self.model.tokenizer, list(token_ids))
 
 

@@ -106,7 +106,7 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
         )
     for task in tasks if mode == "aware" else ():
         if task.most and not all(
-            question.text for example in _examples_of(task) for question in example.questions
+            question.text for example in _all_examples(task) for question in example.questions
         ):
             raise KVBenchError(
                 f"--mode aware: contexts of {task.name} hold what is asked already: use --mode "
@@ -116,7 +116,7 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
         try:
             official()
             questions = (
-                question for example in _examples_of(task) for question in example.questions
+                question for example in _all_examples(task) for question in example.questions
             )
             check_directives(
                 [
@@ -129,7 +129,7 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
             raise KVBenchError(str(error)) from error
 
 
-def _examples_of(task: Task) -> Iterator[Example]:
+def _all_examples(task: Task) -> Iterator[Example]:
     """Generates all examples of a task over rows."""
     return task.generate(0, task.most or 1)
 

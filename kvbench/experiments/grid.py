@@ -196,11 +196,11 @@ def arguments_and_origin(
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
         press = policy.build(situation)
         arguments = arguments_of(press) | policy.arguments_in(situation)
-        origin = _origin_of(policy, press, policy.build(situation), model)
+        origin = _hash_origin(policy, press, policy.build(situation), model)
     return arguments, origin
 
 
-def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
+def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
     """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other
     code put in place of its methods, and the weights that it has loaded; an empty text where there
     is none of it. Numbers that are not in the ``other`` press, built in the same way, were drawn at

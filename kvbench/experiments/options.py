@@ -106,7 +106,7 @@ def check_count(option: str, value: int) -> int:
     return value
 
 
-def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
+def count_contexts(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
     """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more
     than there are."""
     if profile not in task.contexts:
@@ -122,7 +122,7 @@ def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | Non
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 
-def with_answers_of(
+def limit_answers(
     tasks: Sequence[Task], tokens: int | None, most_of_suite: int | None = None
 ) -> list[Task]:
     """Returns the tasks with answers of so many tokens, by default their own, and of no more than a

@@ -78,7 +78,7 @@ class Suite:
         """Returns how the paper asked, where the profile is that of the paper."""
         return self.paper_size if profile == "paper" else None
 
-    def contexts_of(self, task: Task, profile: str) -> int | None:
+    def count_contexts(self, task: Task, profile: str) -> int | None:
         """Returns how many contexts of a task it has, and ``None`` where the profile alone says
         that."""
         if profile == QUICK:
@@ -279,7 +279,7 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def coverage_of(
+def find_coverage(
     suite: str | None,
     tasks: str | None,
     policies: str | None,
@@ -317,7 +317,7 @@ def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Tas
     return list(by_name(choose("task", names, by_default, others, FAMILIES)).values())
 
 
-def dtype_of(dtype: str, suite: str | None) -> str:
+def asked_dtype(dtype: str, suite: str | None) -> str:
     """Returns the type of numbers that is asked for, or that of the suite where none is."""
     of_suite = SUITES[suite].dtype if suite is not None and suite in SUITES else None
     return of_suite if of_suite and dtype == "auto" else dtype

@@ -13,12 +13,12 @@ from kvbench.checks.model import (
     Examination,
     Mastery,
     ReadProfile,
-    command_of,
     highest_mastered,
     mastery_table,
-    reads_of,
+    measure_reads,
     reads_table,
     with_levels_found,
+    write_command,
 )
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel, load_model
@@ -37,7 +37,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
     asked, in order."""
     asked: dict[int, int] = {}
 
-    def answers_of(
+    def collect_answers(
         model: object, task: object, policies: object, contexts: int, seed: int, **more: object
     ) -> object:
         level = int(str(getattr(task, "variant", "")).removeprefix("level.") or 5)
@@ -51,7 +51,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         ids = [f"{first + number // QUESTIONS}" for number in range(len(frame))]
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
-    monkeypatch.setattr(checks, "answers_of", answers_of)
+    monkeypatch.setattr(checks, "collect_answers", collect_answers)
     monkeypatch.setattr(kvbench.execution.local, "load_model", lambda *_: model_of("llama"))
     return asked
 
@@ -125,7 +125,7 @@ def test_the_command_runs_what_is_mastered_at_its_levels() -> None:
         Mastery("hops", 0, 5, "Right", 10.0, 2.0, 24, "right 10"),
         Mastery("niah_single_2", 0, 0, "Right", 100.0, 0.0, 12, None),
     ]
-    assert command_of("smollm2", found) == (
+    assert write_command("smollm2", found) == (
         "python -m kvbench run --model smollm2 --tasks base,niah_single_2 --difficulty base=3"
     )
 
@@ -215,7 +215,7 @@ def test_sliding_layers_are_told() -> None:
 
 @pytest.mark.parametrize("architecture", ["phi3", "gemma3"])
 def test_every_architecture_has_a_profile(architecture: str) -> None:
-    profile = reads_of(model_of(architecture), TASKS["hops"], 2, 1, 0)
+    profile = measure_reads(model_of(architecture), TASKS["hops"], 2, 1, 0)
     assert len(profile.without_layer) == LAYERS
     (row,) = reads_table([profile]).plain()
     assert (row["part"], row["layers"]) == ("hops, 2 facts", profile.without_layer)

@@ -18,16 +18,16 @@ from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.studies.patching import inject, localise
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
-from kvbench.estimate.loads import Load, StudyLoad, load_of
+from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.plan import RunCost, plan_of
+from kvbench.estimate.plan import RunCost, make_plan
 from kvbench.estimate.studies import (
     Passes,
     StudyPart,
     injecting,
     localising,
     numerics_passes,
-    parts_of,
+    study_parts,
 )
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
@@ -168,7 +168,7 @@ def passes_of_tables(
             )
         counts.append(counted)
     plain, filled = counts
-    of_plan = load_of(planned, task, contexts, tokenizer=model.tokenizer)
+    of_plan = count_load(planned, task, contexts, tokenizer=model.tokenizer)
     return Counted(filled.passes - plain.passes, filled.tokens - plain.tokens), of_plan
 
 
@@ -231,7 +231,7 @@ def test_real_walks_of_running_text_are_counted_to_the_pass() -> None:
 def part(
     of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4
 ) -> dict[str, StudyPart]:
-    return {one.name: one for one in parts_of(of_plan, NumericsOptions(), tables, layers, heads)}
+    return {one.name: one for one in study_parts(of_plan, NumericsOptions(), tables, layers, heads)}
 
 
 def test_real_turns_that_are_observed_are_counted() -> None:
@@ -367,7 +367,7 @@ def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts:
 def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
     """Between the ends of each task lies what a run does whose answers do not end, and whose paths
     do not part."""
-    cost = plan_of(Job(suite="numerics", limit=24), SHAPE, None)
+    cost = make_plan(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
     steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}
     assert steps == {"base": 16, "arithmetic": 128, "prose": 16}
@@ -389,7 +389,7 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     costs = [
-        plan_of(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
+        make_plan(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
         for limit in (1, 2, 4, 12)
     ]
     for one, more in pairwise(costs):
