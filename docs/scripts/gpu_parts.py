@@ -23,10 +23,10 @@ from kvbench.engine.decode.loop import Generation
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
+from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import shape_of_network
 from kvbench.estimate.loads import count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, find_card
-from kvbench.estimate.plan import USABLE, RunCost
 from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
 from kvbench.experiments.catalogue import find_policy

@@ -59,9 +59,9 @@ class DecoderShape:
     def operations(self, tokens: float, pairs: float) -> float:
         """Counts two operations for each parameter and token, and two products over all pairs of
         tokens."""
-        return (
-            2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
-        )
+        of_weights = 2.0 * self.parameters * tokens
+        of_attention = 4.0 * self.layers * self.heads * self.head_size * pairs
+        return of_weights + of_attention
 
 
 def read_shape(model: str, dtype: str) -> DecoderShape:
@@ -88,11 +88,13 @@ def shape_of_network(name: str, network: "PreTrainedModel", dtype: str) -> Decod
     text: Any = network.config.get_text_config()
     heads = text.num_attention_heads
     key_heads = getattr(text, "num_key_value_heads", None) or heads
-    sizes = (
-        text.num_hidden_layers,
-        heads,
-        key_heads,
-        pretrained.head_size_of(text),
-        network.num_parameters(),
+    return DecoderShape(
+        name,
+        layers=text.num_hidden_layers,
+        heads=heads,
+        key_heads=key_heads,
+        head_size=pretrained.head_size_of(text),
+        parameters=network.num_parameters(),
+        dtype=dtype,
+        places=models.longest_read(network),
     )
-    return DecoderShape(name, *sizes, dtype, models.longest_read(network))

@@ -12,10 +12,11 @@ import torch
 
 import kvbench.models.precision
 from datasets_gen import TASKS
+from kvbench.estimate.cost import RunCost
 from kvbench.estimate.decoder import DecoderShape, read_shape
 from kvbench.estimate.loads import Load, count_load
 from kvbench.estimate.machines import MACHINES, Machine
-from kvbench.estimate.plan import RunCost, make_plan
+from kvbench.estimate.plan import make_plan
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts

@@ -17,10 +17,11 @@ from datasets_gen import TASKS, Task
 from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.studies.patching import inject, localise
 from kvbench.engine.time_limit import NumericsOptions
+from kvbench.estimate.cost import RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.plan import RunCost, make_plan
+from kvbench.estimate.plan import make_plan
 from kvbench.estimate.studies import (
     Passes,
     StudyPart,
@@ -242,7 +243,7 @@ def test_real_turns_that_are_observed_are_counted() -> None:
         TASKS["base"], 1, "full", "knorm", tables=tables, options=NumericsOptions()
     )
     observed = part(of_plan, tables)["observed answers"]
-    passes, tokens = sums(observed.most)
+    passes, tokens = sums(observed.upper)
     assert of_plan.tokens + 2 * of_plan.questions * (of_plan.question_tokens + 1) == pytest.approx(
         tokens
     )
@@ -265,8 +266,8 @@ def test_interventions_of_a_context_by_hand() -> None:
     of_plan = replace(load(study, contexts=2), branches=branches, gold_tokens=3.0)
     interventions = part(of_plan, ("interventions",))["interventions"]
     masked = 2 + 1  # levels of policies whose masks are known
-    assert sums(interventions.least) == (2 * (1 + 1 + 5), 2 * 9 * (2 + 5 + 3))
-    assert sums(interventions.most) == (2 * (1 + 1 + 5), 2 * (9 + masked * 5) * (2 + 5 + 3))
+    assert sums(interventions.lower) == (2 * (1 + 1 + 5), 2 * 9 * (2 + 5 + 3))
+    assert sums(interventions.upper) == (2 * (1 + 1 + 5), 2 * (9 + masked * 5) * (2 + 5 + 3))
 
 
 def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
