@@ -22,8 +22,10 @@ from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
 models = LazyModule("kvbench.models.load")
+mastery = LazyModule("kvbench.checks.mastery")
 of_model = LazyModule("kvbench.checks.model")
 of_press = LazyModule("kvbench.checks.press")
+patients = LazyModule("kvbench.checks.patient")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
@@ -78,7 +80,7 @@ def _examine_press(policy: Policy, press: str, model: str, device: str) -> Resul
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
-    patient = of_press.admit(policy, loaded)
+    patient = patients.admit(policy, loaded)
     steps = 1 + len(of_press.CHECKS)
     findings = collect_findings(steps, lambda begin: of_press.examine(patient, begin))
     table = findings_table(policy.name, findings)
@@ -97,11 +99,11 @@ def _examine_model(
     loaded = models.load_model(model, device, dtype)
     exam = of_model.Examination(loaded, contexts, tasks, seed)
     findings = collect_findings(exam.steps, exam.findings)
-    tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
+    tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
     if exam.profiles:
         tables.append(of_model.reads_table(exam.profiles))
     if not exam.is_fit:
         return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}")
-    command = of_model.write_command(model, exam.masteries)
+    command = mastery.write_command(model, exam.masteries)
     notes = [f"what it masters, at its levels: {command}"]
     return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, notes=notes)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 catalogue = LazyModule("kvbench.experiments.catalogue")
 controls = LazyModule("kvbench.execution.control")
 forecasts = LazyModule("kvbench.estimate.plan")
-levels_found = LazyModule("kvbench.checks.model")
+levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.execution.local")
 losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.leading_measures")

@@ -10,7 +10,8 @@ import pandas as pd
 import typer
 
 from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
-from kvbench.checks.model import PARTS, collect_answers, measure_reads
+from kvbench.checks.mastery import collect_answers
+from kvbench.checks.model import PARTS, measure_reads
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import folder_of
 from kvbench.prompts.context_length import count_by, lengthen

@@ -8,18 +8,15 @@ from transformers import MistralConfig, MistralForCausalLM
 
 import kvbench.execution.local
 from datasets_gen import TASKS
-from kvbench.checks import model as checks
-from kvbench.checks.model import (
-    Examination,
+from kvbench.checks import mastery
+from kvbench.checks.mastery import (
     Mastery,
-    ReadProfile,
     highest_mastered,
     mastery_table,
-    measure_reads,
-    reads_table,
     with_levels_found,
     write_command,
 )
+from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.run_file import Job
@@ -51,7 +48,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         ids = [f"{first + number // QUESTIONS}" for number in range(len(frame))]
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
-    monkeypatch.setattr(checks, "collect_answers", collect_answers)
+    monkeypatch.setattr(mastery, "collect_answers", collect_answers)
     monkeypatch.setattr(kvbench.execution.local, "load_model", lambda *_: model_of("llama"))
     return asked
 
@@ -89,7 +86,7 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     mastered = Mastery("base", 2, 5, "Right", 80.0, 16.0, 24, None)
-    monkeypatch.setattr(checks, "highest_mastered", lambda *_: mastered)
+    monkeypatch.setattr(mastery, "highest_mastered", lambda *_: mastered)
     loaded: list[str] = []
 
     def counted(name: str, *options: Any) -> LoadedModel:
