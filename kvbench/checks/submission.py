@@ -16,7 +16,7 @@ from kvbench.checks.answered_again import check_replay
 from kvbench.checks.findings import Begin, Finding, finding_from_faults, silent, unchecked
 from kvbench.checks.handed_in import Submission
 from kvbench.checks.trusted import policies_here
-from kvbench.experiments.collect import described_context, described_question
+from kvbench.experiments.descriptions import described_context, described_question
 from kvbench.publish.site import summary_rows
 from kvbench.store.merging import RunGroup
 from kvbench.store.scoring import SCORES, scores_of

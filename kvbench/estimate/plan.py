@@ -125,7 +125,7 @@ def few_contexts_in(grid: Grid) -> str:
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     """Measures this machine in the dtypes of a run: that of its model, and those of its studies."""
     dtypes: Sequence[str] = ()
-    if any(table.startswith("numerics") for table in grid.setting.tables):
+    if grid.setting.is_numerics:
         dtypes = grid.setting.numerics.dtypes
     return this_machine(hidden_size, dtype, dtypes)
 
