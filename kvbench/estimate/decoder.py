@@ -41,6 +41,7 @@ class DecoderShape:
 
     @property
     def bytes_per_number(self) -> int:
+        """Returns the bytes of a number of weights or cache."""
         size: int = getattr(torch, self.dtype).itemsize
         return size
 
@@ -65,8 +66,8 @@ class DecoderShape:
 
 
 def read_shape(model: str, dtype: str) -> DecoderShape:
-    """Reads the configuration of a reference model, a folder or a hub model, without its
-    weights."""
+    """Reads the configuration of a reference model, a folder or a hub model, without its weights.
+    Raises :class:`KVBenchError` for one that cannot be read, or that nothing here can run."""
     source = model_source(model)
     try:
         if not Path(source).exists():
@@ -85,6 +86,7 @@ def read_shape(model: str, dtype: str) -> DecoderShape:
 
 
 def shape_of_network(name: str, network: "PreTrainedModel", dtype: str) -> DecoderShape:
+    """Reads the numbers of a network, of which the text part alone counts."""
     text: Any = network.config.get_text_config()
     heads = text.num_attention_heads
     key_heads = getattr(text, "num_key_value_heads", None) or heads

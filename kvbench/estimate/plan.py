@@ -45,6 +45,7 @@ PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
 
 
 def hours(seconds: float) -> str:
+    """Writes a time in the unit in which it is easily read."""
     if seconds >= 3600:
         return f"{seconds / 3600:,.1f} h"
     if seconds >= 60:

@@ -68,7 +68,7 @@ def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str
 
 def without_question(names: str | None) -> str | None:
     """Returns the named policies that can be run before a question is seen; the text as it is where
-    it names none."""
+    it names none. Raises :class:`KVBenchError` where all of them need the question."""
     if names is None or names.strip() in (DEFAULT, EVERYTHING):
         return names
     chosen: list[str] = []
@@ -138,7 +138,8 @@ def press_and_others(
     press: str, against: str | None, tasks: Sequence[Task], mode: Mode, controls: bool = True
 ) -> tuple[Policy, list[Policy]]:
     """Returns the press that a comparison is about, and the policies that it is compared with.
-    ``controls``: whether random and recency are among them, where somebody takes their levels."""
+    ``controls``: whether random and recency are among them, where somebody takes their levels.
+    Raises :class:`KVBenchError` where no press, or several, or nothing else is named."""
     mine, *more = choose_policies(press, tasks, mode)
     if more:
         raise KVBenchError(
@@ -304,7 +305,8 @@ def at_some_level(
 
 
 def known_policies() -> Mapping[str, Policy]:
-    """Returns the policies of the registry and of installed packages, by name."""
+    """Returns the policies of the registry and of installed packages, by name. Raises
+    :class:`KVBenchError` for a name that both have."""
     installed = plug_ins()
     if twice := POLICIES.keys() & installed.keys():
         raise KVBenchError(
@@ -327,7 +329,8 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault
-    with its options, or one of them protected or treated, once or more often: ``name+way``."""
+    with its options, or one of them protected or treated, once or more often: ``name+way``. Raises
+    :class:`KVBenchError` for a name of none, and for a plug-in that cannot be used."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)

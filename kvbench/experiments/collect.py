@@ -114,7 +114,8 @@ def collect(
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
     """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy
-    may take."""
+    may take. Raises :class:`KVBenchError` for a context that cannot be stored once for all of its
+    questions."""
     rows = RowsByTable()
     work: list[_PromptWork] = []
     for example in examples:

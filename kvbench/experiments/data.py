@@ -33,7 +33,8 @@ def with_data(
     without: Sequence[str] = (),
 ) -> list[Task]:
     """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is
-    given. ``without``: kinds of directives whose rows are left out."""
+    given. ``without``: kinds of directives whose rows are left out. Raises :class:`KVBenchError`
+    for an option that no task takes, or of which it is not said for which task it is."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
@@ -103,7 +104,8 @@ def is_here(file: Path | None) -> bool:
 
 
 def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
-    """Returns the tasks, with the texts of a file as the prose that needles are hidden in."""
+    """Returns the tasks, with the texts of a file as the prose that needles are hidden in. Raises
+    :class:`KVBenchError` where no task hides needles."""
     if essays is None:
         return list(tasks)
     if not any(niah.takes_essays(task) for task in tasks):
@@ -165,7 +167,8 @@ def _all_questions(task: Task) -> Iterator[Question]:
 
 
 def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str, object]]:
-    """Loads rows of a data set from the hub, or from an earlier download, each with its place."""
+    """Loads rows of a data set from the hub, or from an earlier download, each with its place.
+    Raises :class:`KVBenchError` where neither is there."""
     datasets = importlib.import_module("datasets")  # takes a second, and few commands need it
     fault = fault_of_hub()
     if fault:  # the library would ask for each file again and again

@@ -169,6 +169,7 @@ class Grid:
         return self.counts[task.name, index]
 
     def policies_on(self, task: Task) -> list[Policy]:
+        """Lists the policies that mean something on a task."""
         return policies_for(self.setting.policies, task, self.setting.mode)
 
     def points(self, policy: Policy) -> tuple[Point, ...]:

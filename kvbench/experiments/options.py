@@ -100,7 +100,8 @@ def choose(
 ) -> list[Entry]:
     """Finds the registered entries of a comma-separated list, in its order, each once; for ``None``
     it takes all of them, without those that take part only if they are named. The name of a family
-    stands for the names in it."""
+    stands for the names in it. Raises :class:`KVBenchError` for a list of none, and for a name that
+    is not registered."""
     if names is None:
         return list(by_default.values())
     registered = {**by_default, **(if_named or {})}
@@ -127,7 +128,8 @@ def check_count(option: str, value: int) -> int:
 
 def count_contexts(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
     """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more
-    than there are."""
+    than there are. Raises :class:`KVBenchError` for another profile, and a limit that is too high
+    or too low."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
@@ -147,7 +149,7 @@ def limit_answers(
     tasks: Sequence[Task], tokens: int | None, most_of_suite: int | None = None
 ) -> list[Task]:
     """Returns the tasks with answers of so many tokens, by default their own, and of no more than a
-    suite has."""
+    suite has. Raises :class:`KVBenchError` for a number that no answer can have."""
     if tokens is not None:
         if not 1 <= tokens < MOST_TOKENS:
             raise KVBenchError(
@@ -166,7 +168,7 @@ def limit_answers(
 def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     """Returns the tasks at the levels that ``--difficulty`` names: a number for all tasks, or
     ``base=2,hops=1``. A task that has fewer levels is asked at its highest, and so is one that is
-    not named."""
+    not named. Raises :class:`KVBenchError` for another text, and where no task has levels."""
     if difficulty in (None, AUTO):
         return list(tasks)
     leveled = {task.name: task for task in tasks if task.top_level > 0}

@@ -300,7 +300,7 @@ def find_coverage(
     mode: Mode = "agnostic",
 ) -> Suite:
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its
-    own."""
+    own. Raises :class:`KVBenchError` for a suite or a task that there is not."""
     if suite is None:
         scope = compress or "context"
         by_default = dict(TASKS)
