@@ -23,6 +23,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
+from policies import Situation
 from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
@@ -270,9 +271,11 @@ def _answer_cell(
     """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one
     to decode."""
     policy = treatment.policy
-    build, implementation = policy.press, "sdpa"
+    build: Callable[[Situation], Any] = policy.press
+    implementation = "sdpa"
     if policy.baseline:
-        build, implementation = policy.baseline.build, policy.baseline.attention
+        build = policy.baseline.build
+        implementation = policy.baseline.attention
     questions = [decoded for _, decoded in parts]
     compressed, _ = parts[0]
     context += compressed

@@ -42,11 +42,9 @@ class PressCost(NamedTuple):
         """Counts the readings of a context: to score it takes as many at any length, or as many as
         are in proportion to the length if the press looks at all pairs of tokens."""
         is_quadratic = self.long > QUADRATIC * max(self.short, 1e-9)
+        score = max(self.short, self.long)
         if is_quadratic:
-            longer_length = TABLE["lengths"][1]
-            score = self.long * tokens / longer_length
-        else:
-            score = max(self.short, self.long)
+            score = self.long * tokens / TABLE["lengths"][1]
         return score + levels * self.level
 
     @classmethod

@@ -8,6 +8,7 @@ part and policies lose everything."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil
+from typing import Any
 
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.loads import Load, StudyLoad
@@ -66,7 +67,7 @@ class Passes:
 
     def times(self, number: float) -> "Passes":
         """Returns as many times these passes, of which everything is counted so often."""
-        counts: dict[str, float] = {}
+        counts: dict[str, Any] = {}
         for field in fields(self):
             if field.name != "dtype":
                 counts[field.name] = number * getattr(self, field.name)
