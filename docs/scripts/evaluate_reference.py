@@ -10,7 +10,8 @@ import pandas as pd
 import typer
 
 from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
-from kvbench.checks.model import PARTS, answers_of, reads_of
+from kvbench.checks.mastery import collect_answers
+from kvbench.checks.model import PARTS, measure_reads
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import folder_of
 from kvbench.prompts.context_length import count_by, lengthen
@@ -29,7 +30,7 @@ def measure(
     loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False
 ) -> pd.DataFrame:
     """Answers so many contexts of a task with the full cache, and returns the records."""
-    return answers_of(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
+    return collect_answers(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
 
 
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -100,7 +101,7 @@ def main(
                 print(f"{about}  {'  '.join(words)}", flush=True)
             rows[length] += mine
     few = min(contexts, PROFILE_CONTEXTS)
-    profiles = [reads_of(loaded, TASKS[task], hops, few, seed) for task, hops in PARTS]
+    profiles = [measure_reads(loaded, TASKS[task], hops, few, seed) for task, hops in PARTS]
     print("\n".join(map(str, profiles)), flush=True)
     content = {
         "fingerprint": loaded.fingerprint,

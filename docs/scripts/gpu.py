@@ -23,7 +23,7 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from docs.scripts.gpu_parts import PARTS, SMALL, WHOLE, Card, Part, Value
-from kvbench.estimate.machines import MACHINES, card_of
+from kvbench.estimate.machines import MACHINES, find_card
 from kvbench.experiments.grid import ROOT, git_state, source_hash
 from kvbench.models.precision import choose_device
 from kvbench.system.console import console
@@ -157,7 +157,7 @@ def take(path: Path) -> None:
         content["revision"], content["changed"] = git_state(ROOT / "kvbench")
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write_text_atomically(RESULT, text)
-    constants, name = content["constants"], card_of(content["card"])
+    constants, name = content["constants"], find_card(content["card"])
     if name in MACHINES and all(constant in constants for constant in CONSTANTS):
         measured = json.loads(MEASURED.read_text(encoding="utf-8"))
         of_card = {constant: constants[constant] for constant in CONSTANTS}

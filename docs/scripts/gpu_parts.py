@@ -23,10 +23,10 @@ from kvbench.engine.decode.loop import Generation
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
+from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import shape_of_network
-from kvbench.estimate.loads import load_of
-from kvbench.estimate.machines import MACHINES, TABLE, Machine, card_of
-from kvbench.estimate.plan import USABLE, RunCost
+from kvbench.estimate.loads import count_load
+from kvbench.estimate.machines import MACHINES, TABLE, Machine, find_card
 from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
 from kvbench.experiments.catalogue import find_policy
@@ -124,7 +124,7 @@ class Card:
     def machine(self) -> Machine | None:
         """Returns what ``plan`` knows of the card; None of one that it does not know, and of a
         processor."""
-        return MACHINES.get(card_of(self.name))
+        return MACHINES.get(find_card(self.name))
 
     @cached_property
     def large(self) -> LoadedModel:
@@ -355,7 +355,7 @@ def _shares_of_data_sheet(
 ) -> Iterator[Value]:
     """Compares the operations of the prefill and the bytes that answers read with what the card
     could do at best, and notes the shares that make ``plan`` right."""
-    if (sheet := TABLE["machines"].get(card_of(card.name))) is None:
+    if (sheet := TABLE["machines"].get(find_card(card.name))) is None:
         return
     flops, _, _, bandwidth, memory = sheet  # in 16 bits, as the model is
     sums = defaultdict[str, float](float)
@@ -388,7 +388,9 @@ def cost_of(
     machine: Machine,
 ) -> RunCost:
     """Returns what ``plan`` says of one context of a task."""
-    load = load_of(Grid([(task, 1)], Setting(policies, points)), task, 1, tokenizer=model.tokenizer)
+    load = count_load(
+        Grid([(task, 1)], Setting(policies, points)), task, 1, tokenizer=model.tokenizer
+    )
     # No answer of random weights ends early.
     load = replace(load, answer_tokens=task.max_new_tokens)
     return RunCost([load], shape_of_network(model.name, model.network, model.dtype_name), machine)

@@ -23,6 +23,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
+from policies import Situation
 from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
@@ -46,13 +47,14 @@ def texts_for_pipeline(
     """Returns two texts for each question: one to compress behind the context, and one to
     decode."""
     template = chat_template(model.tokenizer, task.role)
-    parts = [split_question(template, task, question, mode) for question in questions]
-    if not is_handed_over_whole(model, task):
-        return parts
-    return [
-        (compressed, decoded + ending(template, task, question))
-        for (compressed, decoded), question in zip(parts, questions, strict=True)
-    ]
+    is_whole = is_handed_over_whole(model, task)
+    texts: list[tuple[str, str]] = []
+    for question in questions:
+        compressed, decoded = split_question(template, task, question, mode)
+        if is_whole:
+            decoded += ending(template, task, question)
+        texts.append((compressed, decoded))
+    return texts
 
 
 @dataclass
@@ -89,24 +91,28 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
         self, question_ids: torch.Tensor, cache: Cache, context_length: int, max_new_tokens: int
     ) -> str:
         answer = super().generate_answer
-        if len({cache.get_seq_length(layer) for layer in range(len(cache))}) == 1:
+        lengths = {cache.get_seq_length(layer) for layer in range(len(cache))}
+        if len(lengths) == 1:
             return str(answer(question_ids, cache, context_length, max_new_tokens))
         last = context_length + question_ids.shape[1] - 1
         with attention(self.model, "sdpa"):
             for position, token in zip(range(context_length, last), question_ids[0], strict=False):
+                ids = token.view(1, 1)
                 positions = torch.tensor([[position]], device=question_ids.device)
-                self.model(
-                    input_ids=token.view(1, 1), past_key_values=cache, position_ids=positions
-                )
+                self.model(input_ids=ids, past_key_values=cache, position_ids=positions)
             return str(answer(question_ids[:, -1:], cache, last, max_new_tokens))
 
 
-def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
+def build_pipeline(model: LoadedModel) -> KVPressTextGenerationPipeline:
     """Returns kvpress's own pipeline, as far as it can run the model."""
-    pipeline = SlidingPipeline if any(model.windows) else KVPressTextGenerationPipeline
+    pipeline = KVPressTextGenerationPipeline
+    if any(model.windows):
+        pipeline = SlidingPipeline
     # Without a device it would move the network to the first GPU of the machine, whatever was asked
     # for; and where accelerate has spread the weights it takes none.
-    device = None if getattr(model.network, "hf_device_map", None) else model.device
+    device: torch.device | None = model.device
+    if getattr(model.network, "hf_device_map", None):
+        device = None
     return pipeline(model=model.network, tokenizer=model.tokenizer, device=device)
 
 
@@ -115,7 +121,7 @@ class PipelineRunner:
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
-        self.pipeline = pipeline_of(model)
+        self.pipeline = build_pipeline(model)
 
     def answer(
         self,
@@ -130,7 +136,8 @@ class PipelineRunner:
         end a begun answer too, or it would write on and take longer; behind an initial ("A. F.") it
         then ends where the engine goes on."""
         recorded: list[list[int]] = []
-        tokenizer, config = self.pipeline.tokenizer, self.pipeline.model.generation_config
+        tokenizer = self.pipeline.tokenizer
+        config = self.pipeline.model.generation_config
         original: Callable[..., Any] = tokenizer.decode
 
         def decode_and_keep(ids: torch.Tensor, **options: Any) -> Any:
@@ -138,19 +145,18 @@ class PipelineRunner:
             return original(ids, **options)
 
         ends = answer_ends(self.model.tokenizer, task)
-        stops = (
-            [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
-            if ends.tokens
-            else config.eos_token_id
-        )
-        template = (
-            as_written(tokenizer) if is_handed_over_whole(self.model, task) else nullcontext()
-        )
-        decoding, stopping = (
+        stops = config.eos_token_id
+        if ends.tokens:
+            stops = [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
+        template: AbstractContextManager[None] = nullcontext()
+        if is_handed_over_whole(self.model, task):
+            template = as_written(tokenizer)
+        with (
             replaced(tokenizer, "decode", decode_and_keep),
             replaced(config, "eos_token_id", stops),
-        )
-        with decoding, stopping, template, attention(self.model.network, implementation):
+            template,
+            attention(self.model.network, implementation),
+        ):
             self.pipeline(
                 context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens
             )
@@ -162,17 +168,13 @@ def compare(
     model: LoadedModel,
     work: Sequence[tuple[Task, Example]],
     setting: Setting,
-    progress: Callable[[int], object] = lambda _: (
-        None
-    ),  # is called with the number of questions just answered
+    progress: Callable[[int], object] = lambda _: None,
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed.
     The engine has as many processes as a run would have by default; the pipeline has one, with all
-    threads."""
+    threads. ``progress`` is called with the number of questions just answered."""
     runner = PipelineRunner(model)
-    comparison = PipelineComparison(
-        seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0)
-    )
+    comparison = PipelineComparison(seconds={policy.name: 0.0 for policy in setting.policies})
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
@@ -180,10 +182,14 @@ def compare(
     _run_engine(model, *work[0], setting)
     workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
+
+    def run_engine(
+        worker_model: LoadedModel, pair: tuple[Task, Example]
+    ) -> tuple[dict[Cell, list[int]], dict[str, str]]:
+        return _run_engine(worker_model, *pair, share)
+
     started = model.clock()
-    with workers.map(
-        lambda worker_model, pair: _run_engine(worker_model, *pair, share), work
-    ) as results:
+    with workers.map(run_engine, work) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
     for (task, example), (ours, errors) in zip(work, answers, strict=True):
@@ -193,9 +199,11 @@ def compare(
         # are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
         for cell, ids in theirs.items():
-            comparison.cells[cell] = (
-                cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
-            )
+            comparison.cells[cell] = False
+            if cell in ours:
+                our_answer, _ = ends.until_end(ours[cell])
+                their_answer, _ = ends.until_end(ids)
+                comparison.cells[cell] = our_answer == their_answer
     return comparison
 
 
@@ -216,9 +224,8 @@ def _run_engine(
         for generation in generations:
             treatment = generation.branch.treatment
             question = prompt.questions[generation.question].question
-            answers[treatment.policy.name, treatment.ratio, question.id] = list(
-                generation.token_ids
-            )
+            cell = (treatment.policy.name, treatment.ratio, question.id)
+            answers[cell] = list(generation.token_ids)
     return answers, errors
 
 
@@ -243,13 +250,11 @@ def _run_pipeline(
                 try:
                     ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything
-                    comparison.failed.setdefault(
-                        name, f"{type(error).__name__}: {first_line(error)}"
-                    )
+                    reason = f"{type(error).__name__}: {first_line(error)}"
+                    comparison.failed.setdefault(name, reason)
                     ids = []
-                comparison.seconds[name] = (
-                    comparison.seconds.get(name, 0.0) + runner.model.clock() - started
-                )
+                seconds = comparison.seconds.get(name, 0.0)
+                comparison.seconds[name] = seconds + runner.model.clock() - started
                 for question, answer in zip(questions, ids, strict=name not in comparison.failed):
                     answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))
@@ -266,20 +271,23 @@ def _answer_cell(
     """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one
     to decode."""
     policy = treatment.policy
-    build = policy.baseline.build if policy.baseline else policy.press
-    implementation = policy.baseline.attention if policy.baseline else "sdpa"
-    context, questions = context + parts[0][0], [decoded for _, decoded in parts]
+    build: Callable[[Situation], Any] = policy.press
+    implementation = "sdpa"
+    if policy.baseline:
+        build = policy.baseline.build
+        implementation = policy.baseline.attention
+    questions = [decoded for _, decoded in parts]
+    compressed, _ = parts[0]
+    context += compressed
     if is_handed_over_whole(runner.model, task):
         context = chat_template(runner.model.tokenizer, task.role).head + context
     if not policy.while_decoding:
         return runner.answer(task, context, questions, build(treatment.situation), implementation)
     answers: list[list[int]] = []
-    for number, question in zip(
-        treatment.questions, questions, strict=True
-    ):  # the pipeline takes one at a time
-        situation = treatment.situation
-        with drawing_from(
-            seed_of(situation.seed, situation.example_id, f"answer {number}"), runner.model.device
-        ):
+    situation = treatment.situation
+    # The pipeline takes one question at a time.
+    for number, question in zip(treatment.questions, questions, strict=True):
+        seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
+        with drawing_from(seed, runner.model.device):
             answers += runner.answer(task, context, [question], build(situation), implementation)
     return answers

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from kvbench.checks.findings import Finding, finding_of, unchecked
+from kvbench.checks.findings import Finding, finding_from_faults, unchecked
 from kvbench.checks.handed_in import Submission
 from kvbench.checks.replay import Replay
 from kvbench.checks.trusted import OPTION
@@ -17,7 +17,7 @@ from kvbench.experiments.grid import arguments_and_origin, device_name, package_
 from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.press_sources import kept_press
-from kvbench.store.tables import Record
+from kvbench.store.tables import Record, StoredTable
 
 # Two machines may break a tie of two tokens differently, so that these alone are compared with a
 # run of another one.
@@ -47,7 +47,9 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     """Answers some contexts again, with all their cells, drawn at random so that nobody knows
     which."""
     contexts = _contexts_to_answer(submission)
-    cells = {context: cells_of(records) for context, records in contexts.items()}
+    cells: dict[Context, int] = {}
+    for context, records in contexts.items():
+        cells[context] = count_context_cells(records)
     chosen = contexts_drawn(cells, submission.replayed, _trusted_tasks(submission))
     yield from _not_replayed(submission, contexts, chosen)
     if not chosen:
@@ -67,57 +69,58 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
             "another device, code or package made the run: its likelihoods and what it keeps",
         )
         if identity.tables:
-            yield unchecked(
-                "replay",
-                f"the numbers of {', '.join(identity.tables)} are not made again elsewhere",
-            )
-    compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
+            names = ", ".join(identity.tables)
+            yield unchecked("replay", f"the numbers of {names} are not made again elsewhere")
+    compared: Collection[str] = SAME_ANYWHERE
     # What observers saw depends on every rounding: on another machine it is no proof of anything.
-    tables = submission.store.study_tables if is_same_machine else ()
+    tables: Sequence[StoredTable] = ()
+    if is_same_machine:
+        compared = set(Record.model_fields) - NEVER_THE_SAME
+        tables = submission.store.study_tables
     replay = Replay(
         submission.store, model, submission.tasks, submission.policies, compared, tables
     )
-    faults = list[str]()
+    faults: list[str] = []
     with one_thread_if(is_small(model)):  # as a worker of a run has it
         for name, index in chosen:
-            faults += replay.faults(name, submission.examples[name][index], contexts[name, index])
-    for name, text in _of_other_code(submission, model).items():
-        of_this = [fault for fault in faults if fault.startswith(f"{name} at ")]
-        faults = [fault for fault in faults if fault not in of_this]
-        yield unchecked("replay", f"{text}; {len(of_this)} of its answers differ")
+            example = submission.examples[name][index]
+            faults += replay.faults(name, example, contexts[name, index])
+    for name, text in _notes_on_other_code(submission, model).items():
+        of_policy = [fault for fault in faults if fault.startswith(f"{name} at ")]
+        faults = [fault for fault in faults if fault not in of_policy]
+        yield unchecked("replay", f"{text}; {len(of_policy)} of its answers differ")
     answers = sum(len(contexts[context]) for context in chosen)
-    if faults and not is_same_machine and len(faults) < FEW * answers:
-        yield unchecked(
-            "replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}"
-        )
+    is_rounding = not is_same_machine and len(faults) < FEW * answers
+    if faults and is_rounding:
+        text = f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}"
+        yield unchecked("replay", text)
         return
-    yield finding_of("replay", _answered_again(submission, contexts, chosen, replay), faults)
+    sound = _answered_again(submission, contexts, chosen, replay)
+    yield finding_from_faults("replay", sound, faults)
 
 
 def _is_same_machine(submission: Submission, model: LoadedModel) -> bool:
     """Tells whether the same kind of device, packages, settings and code made the run as are
     here."""
     identity = submission.store.identity
-    made_by = (identity.device, identity.packages, identity.contents, identity.switches)
-    here = (
-        package_versions(model.device),
-        library_contents(model.packages),
-        switches(model.device),
+    return (
+        submission.is_of_this_code
+        and identity.device == device_name(model.device)
+        and identity.packages == package_versions(model.device)
+        and identity.contents == library_contents(model.packages)
+        and identity.switches == switches(model.device)
     )
-    return submission.is_of_this_code and made_by == (device_name(model.device), *here)
 
 
 def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Record]]:
     """Returns by context the records of it that can be made again here."""
     contexts: dict[Context, list[Record]] = defaultdict(list)
+    if not submission.model_is_here:
+        return contexts
     for answer in submission.answers:
         record = answer.record
-        here = (
-            submission.model_is_here
-            and record.task in submission.tasks
-            and record.policy in submission.policies
-        )
-        if here and record.status == "ok":
+        is_here = record.task in submission.tasks and record.policy in submission.policies
+        if is_here and record.status == "ok":
             contexts[record.task, answer.question.example_index].append(record)
     return contexts
 
@@ -125,10 +128,11 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
 def _trusted_tasks(submission: Submission) -> set[str]:
     """Names the tasks of the policies whose code is trusted: theirs is what a reviewer asks
     about."""
-    planned = submission.store.identity.policies
-    return {
-        task for policy in planned if policy.name in submission.trusted for task in policy.tasks
-    }
+    tasks: set[str] = set()
+    for policy in submission.store.identity.policies:
+        if policy.name in submission.trusted:
+            tasks.update(policy.tasks)
+    return tasks
 
 
 def _not_replayed(
@@ -144,23 +148,26 @@ def _not_replayed(
         )
         return
     if foreign := [task.name for task in identity.tasks if task.name not in submission.tasks]:
+        names = ", ".join(foreign)
         yield unchecked(
-            "replay",
-            f"{', '.join(foreign)} cannot be generated here: no answer there was given again",
+            "replay", f"{names} cannot be generated here: no answer there was given again"
         )
     for policy in identity.policies:
-        if policy.name not in submission.policies:
-            kept = kept_press(folder, policy.name)
-            read = (
-                f"read {kept} and add {OPTION} {kept}"
-                if kept
-                else f"ask for its file, read it and add {OPTION} FILE"
-            )
-            yield unchecked(
-                "replay", f"{policy.name} is code from outside, which is not run unasked: {read}"
-            )
-    possible = {record.policy for records in contexts.values() for record in records}
-    seen = {record.policy for context in chosen for record in contexts[context]}
+        if policy.name in submission.policies:
+            continue
+        advice = f"ask for its file, read it and add {OPTION} FILE"
+        if kept := kept_press(folder, policy.name):
+            advice = f"read {kept} and add {OPTION} {kept}"
+        yield unchecked(
+            "replay", f"{policy.name} is code from outside, which is not run unasked: {advice}"
+        )
+    possible: set[str] = set()
+    seen: set[str] = set()
+    for context, records in contexts.items():
+        policies = {record.policy for record in records}
+        possible |= policies
+        if context in chosen:
+            seen |= policies
     if unseen := sorted(possible - seen):
         enough = f"give more than --replay {submission.replayed}"
         yield unchecked("replay", f"no context with {', '.join(unseen)} was drawn: {enough}")
@@ -171,18 +178,20 @@ def _not_replayed(
         )
 
 
-def _of_other_code(submission: Submission, model: LoadedModel) -> dict[str, str]:
+def _notes_on_other_code(submission: Submission, model: LoadedModel) -> dict[str, str]:
     """Names the trusted policies whose code is not the one that the run has the hash of, each with
     a sentence."""
-    texts = {}
+    texts: dict[str, str] = {}
     for planned in submission.store.identity.policies:
-        if planned.name in submission.trusted:
-            origin = arguments_and_origin(submission.policies[planned.name], model)[1]
-            if origin != planned.origin:
-                other = f"the code of {planned.name} here, or of a package that it imports, is not that of the run"
-                texts[planned.name] = (
-                    f"{other} ({origin or 'none'}, the run has {planned.origin or 'none'})"
-                )
+        if planned.name not in submission.trusted:
+            continue
+        _, origin = arguments_and_origin(submission.policies[planned.name], model)
+        if origin != planned.origin:
+            hashes = f"{origin or 'none'}, the run has {planned.origin or 'none'}"
+            texts[planned.name] = (
+                f"the code of {planned.name} here, or of a package that it imports, is not that "
+                f"of the run ({hashes})"
+            )
     return texts
 
 
@@ -195,28 +204,29 @@ def _answered_again(
     """Says how many cells were answered again, how many of them by trusted code, and what tables
     were made again."""
     again = {context: contexts[context] for context in chosen}
-    sound = f"{count_cells(again):,} of {count_cells(contexts):,} cells answered again as they are stored"
+    counted = f"{count_cells(again):,} of {count_cells(contexts):,}"
+    sound = f"{counted} cells answered again as they are stored"
     for name in submission.trusted:
-        of_this = {
-            context: [record for record in records if record.policy == name]
-            for context, records in again.items()
-        }
-        sound += f", {count_cells(of_this):,} of them by {name}"
+        cells = 0
+        for records in again.values():
+            cells += count_context_cells([record for record in records if record.policy == name])
+        sound += f", {cells:,} of them by {name}"
     if replay.tables:
-        sound += f", and their rows of {', '.join(table.name for table in replay.tables)}"
+        tables = ", ".join(table.name for table in replay.tables)
+        sound += f", and their rows of {tables}"
     if replay.ties:
         answers = sum(map(len, again.values()))
         sound += f"; {replay.ties:,} of {answers:,} answers part where two tokens are as likely"
     return sound
 
 
-def cells_of(records: Sequence[Record]) -> int:
+def count_context_cells(records: Sequence[Record]) -> int:
     """Counts what was answered of one context: each policy at each of its levels and draws."""
     return len({(record.policy, record.point) for record in records})
 
 
 def count_cells(contexts: Mapping[Context, Sequence[Record]]) -> int:
-    return sum(map(cells_of, contexts.values()))
+    return sum(map(count_context_cells, contexts.values()))
 
 
 def contexts_drawn(
@@ -225,15 +235,17 @@ def contexts_drawn(
     """Draws contexts until they have so many cells: one of every task first, of some tasks before
     all others, and no more contexts than cells."""
     draw = random.SystemRandom().sample(sorted(cells), len(cells))
-    first = set({context[0]: context for context in draw}.values())
-    chosen = list[Context]()
-    for context in sorted(
-        draw, key=lambda context: (context not in first, context[0] not in tasks_first)
-    ):
-        is_enough = sum(cells[before] for before in chosen) >= least and context not in first
+    by_task = {task: (task, index) for task, index in draw}
+    first = set(by_task.values())
+    draw.sort(key=lambda context: (context not in first, context[0] not in tasks_first))
+    chosen: list[Context] = []
+    cells_chosen = 0
+    for context in draw:
+        is_enough = cells_chosen >= least and context not in first
         if is_enough or len(chosen) >= least:
             break
         chosen.append(context)
+        cells_chosen += cells[context]
     return chosen
 
 
@@ -242,7 +254,8 @@ def one_thread_if(is_single: bool) -> Iterator[None]:
     """Has torch compute with one thread inside a ``with`` block; with all threads it may add in
     another order."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if is_single else before)
+    if is_single:
+        torch.set_num_threads(1)
     try:
         yield
     finally:

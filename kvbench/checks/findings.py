@@ -28,13 +28,15 @@ class Finding:
     text: str
 
 
-def finding_of(check: str, sound: str, faults: Sequence[str]) -> Finding:
+def finding_from_faults(check: str, sound: str, faults: Sequence[str]) -> Finding:
     """Makes a finding of a list of faults: its first ones and their number, or ``sound`` if there
     are none."""
     if not faults:
         return Finding(check, "ok", sound)
-    more = f"; and {len(faults) - FAULTS_SHOWN:,} more" if len(faults) > FAULTS_SHOWN else ""
-    return Finding(check, "wrong", "; ".join(faults[:FAULTS_SHOWN]) + more)
+    text = "; ".join(faults[:FAULTS_SHOWN])
+    if len(faults) > FAULTS_SHOWN:
+        text += f"; and {len(faults) - FAULTS_SHOWN:,} more"
+    return Finding(check, "wrong", text)
 
 
 def unchecked(check: str, text: str) -> Finding:
@@ -45,7 +47,7 @@ def silent(_: str) -> None:
     """Reports no check."""
 
 
-def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
+def collect_findings(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
     """Returns all findings, and shows in a terminal which check runs: ``examine`` names each step
     before it begins."""
     with progress_bar() as progress:
@@ -55,17 +57,27 @@ def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> li
 
 def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     """Returns a line for each finding; texts of a run are shown as they are, never as markup."""
-    outcome = Column("outcome", "", style=lambda outcome: STYLES[outcome])
-    columns = (Column("check"), outcome, Column("finding", text=printable, of_sentences=True))
-    return ResultTable(
-        "findings",
-        columns,
-        [(finding.check, finding.outcome, finding.text) for finding in findings],
-        title,
+    columns = (
+        Column("check"),
+        Column("outcome", "", style=lambda outcome: STYLES[outcome]),
+        Column("finding", text=printable, of_sentences=True),
     )
+    rows = [(finding.check, finding.outcome, finding.text) for finding in findings]
+    return ResultTable("findings", columns, rows, title)
 
 
 def faulty_checks(findings: Sequence[Finding], outcome: Outcome = "wrong") -> str:
-    return ", ".join(
-        dict.fromkeys(finding.check for finding in findings if finding.outcome == outcome)
-    )
+    """Names the checks that have findings of an outcome, each once."""
+    checks = [finding.check for finding in findings if finding.outcome == outcome]
+    return ", ".join(dict.fromkeys(checks))
+
+
+def percent_text(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}"
+
+
+def percent_column(name: str, title: str | None = None) -> Column:
+    """Returns a column of numbers in percent, without digits behind the point."""
+    return Column(name, title, percent_text, right=True)

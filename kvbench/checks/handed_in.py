@@ -26,6 +26,7 @@ class Submission:
 
     @cached_property
     def is_of_this_code(self) -> bool:
+        """Tells whether the code of the run is that of here, byte for byte."""
         return self.store.identity.source == source_hash()
 
     @cached_property
@@ -33,11 +34,11 @@ class Submission:
         """Tells whether the model of the run is on this machine, byte for byte, tokenizer
         included."""
         identity = self.store.identity
-        place, adapter = local_source(identity.model), adapter_of(identity.model)
-        return (
-            place is not None
-            and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
-        )
+        place = local_source(identity.model)
+        if place is None:
+            return False
+        fingerprint = fingerprint_of(str(place), adapter=adapter_of(identity.model))
+        return fingerprint == identity.model_fingerprint
 
     @cached_property
     def tasks(self) -> Mapping[str, Task]:
@@ -49,11 +50,13 @@ class Submission:
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Generates the contexts of each of these tasks."""
         run = self.store.identity
-        return {
-            planned.name: [
-                self.tasks[planned.name].example(run.seed, at, held_out=run.held_out)
-                for at in range(planned.contexts)
+        examples: dict[str, Sequence[Example]] = {}
+        for planned in run.tasks:
+            task = self.tasks.get(planned.name)
+            if task is None:
+                continue
+            examples[planned.name] = [
+                task.example(run.seed, index, held_out=run.held_out)
+                for index in range(planned.contexts)
             ]
-            for planned in run.tasks
-            if planned.name in self.tasks
-        }
+        return examples

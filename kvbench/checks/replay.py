@@ -24,11 +24,12 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.prompt import answer_text, build_prompts
+from kvbench.prompts.prompt import Prompt, answer_text, build_prompts
 from kvbench.store.run_file import Identity
 from kvbench.store.scoring import OUTCOMES, SCORES, outcome_scores
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredTable
+from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import Outcome
 from policies import FULL, Level, Point, Policy, points_of
 
@@ -66,26 +67,31 @@ OF_TOKENS = {"output_text", "output_token_ids", "ended", "next_token_accuracy", 
 OF_ROWS = {"realised_ratio", "kept_tokens", "kv_bytes"}
 
 
-def is_close(name: str, stored: Any, made: Any, tolerance: Tolerance) -> bool:
+def is_close(name: str, stored: Any, again: Any, tolerance: Tolerance) -> bool:
     """Tells whether a stored value is the one that was made again, as far as rounding lets it."""
     if times := OF_LIKELIHOOD.get(name, 0):
-        return _agree(stored, made, times * tolerance.nats, times * tolerance.share)
-    return _agree(stored, made, CLOSE, CLOSE)
+        return _agree(stored, again, times * tolerance.nats, times * tolerance.share)
+    return _agree(stored, again, CLOSE, CLOSE)
 
 
-def _agree(stored: Any, made: Any, least: float, share: float, nan_agrees: bool = False) -> bool:
+def _agree(stored: Any, again: Any, least: float, share: float, nan_agrees: bool = False) -> bool:
     """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all
     else is equal."""
-    if isinstance(made, list) and isinstance(stored, list):
-        if len(made) != len(stored):
+    if isinstance(again, list) and isinstance(stored, list):
+        if len(again) != len(stored):
             return False
-        pairs = zip(stored, made, strict=True)
-        return all(_agree(*pair, least, share, nan_agrees) for pair in pairs)
-    if not isinstance(made, float) or not isinstance(stored, int | float):
-        return bool(stored == made)
-    if nan_agrees and math.isnan(stored) and math.isnan(made):
+        for before, after in zip(stored, again, strict=True):
+            if not _agree(before, after, least, share, nan_agrees):
+                return False
         return True
-    return stored == made or abs(stored - made) <= least + share * abs(made)
+    if not isinstance(again, float) or not isinstance(stored, int | float):
+        return bool(stored == again)
+    if stored == again:
+        return True
+    if nan_agrees and math.isnan(stored) and math.isnan(again):
+        return True
+    allowed = least + share * abs(again)
+    return abs(stored - again) <= allowed
 
 
 @dataclass
@@ -115,28 +121,29 @@ class Replay:
     def faults(self, name: str, example: Example, records: Sequence[Record]) -> Iterator[str]:
         """Answers a context with all policies of the run that are here, and names each record of it
         that differs."""
-        task, identity = self.task(name), self.identity
+        task = self.task(name)
+        identity = self.identity
+        policies, points = self._company(name)
         setting = Setting(
-            *self._company(name),
+            policies,
+            points,
             identity.seed,
             identity.mode,
             scope=identity.scope,
             numerics=NumericsOptions.of_texts(identity.options),
             tables=tuple(table.name for table in self.tables),
         )
-        donor = partial(
-            Grid([(task, example.index + 1)], setting, self.identity.held_out).donor, task
-        )
-        rows = collect(self.model, task, [example], setting, donor)
-        made = {_key(record): record for record in rows.records}
-        full = {
-            record.question_id: record.output_token_ids
-            for record in records
-            if record.policy == FULL
-        }
-        alike = set[Key]()
+        grid = Grid([(task, example.index + 1)], setting, identity.held_out)
+        rows = collect(self.model, task, [example], setting, partial(grid.donor, task))
+        records_again = {_key(record): record for record in rows.records}
+        full: dict[str, list[int] | None] = {}
         for record in records:
-            if (again := made.get(_key(record))) is None:
+            if record.policy == FULL:
+                full[record.question_id] = record.output_token_ids
+        alike: set[Key] = set()
+        for record in records:
+            again = records_again.get(_key(record))
+            if again is None:
                 continue
             yield from self._differences(task, example, record, again, full.get(record.question_id))
             if record.output_token_ids == again.output_token_ids:
@@ -184,37 +191,40 @@ class Replay:
                 continue
             policy = self.policies[planned.name]
             if policy.kinds:
-                of_policy = list[Level]()
+                levels_of_policy: list[Level] = []
                 for kind, values in planned.levels.items():
-                    of_policy += [Level(kind, value) for value in values]
-                policy = replace(policy, only=tuple(of_policy))
-                levels |= dict.fromkeys(of_policy)
+                    levels_of_policy += [Level(kind, value) for value in values]
+                policy = replace(policy, only=tuple(levels_of_policy))
+                levels |= dict.fromkeys(levels_of_policy)
             policies.append(policy)
             repeats = max(repeats, planned.repeats)
         return policies, points_of(levels, repeats)
 
     def _differences(
-        self, task: Task, example: Example, stored: Record, made: Record, full: list[int] | None
+        self, task: Task, example: Example, stored: Record, again: Record, full: list[int] | None
     ) -> Iterator[str]:
         """Names the first value that is not as it is made again."""
-        values = made.model_dump(include={*self.compared})
+        values = again.model_dump(include={*self.compared})
         policy = self.policies[stored.policy]
-        if (
-            full is not None and not policy.corrupts
-        ):  # what is damaged may make numbers that no token tells of
-            outcome = outcome_scores(Outcome(stored.output_token_ids == full, bool(stored.ended)))
-            values |= {name: value for name, value in outcome.items() if name in values}
-        if (
-            stored.output_token_ids != made.output_token_ids
-            and self.lead(task, example, stored) <= self.tolerance.tie
-        ):
+        # What is damaged may make numbers that no token tells of.
+        if full is not None and not policy.corrupts:
+            outcome = Outcome(stored.output_token_ids == full, bool(stored.ended))
+            for name, value in outcome_scores(outcome).items():
+                if name in values:
+                    values[name] = value
+        has_other_tokens = stored.output_token_ids != again.output_token_ids
+        if has_other_tokens and self.lead(task, example, stored) <= self.tolerance.tie:
             self.ties += 1
-            follow = OF_TOKENS - set(OUTCOMES) | (OF_ROWS if policy.while_decoding else set())
-            values = {name: value for name, value in values.items() if name not in follow}
+            for name in OF_TOKENS - set(OUTCOMES):
+                values.pop(name, None)
+            if policy.while_decoding:
+                for name in OF_ROWS:
+                    values.pop(name, None)
         for name, value in values.items():
-            if not is_close(name, getattr(stored, name), value, self.tolerance):
+            before = getattr(stored, name)
+            if not is_close(name, before, value, self.tolerance):
                 where = f"{stored.policy} at {stored.point.where}, {stored.question_id}"
-                yield f"{where}: {name} is {getattr(stored, name)!r:.60}, made again it is {value!r:.60}"
+                yield f"{where}: {name} is {before!r:.60}, made again it is {value!r:.60}"
                 return
 
     def lead(self, task: Task, example: Example, stored: Record) -> float:
@@ -222,51 +232,54 @@ class Replay:
         another token is more likely than the one that was stored; infinite where text or end are
         not those of the tokens."""
         tokens = stored.output_token_ids or []
-        prompts = build_prompts(self.model.tokenizer, task, example, self.identity.mode)
-        prompt, number = next(
-            (prompt, number)
-            for prompt in prompts
-            for number, question in enumerate(prompt.questions)
-            if question.question.id == stored.question_id
-        )
+        prompt, number = self._prompt_with(task, example, stored.question_id)
         ends = prompt.ends.with_tokens(self.model.end_tokens())
         until_end, ended = ends.until_end(tokens)
-        is_whole = (
-            list(until_end) == tokens
-            and ended == stored.ended
-            and (ended or len(tokens) == task.max_new_tokens)
-        )
-        if not is_whole or answer_text(self.model.tokenizer, tokens) != stored.output_text:
+        is_cut = list(until_end) != tokens or ended != stored.ended
+        is_unfinished = not ended and len(tokens) != task.max_new_tokens
+        if is_cut or is_unfinished:
+            return math.inf
+        if answer_text(self.model.tokenizer, tokens) != stored.output_text:
             return math.inf
         leads: list[float] = []
 
         def as_stored(step: Step) -> torch.Tensor:
             chosen = greedy(step)
+            if step.number >= len(tokens):
+                return chosen
+            token = tokens[step.number]
             for place, answer in enumerate(step.answers):
-                if answer.question == number and not answer.forced and step.number < len(tokens):
-                    chosen[place] = tokens[step.number]
-                    leads.append(
-                        float(step.logits[place].max() - step.logits[place, tokens[step.number]])
-                    )
+                if answer.question == number and not answer.forced:
+                    chosen[place] = token
+                    logits = step.logits[place]
+                    leads.append(float(logits.max() - logits[token]))
             return chosen
 
-        grid = Grid(
-            [(task, example.index + 1)], Setting([], (), self.identity.seed), self.identity.held_out
-        )
-        donor = lazy_donor(
-            self.model,
-            lambda: build_prompts(
-                self.model.tokenizer, task, grid.donor(task, example), self.identity.mode
-            )[0],
-        )
-        scorings = plan(
-            [self.policies[stored.policy]], (stored.point,), prompt, self.identity.seed, None, donor
-        )
-        trace = prefill(
-            self.model, prompt, [scoring for scoring in scorings if number in scoring[0].questions]
-        )
+        setting = Setting([], (), self.identity.seed)
+        grid = Grid([(task, example.index + 1)], setting, self.identity.held_out)
+
+        def donor_prompt() -> Prompt:
+            donor = grid.donor(task, example)
+            return build_prompts(self.model.tokenizer, task, donor, self.identity.mode)[0]
+
+        policies = [self.policies[stored.policy]]
+        donor = lazy_donor(self.model, donor_prompt)
+        scorings = plan(policies, (stored.point,), prompt, self.identity.seed, None, donor)
+        scorings = [scoring for scoring in scorings if number in scoring[0].questions]
+        trace = prefill(self.model, prompt, scorings)
         decode(self.model, trace, task.max_new_tokens, None, as_stored)
-        return max(leads) if len(leads) == len(tokens) > 0 else math.inf
+        if not tokens or len(leads) != len(tokens):
+            return math.inf
+        return max(leads)
+
+    def _prompt_with(self, task: Task, example: Example, question_id: str) -> tuple[Prompt, int]:
+        """Finds the prompt that asks a question, and the number of the question in it."""
+        prompts = build_prompts(self.model.tokenizer, task, example, self.identity.mode)
+        for prompt in prompts:
+            for number, question in enumerate(prompt.questions):
+                if question.question.id == question_id:
+                    return prompt, number
+        raise KVBenchError(f"no prompt of {example.id} asks {question_id}")
 
 
 def _key(record: Record) -> Key:
@@ -275,11 +288,8 @@ def _key(record: Record) -> Key:
 
 def _answer_key(row: Mapping[str, Any]) -> Key:
     """Returns the key of the answer that a row of a study's table belongs to."""
-    return (
-        row["policy"],
-        Point(Level(row["level_kind"], row["level"]), row["repeat"]),
-        row["question_id"],
-    )
+    level = Level(row["level_kind"], row["level"])
+    return row["policy"], Point(level, row["repeat"]), row["question_id"]
 
 
 def _row_key(table: StoredTable, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -23,9 +23,14 @@ def policies_here(identity: Identity, trusted: Sequence[str]) -> Mapping[str, Po
     """Returns the policies of a run that can be run here, by name. It imports the code that is
     trusted, and raises :class:`KVBenchError` for a place that holds no policy of the run."""
     names = [planned.name for planned in identity.policies]
-    policies = {name: policy for name in names if (policy := built_in(name)) is not None}
+    policies: dict[str, Policy] = {}
+    for name in names:
+        policy = built_in(name)
+        if policy is not None:
+            policies[name] = policy
     for place in trusted:
-        policies |= _policies_at(place, [name for name in names if name not in policies])
+        missing = [name for name in names if name not in policies]
+        policies |= _policies_at(place, missing)
     return policies
 
 
@@ -35,11 +40,14 @@ def _policies_at(place: str, names: Sequence[str]) -> dict[str, Policy]:
         raise KVBenchError(
             f"{OPTION} {place}: the run has no press from outside: leave the option out"
         )
-    file = Path(place.partition(".py:")[0] + ".py") if ".py:" in place else Path(place)
+    file = Path(place)
+    if ".py:" in place:
+        file = Path(place.partition(".py:")[0] + ".py")
     if file.suffix == ".py":
         # What the press imports lies beside it, as where it was run.
         sys.path.insert(0, str(file.resolve().parent))
-    policies, reasons = {}, list[str]()
+    policies: dict[str, Policy] = {}
+    reasons: list[str] = []
     for name in names:
         for specification in _specifications(place, name):
             try:

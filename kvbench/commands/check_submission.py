@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from kvbench.checks.findings import faulty_checks, findings_of, findings_table
+from kvbench.checks.findings import collect_findings, faulty_checks, findings_table
 from kvbench.cli.parameters import Run
 from kvbench.cli.result import Result
 from policies import LazyModule
@@ -34,7 +34,9 @@ def command(
     changes nothing."""
     steps = 1 + len(submission.CHECKS)
     trusted = trust_code or ()
-    findings = findings_of(steps, lambda begin: submission.examine(run, begin, replay, trusted))
+    findings = collect_findings(
+        steps, lambda begin: submission.examine(run, begin, replay, trusted)
+    )
     table = findings_table(f"{run}, examined", findings)
     if wrong := faulty_checks(findings):
         fault = f"{run} does not hold what it says ({wrong}): do not put it on a board"

@@ -35,7 +35,7 @@ earlier_runs = LazyModule("kvbench.store.earlier")
 forecasts = LazyModule("kvbench.estimate.plan")
 gates = LazyModule("leaderboards.aggregate.gate")
 lead = LazyModule("leaderboards.aggregate.leading_measures")
-levels_found = LazyModule("kvbench.checks.model")
+levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.execution.local")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
@@ -106,9 +106,9 @@ def command(
     default_name = f"compare-{Path(job.model).resolve().name}-{job.mode}"
     folder = out / (name or f"{default_name}-{executor.identity.short_hash()}")
     check_is_another(folder, earlier)
-    if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
+    if not folder.exists() and (line := forecasts.forecast_line(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    if few := forecasts.few_contexts_of(executor.grid):
+    if few := forecasts.few_contexts_in(executor.grid):
         console.print(few, soft_wrap=True)
     look = controls.full_cache_check(job, executor.grid, every_task)
     try:

@@ -7,13 +7,13 @@ from pathlib import Path
 import typer
 
 from datasets_gen import RULER, TASKS, Task
-from kvbench.checks.findings import faulty_checks, findings_of, findings_table
+from kvbench.checks.findings import collect_findings, faulty_checks, findings_table
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
-from kvbench.experiments.suites import coverage_of
+from kvbench.experiments.suites import find_coverage
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.mode import asked_of
@@ -22,8 +22,10 @@ from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
 models = LazyModule("kvbench.models.load")
+mastery = LazyModule("kvbench.checks.mastery")
 of_model = LazyModule("kvbench.checks.model")
 of_press = LazyModule("kvbench.checks.press")
+patients = LazyModule("kvbench.checks.patient")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
@@ -63,7 +65,7 @@ def chosen_tasks(names: str | None, model: str, data: Path | None = None) -> lis
     ships with kvbench."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
-    chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)
+    chosen = with_data(find_coverage(None, names, None, None).tasks, data, None)
     counted = count_by(model)
     tasks = []
     for task in chosen:
@@ -78,9 +80,9 @@ def _examine_press(policy: Policy, press: str, model: str, device: str) -> Resul
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
-    patient = of_press.admit(policy, loaded)
+    patient = patients.admit(policy, loaded)
     steps = 1 + len(of_press.CHECKS)
-    findings = findings_of(steps, lambda begin: of_press.examine(patient, begin))
+    findings = collect_findings(steps, lambda begin: of_press.examine(patient, begin))
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # the reason of each stands in the table
         fault = f"{policy.name} is not sound: {wrong}"
@@ -96,12 +98,12 @@ def _examine_model(
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, dtype)
     exam = of_model.Examination(loaded, contexts, tasks, seed)
-    findings = findings_of(exam.steps, exam.findings)
-    tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
+    findings = collect_findings(exam.steps, exam.findings)
+    tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
     if exam.profiles:
         tables.append(of_model.reads_table(exam.profiles))
     if not exam.is_fit:
         return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}")
-    command = of_model.command_of(model, exam.masteries)
+    command = mastery.write_command(model, exam.masteries)
     notes = [f"what it masters, at its levels: {command}"]
     return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, notes=notes)

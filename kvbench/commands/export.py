@@ -12,7 +12,7 @@ from datasets_gen.export import dataset_card, to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
-from kvbench.experiments.options import contexts_of
+from kvbench.experiments.options import count_contexts
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_atomically, write_text_atomically
@@ -41,7 +41,7 @@ def command(
     disable_progress_bars()  # datasets would write one to a file too
     (task_with_data,) = with_data([get_task(task)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
-    contexts = contexts_of(chosen, profile, limit)
+    contexts = count_contexts(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     card, path = folder / "README.md", folder / "data" / f"{split}.parquet"
     for file in (card, path):

@@ -9,11 +9,11 @@ from datasets_gen import unknown_name
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
-from kvbench.estimate.decoder import DecoderShape, shape_of
+from kvbench.estimate.decoder import DecoderShape, read_shape
 from kvbench.estimate.machines import MACHINES, THIS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
-from kvbench.experiments.suites import dtype_of
+from kvbench.experiments.suites import asked_dtype
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job, choose_tolerance
@@ -78,7 +78,7 @@ def command(
         raise KVBenchError(unknown_name("machine", machine, machines))
     numbers = _dtype(job, machine, model if is_named else "")
     if is_named:
-        shape = shape_of(model, numbers)
+        shape = read_shape(model, numbers)
     elif layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     elif not 0 < parameters < inf:
@@ -90,9 +90,9 @@ def command(
         hardware = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers)
     else:
         hardware = MACHINES[machine]
-    plan = plans.plan_of(job, shape, tokens, hardware)
+    plan = plans.make_plan(job, shape, tokens, hardware)
     columns = [Column("what"), Column("how much", of_sentences=True)]
-    rows = plans.rows_of(plan, choose_tolerance([job]))
+    rows = plans.plan_rows(plan, choose_tolerance([job]))
     figures = ResultTable("figures", columns, rows, headed=False)
     return Result([figures], notes=plans.assumptions(plan))
 
@@ -100,5 +100,5 @@ def command(
 def _dtype(job: Job, machine: str, model: str) -> str:
     """Names the dtype in which ``run`` loads the model there."""
     device = torch.device("cpu" if machine == THIS else "cuda")
-    dtype = precision.choose_dtype(dtype_of(job.dtype, job.suite), device, model)
+    dtype = precision.choose_dtype(asked_dtype(job.dtype, job.suite), device, model)
     return str(dtype).removeprefix("torch.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 catalogue = LazyModule("kvbench.experiments.catalogue")
 controls = LazyModule("kvbench.execution.control")
 forecasts = LazyModule("kvbench.estimate.plan")
-levels_found = LazyModule("kvbench.checks.model")
+levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.execution.local")
 losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.leading_measures")
@@ -194,9 +194,9 @@ def _executor(
     if is_new:
         counts = [count for _, count in here.grid.tasks]
         parts = (
-            forecasts.forecast_of(here.model, here.grid),
+            forecasts.forecast_line(here.model, here.grid),
             safe_ratio.contexts_line(counts, choose_tolerance([job])),
-            forecasts.few_contexts_of(here.grid),
+            forecasts.few_contexts_in(here.grid),
         )
         console.print("; ".join(filter(None, parts)), soft_wrap=True)
     return nullcontext(here)

@@ -41,6 +41,7 @@ class DecoderShape:
 
     @property
     def bytes_per_number(self) -> int:
+        """Returns the bytes of a number of weights or cache."""
         size: int = getattr(torch, self.dtype).itemsize
         return size
 
@@ -59,14 +60,14 @@ class DecoderShape:
     def operations(self, tokens: float, pairs: float) -> float:
         """Counts two operations for each parameter and token, and two products over all pairs of
         tokens."""
-        return (
-            2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
-        )
+        of_weights = 2.0 * self.parameters * tokens
+        of_attention = 4.0 * self.layers * self.heads * self.head_size * pairs
+        return of_weights + of_attention
 
 
-def shape_of(model: str, dtype: str) -> DecoderShape:
-    """Reads the configuration of a reference model, a folder or a hub model, without its
-    weights."""
+def read_shape(model: str, dtype: str) -> DecoderShape:
+    """Reads the configuration of a reference model, a folder or a hub model, without its weights.
+    Raises :class:`KVBenchError` for one that cannot be read, or that nothing here can run."""
     source = model_source(model)
     try:
         if not Path(source).exists():
@@ -85,14 +86,17 @@ def shape_of(model: str, dtype: str) -> DecoderShape:
 
 
 def shape_of_network(name: str, network: "PreTrainedModel", dtype: str) -> DecoderShape:
+    """Reads the numbers of a network, of which the text part alone counts."""
     text: Any = network.config.get_text_config()
     heads = text.num_attention_heads
     key_heads = getattr(text, "num_key_value_heads", None) or heads
-    sizes = (
-        text.num_hidden_layers,
-        heads,
-        key_heads,
-        pretrained.head_size_of(text),
-        network.num_parameters(),
+    return DecoderShape(
+        name,
+        layers=text.num_hidden_layers,
+        heads=heads,
+        key_heads=key_heads,
+        head_size=pretrained.head_size_of(text),
+        parameters=network.num_parameters(),
+        dtype=dtype,
+        places=models.longest_read(network),
     )
-    return DecoderShape(name, *sizes, dtype, models.longest_read(network))

@@ -10,12 +10,12 @@ from datasets_gen import Task
 from kvbench.estimate.machines import TABLE
 from kvbench.experiments.grid import Grid
 from kvbench.store import interventions
-from policies import LazyModule, Policy
+from policies import LazyModule, Point, Policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from kvbench.prompts.prompt import Prompt
+    from kvbench.prompts.prompt import Prompt, TokenizedQuestion
 
 # Which needs transformers, and a mistyped option waits for none.
 prompt_texts = LazyModule("kvbench.prompts.prompt")
@@ -41,8 +41,10 @@ class PressCost(NamedTuple):
     def readings(self, tokens: int, levels: int) -> float:
         """Counts the readings of a context: to score it takes as many at any length, or as many as
         are in proportion to the length if the press looks at all pairs of tokens."""
-        grows = self.long > QUADRATIC * max(self.short, 1e-9)
-        score = self.long * tokens / TABLE["lengths"][1] if grows else max(self.short, self.long)
+        is_quadratic = self.long > QUADRATIC * max(self.short, 1e-9)
+        score = max(self.short, self.long)
+        if is_quadratic:
+            score = self.long * tokens / TABLE["lengths"][1]
         return score + levels * self.level
 
     @classmethod
@@ -51,13 +53,21 @@ class PressCost(NamedTuple):
         its kind."""
         if policy.name in PRESSES:
             return cls(*PRESSES[policy.name])
-        kind = [
-            press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")
-        ]
-        return cls(*map(median, zip(*kind, strict=True)))
+        is_private = policy.prefill == "private"
+        costs: list[PressCost] = []
+        for name in PRESSES:
+            cost = PressCost(*PRESSES[name])
+            if (cost.prefills > 0) == is_private:
+                costs.append(cost)
+        return cls(
+            short=median(cost.short for cost in costs),
+            long=median(cost.long for cost in costs),
+            level=median(cost.level for cost in costs),
+            prefills=median(cost.prefills for cost in costs),
+        )
 
 
-PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]
+PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]  # by name, the fields of PressCost
 
 
 @dataclass(frozen=True)
@@ -74,34 +84,36 @@ class StudyLoad:
 
     @classmethod
     def of(cls, prompts: "Sequence[Prompt]", longest: int) -> Self:
+        """Counts what studies ask about prompts, in the mean; ``longest``: tokens of an answer that
+        the task allows."""
         firsts = [prompt.questions[0] for prompt in prompts]
         return cls(
-            mean(len(question.token_ids) for question in firsts),
-            mean(len(question.gold_ids) for question in firsts),
-            not firsts[0].question.golds,
-            longest,
-            *(
-                mean(_changed(prompt, action) for prompt in prompts)
-                for action in ("remove", "restore")
-            ),
+            first_tokens=mean(len(question.token_ids) for question in firsts),
+            first_gold=mean(len(question.gold_ids) for question in firsts),
+            is_text=not firsts[0].question.golds,
+            longest=longest,
+            removed=mean(_changed_branches(prompt, "remove") for prompt in prompts),
+            restored=mean(_changed_branches(prompt, "restore") for prompt in prompts),
         )
 
 
-def _changed(prompt: "Prompt", action: str) -> float:
+def _changed_branches(prompt: "Prompt", action: str) -> float:
     """Counts the branches that an intervention makes of a branch for the questions of a prompt that
     it asks about; these are the first that the full cache has right, so it takes the mean of
     all."""
-    cases = []
+    counts: list[int] = []
     for question in prompt.questions:
+        if not question.evidence_tokens:
+            continue
         spans = [name for name in interventions.SPANS if question.spans.get(name)]
-        drawn = sum(
-            many
-            for name, many in interventions.DRAWS[action].items()
-            if name in (*spans, "evidence")
-        )
-        if question.evidence_tokens:
-            cases.append(len(spans) + 1 + drawn)
-    return mean(cases) * min(len(cases), interventions.ASKED) if cases else 0.0
+        drawn = 0
+        for name, draws in interventions.DRAWS[action].items():
+            if name == "evidence" or name in spans:
+                drawn += draws
+        counts.append(len(spans) + 1 + drawn)
+    if not counts:
+        return 0.0
+    return mean(counts) * min(len(counts), interventions.ASKED)
 
 
 @dataclass(frozen=True)
@@ -113,9 +125,8 @@ class Load:
     tokens: int  # of a context
     questions: float  # about a context
     question_tokens: float  # of a question
-    answer_tokens: (
-        int  # of an answer: as long as the task allows, unless it ends with its sentence or line
-    )
+    # Of an answer: as long as the task allows, unless it ends with its sentence or line.
+    answer_tokens: int
     gold_tokens: float  # of a right answer that are passed for its likelihood: all but the last
     # Each policy, and which share of a context each branch holds.
     branches: Sequence[tuple[Policy, Sequence[float]]]
@@ -124,10 +135,20 @@ class Load:
 
     @property
     def answers(self) -> float:
-        return self.contexts * self.questions * sum(len(shares) for _, shares in self.branches)
+        """Counts the answers of all contexts and branches."""
+        return self.contexts * self.questions * self.branches_of_context
+
+    @property
+    def branches_of_context(self) -> int:
+        return sum(len(shares) for _, shares in self.branches)
+
+    @property
+    def all_prompts(self) -> float:
+        """Counts the prompts of all contexts."""
+        return self.contexts * self.prompts
 
 
-def load_of(
+def count_load(
     grid: Grid,
     task: Task,
     contexts: int,
@@ -137,47 +158,48 @@ def load_of(
 ) -> Load:
     """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of
     every context."""
-    mode = grid.setting.mode
     # Contexts of a file differ in length and in questions as those of a generator do not.
-    examples = [
-        grid.example(task, index)
-        for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))
-    ]
-    prompts = [
-        prompt
-        for example in examples
-        for prompt in prompt_texts.build_prompts(tokenizer, task, example, mode)
-    ]
-    tokenized = [question for one in prompts for question in one.questions]
+    contexts_read = min(contexts, task.most or CONTEXTS_READ, FILE_READ)
+    prompts: list[Prompt] = []
+    for index in range(contexts_read):
+        example = grid.example(task, index)
+        prompts += prompt_texts.build_prompts(tokenizer, task, example, grid.setting.mode)
+    tokenized: list[TokenizedQuestion] = []
+    for prompt in prompts:
+        tokenized += prompt.questions
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
     # Where its sentence does not end an answer, a chat model writes on; the lines of a base model
     # end.
-    ends_early = (
-        task.begins_answers and task.answer_end == "sentence"
-    ) or tokenizer.chat_template is None
+    ends_with_sentence = task.begins_answers and task.answer_end == "sentence"
+    answer_tokens = task.max_new_tokens
+    if ends_with_sentence or tokenizer.chat_template is None:
+        answer_tokens = min(answer_tokens, round(golds) + BEHIND)
     tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
-    branches = [  # a press that masks frees nothing
-        (
-            policy,
-            [
-                1 - (point.level.share(tokens) or 0.0) if policy.frees else 1.0
-                for point in grid.points(policy)
-            ],
-        )
-        for policy in grid.policies_on(task)
-    ]
-    questions = len(tokenized) / len(examples)
+    branches: list[tuple[Policy, list[float]]] = []
+    for policy in grid.policies_on(task):
+        shares = [_held_share(policy, point, tokens) for point in grid.points(policy)]
+        branches.append((policy, shares))
+    questions = len(tokenized) / contexts_read
+    prompts_of_context = 1.0
+    if grid.setting.mode == "aware":
+        prompts_of_context = questions
     return Load(
         task=task.name,
         contexts=contexts,
         tokens=tokens,
         questions=questions,
         question_tokens=mean(len(question.token_ids) for question in tokenized),
-        answer_tokens=min(task.max_new_tokens, round(golds) + BEHIND)
-        if ends_early
-        else task.max_new_tokens,
+        answer_tokens=answer_tokens,
         gold_tokens=golds,
         branches=branches,
-        prompts=questions if mode == "aware" else 1.0,
+        prompts=prompts_of_context,
         study=StudyLoad.of(prompts, task.max_new_tokens),
     )
+
+
+def _held_share(policy: Policy, point: Point, tokens: int) -> float:
+    """Returns the share of a context of so many tokens that a branch holds."""
+    if not policy.frees:  # a press that masks frees nothing
+        return 1.0
+    removed = point.level.share(tokens) or 0.0
+    return 1 - removed

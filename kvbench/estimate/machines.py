@@ -52,22 +52,22 @@ class Machine:
     memory: float  # bytes
     source: str  # where the figures are from
     layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
-    copied: float | None = (
-        None  # bytes a second, where copies are faster than products of few rows read
-    )
+    # Bytes a second of copies, where these are faster than products of few rows read.
+    copied: float | None = None
     # Of dtypes that are slower or faster.
     flops_by_dtype: Mapping[str, float] = field(default_factory=dict)
     # Dtypes of 16 bits whose products are computed in float32, with weights in both.
     emulated: tuple[str, ...] = ()
-    plain_calls: float = (
-        1.0  # times ``layer_seconds`` that a layer takes in a pass by transformers' own code
-    )
+    # Times ``layer_seconds`` that a layer takes in a pass by transformers' own code.
+    plain_calls: float = 1.0
 
     def seconds(self, operations: float, read: float, layers: float, dtype: str = "") -> float:
         """Returns the time of work that its operations or the bytes it reads bound, and of the
         calls of its layers."""
         flops = self.flops_by_dtype.get(dtype, self.flops)
-        return max(operations / flops, read / self.bandwidth) + layers * self.layer_seconds
+        computing = operations / flops
+        reading = read / self.bandwidth
+        return max(computing, reading) + layers * self.layer_seconds
 
     @property
     def copies(self) -> float:
@@ -80,19 +80,26 @@ def card_machine(name: str, measured: Mapping[str, Any] | None) -> Machine:
     measured on one, or else those that are assumed. The share in 16 bits is assumed of wider
     numbers too."""
     flops, float32, float64, bandwidth, memory = TABLE["machines"][name]
-    computed, read, layer_seconds = COMPUTE_SHARE, READING_SHARE, LAYER_SECONDS
-    begin, end = "a projection", "are assumed to be reached; not measured on such a GPU"
-    if measured is not None:
-        computed, read = measured["compute_share"], measured["reading_share"]
+    if measured is None:
+        computed, read, layer_seconds = COMPUTE_SHARE, READING_SHARE, LAYER_SECONDS
+        begin = "a projection"
+        end = "are assumed to be reached; not measured on such a GPU"
+    else:
+        computed = measured["compute_share"]
+        read = measured["reading_share"]
         layer_seconds = measured["layer_seconds"]
-        begin, end = (
-            f"measured on {measured['card']}, {measured['date']} by make gpu",
-            "are reached",
-        )
-    source = f"{begin}: {computed:.0%} of the operations and {read:.0%} of the bytes a second of the data sheet {end}"
-    by_dtype = {"float32": float32 * computed, "float64": float64 * computed}
-    reached = flops * computed, bandwidth * read
-    return Machine(name, *reached, memory, source, layer_seconds, flops_by_dtype=by_dtype)
+        begin = f"measured on {measured['card']}, {measured['date']} by make gpu"
+        end = "are reached"
+    shares = f"{computed:.0%} of the operations and {read:.0%} of the bytes a second"
+    return Machine(
+        name,
+        flops=flops * computed,
+        bandwidth=bandwidth * read,
+        memory=memory,
+        source=f"{begin}: {shares} of the data sheet {end}",
+        layer_seconds=layer_seconds,
+        flops_by_dtype={"float32": float32 * computed, "float64": float64 * computed},
+    )
 
 
 MACHINES: Mapping[str, Machine] = {
@@ -100,11 +107,12 @@ MACHINES: Mapping[str, Machine] = {
 }
 
 
-def card_of(device: str) -> str:
+def find_card(device: str) -> str:
     """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an
     empty text."""
     words = device.lower().replace(" ", "")
-    return max((name for name in MACHINES if name in words), key=len, default="")
+    names = [name for name in MACHINES if name in words]
+    return max(names, key=len, default="")
 
 
 def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str] = ()) -> Machine:
@@ -112,41 +120,47 @@ def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str]
     processor time, and the share of the processor that this process gets. By the clock a busy
     machine would seem ten times as slow as it is. ``others``: dtypes in which a study computes
     beside the model's."""
-    # The first imports what it is in.
-    spent, started = (
-        precision.processor_seconds(),
-        time.perf_counter(),
-    )
-    few, weights = (
-        torch.ones(FEW_ROWS),
-        torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype)),
-    )
+    # The processor's time first: to ask for it imports torch, which is no part of the measurement.
+    processor_before = precision.processor_seconds()
+    clock_before = time.perf_counter()
+    few = torch.ones(FEW_ROWS)
+    weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype))
     call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
-    product = precision.best_seconds(_product(hidden_size, dtype))
-    emulated = tuple(name for name in others if name != dtype and not precision.multiplies(name))
-    computed = {name: "float32" if name in emulated else name for name in others if name != dtype}
-    products = {
-        name: precision.best_seconds(_product(hidden_size, name))
-        for name in {*computed.values()} - {dtype}
-    }
-    products[dtype] = product
+    products = {dtype: precision.best_seconds(_product(hidden_size, dtype))}
+    computed_in: dict[str, str] = {}  # by each other dtype, the one whose products are measured
+    emulated: list[str] = []
+    for name in others:
+        if name == dtype:
+            continue
+        computed_in[name] = name
+        if not precision.multiplies(name):
+            computed_in[name] = "float32"
+            emulated.append(name)
+    for name in {*computed_in.values()} - {dtype}:
+        products[name] = precision.best_seconds(_product(hidden_size, name))
     reading = precision.best_seconds(lambda: torch.mm(weights[:FEW_ROWS], weights.t()))
     target = torch.empty_like(weights)
     copying = precision.best_seconds(lambda: target.copy_(weights))
-    share = min(1.0, (precision.processor_seconds() - spent) / (time.perf_counter() - started))
+    processor_time = precision.processor_seconds() - processor_before
+    share = min(1.0, processor_time / (time.perf_counter() - clock_before))
     operations = share * 2.0 * ROWS * hidden_size * 4 * hidden_size
+    threads = count_text(torch.get_num_threads(), "thread")
+    source = f"measured now: {threads} of {processor_name()}"
+    if share < QUIET:
+        source += f", of which other work leaves {share:.0%}"
     return Machine(
         THIS,
-        operations / product,
-        share * weights.nbytes / reading,
-        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}"
-        + (f", of which other work leaves {share:.0%}" if share < QUIET else ""),
-        call / share,
-        share * 2 * weights.nbytes / copying,
-        {name: operations / products[as_computed] for name, as_computed in computed.items()},
-        emulated,
-        PLAIN_CALLS,
+        flops=operations / products[dtype],
+        bandwidth=share * weights.nbytes / reading,
+        memory=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        source=source,
+        layer_seconds=call / share,
+        copied=share * 2 * weights.nbytes / copying,
+        flops_by_dtype={
+            name: operations / products[product] for name, product in computed_in.items()
+        },
+        emulated=tuple(emulated),
+        plain_calls=PLAIN_CALLS,
     )
 
 

@@ -8,6 +8,7 @@ part and policies lose everything."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil
+from typing import Any
 
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.loads import Load, StudyLoad
@@ -65,11 +66,11 @@ class Passes:
     layers: float = 0.0  # as many layers as have the calls that come on top, whatever is computed
 
     def times(self, number: float) -> "Passes":
-        counts = {
-            field.name: number * getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "dtype"
-        }
+        """Returns as many times these passes, of which everything is counted so often."""
+        counts: dict[str, Any] = {}
+        for field in fields(self):
+            if field.name != "dtype":
+                counts[field.name] = number * getattr(self, field.name)
         return replace(self, **counts)
 
 
@@ -78,12 +79,13 @@ class StudyPart:
     """A part of the work of the studies on one task, at least and at most."""
 
     name: str
-    least: Sequence[Passes]
-    most: Sequence[Passes]
-    host: tuple[float, float] = (0.0, 0.0)  # seconds of one thread, which no card shortens
+    lower: Sequence[Passes]  # at least
+    upper: Sequence[Passes]  # at most
+    # Seconds of one thread, at least and at most, which no card shortens.
+    host: tuple[float, float] = (0.0, 0.0)
 
 
-def parts_of(
+def study_parts(
     load: Load, numerics: NumericsOptions, tables: Sequence[str], layers: int, heads: int
 ) -> Iterator[StudyPart]:
     """Yields the parts of the studies that fill these tables on a task."""
@@ -91,37 +93,43 @@ def parts_of(
     if study is None:
         return
     if any(table.name in tables for table in TABLES_OF_NUMERICS):
-        least, most = (
-            list(numerics_passes(load, study, numerics, tables, layers, is_most))
-            for is_most in (False, True)
-        )
-        yield StudyPart("numerics", least, most)
+        lower = list(numerics_passes(load, study, numerics, tables, layers, is_most=False))
+        upper = list(numerics_passes(load, study, numerics, tables, layers, is_most=True))
+        yield StudyPart("numerics", lower, upper)
     if any(table.name in tables for table in OBSERVED):
         yield _observed(load, tables, layers, heads)
     if INTERVENTIONS.name in tables:
-        fewest, all_of_them = (_interventions(load, study, is_most) for is_most in (False, True))
-        yield StudyPart("interventions", [fewest], [all_of_them])
+        fewest = _interventions(load, study, is_most=False)
+        highest = _interventions(load, study, is_most=True)
+        yield StudyPart("interventions", [fewest], [highest])
 
 
 def reading(dtype: str, tokens: float) -> Passes:
     """Counts one pass over tokens that nothing stands before."""
-    return Passes(dtype, 1, tokens, tokens**2 / 2)
+    return Passes(dtype, count=1, tokens=tokens, pairs=tokens**2 / 2)
 
 
 def steps_behind(dtype: str, tokens: float, steps: int) -> Passes:
     """Counts passes over one token each, on a plain cache of those before."""
     rows = sum(tokens + step for step in range(1, steps + 1))
-    return Passes(dtype, steps, steps, rows, STEP_READS * rows)
+    return Passes(dtype, count=steps, tokens=steps, pairs=rows, cached=STEP_READS * rows)
 
 
 def rereadings(dtype: str, tokens: float, steps: int, chunk: int | None = None) -> Passes:
     """Counts the passes of cache off: at each step the whole sequence, at once or in chunks."""
-    lengths = [tokens + step for step in range(steps)]
-    pairs = sum(length**2 / 2 for length in lengths)
-    if chunk is None:
-        return Passes(dtype, steps, sum(lengths), pairs)
-    passes = sum(ceil(length / chunk) for length in lengths)
-    return Passes(dtype, passes, sum(lengths), pairs, STEP_READS * pairs / chunk)
+    passes, read, pairs = 0, 0.0, 0.0
+    for step in range(steps):
+        length = tokens + step
+        read += length
+        pairs += length**2 / 2
+        if chunk is None:
+            passes += 1
+        else:
+            passes += ceil(length / chunk)
+    cached = 0.0  # at once, a sequence reads no rows but its own
+    if chunk is not None:
+        cached = STEP_READS * pairs / chunk
+    return Passes(dtype, count=passes, tokens=read, pairs=pairs, cached=cached)
 
 
 def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
@@ -151,9 +159,14 @@ def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes
     """Counts the passes that localise a difference at a step from 1 on
     (:func:`patching.localise`)."""
     extents = sum(1 for _ in patching.extents(layers))
-    count, length = 1 + len(PATCHED) * extents, tokens + step
+    count = 1 + len(PATCHED) * extents
+    length = tokens + step
     patched = Passes(
-        dtype, count, count, count * length, (STEP_READS + PATCH_READS) * count * length
+        dtype,
+        count=count,
+        tokens=count,
+        pairs=count * length,
+        cached=(STEP_READS + PATCH_READS) * count * length,
     )
     return [
         reading(dtype, tokens),
@@ -166,9 +179,14 @@ def localising(dtype: str, tokens: float, step: int, layers: int) -> list[Passes
 def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes]:
     """Counts the passes that patch cache off at the first step that can differ, and those of both
     paths over the steps behind it (:func:`patching.inject`)."""
-    length, count = tokens + 1, 1 + layers
-    cached = [reading(dtype, tokens), steps_behind(dtype, tokens, 1 + after)]
-    return [*cached, reading(dtype, length).times(count), rereadings(dtype, length + 1, after)]
+    length = tokens + 1
+    patched = reading(dtype, length).times(1 + layers)
+    return [
+        reading(dtype, tokens),
+        steps_behind(dtype, tokens, 1 + after),
+        patched,
+        rereadings(dtype, length + 1, after),
+    ]
 
 
 def rounding(dtype: str, tokens: float) -> list[Passes]:
@@ -184,7 +202,10 @@ def steps_walked(study: StudyLoad, numerics: NumericsOptions, is_most: bool) -> 
     steps = numerics.steps_on(study.longest)
     if is_most and not study.is_text:
         return steps
-    return max(1, min(steps, round(study.first_gold) + (not study.is_text)))
+    ended = round(study.first_gold)
+    if not study.is_text:
+        ended += 1
+    return max(1, min(steps, ended))
 
 
 def numerics_passes(
@@ -196,35 +217,44 @@ def numerics_passes(
     is_most: bool,
 ) -> Iterator[Passes]:
     """Yields the passes of numerics over all contexts of a task."""
-    tokens, steps = load.tokens + study.first_tokens, steps_walked(study, numerics, is_most)
-    prompts, closer = load.contexts * load.prompts, ceil(load.contexts / CLOSER) * load.prompts
+    tokens = load.tokens + study.first_tokens
+    steps = steps_walked(study, numerics, is_most)
+    closer = ceil(load.contexts / CLOSER) * load.prompts  # prompts that are looked at closer
     for dtype in numerics.dtypes:
         forced = walk(dtype, tokens, steps)
         of_all: list[Passes] = []
         of_closer: list[Passes] = []
+        is_walked = NUMERICS.name in tables and "greedy" in numerics.sampling
+        is_patched = RECOVERY.name in tables and dtype in IN_16_BITS
         if NUMERICS.name in tables:
             of_all += _compared(dtype, tokens, steps, study, numerics, is_most)
-            if "greedy" in numerics.sampling:
-                of_closer += null_walks(dtype, tokens, steps)
-        is_patched = RECOVERY.name in tables and dtype in IN_16_BITS
-        is_walked = NUMERICS.name in tables and "greedy" in numerics.sampling
-        if is_patched:
-            of_all += [] if is_walked else forced
-            of_all += _patched(dtype, tokens, steps, layers, is_most) if steps > 1 else []
+        if is_walked:
+            of_closer += null_walks(dtype, tokens, steps)
+        if is_patched and not is_walked:
+            of_all += forced
+        if is_patched and steps > 1:
+            of_all += _patched(dtype, tokens, steps, layers, is_most)
         if DRIFT.name in tables:
             # It follows the greedy walk, and reads as many tokens.
-            of_closer += forced if is_walked or is_patched else 2 * forced
+            of_closer += forced
+            if not (is_walked or is_patched):
+                of_closer += forced
         if ROUNDING.name in tables:
             of_closer += rounding(dtype, tokens)
-        yield from (passes.times(prompts) for passes in of_all)
-        yield from (passes.times(closer) for passes in of_closer)
+        for passes in of_all:
+            yield passes.times(load.all_prompts)
+        for passes in of_closer:
+            yield passes.times(closer)
 
 
 def _patched(dtype: str, tokens: float, steps: int, layers: int, is_most: bool) -> list[Passes]:
     """Counts the passes that patch at a step. Behind the first step that differs an answer may end
     at once, or go on for as many steps as it may have."""
-    at_first = injecting(dtype, tokens, layers, min(steps, patching.STEPS_AFTER) if is_most else 0)
-    return localising(dtype, tokens, steps - 1 if is_most else 1, layers) + at_first
+    step, after = 1, 0
+    if is_most:
+        step = steps - 1
+        after = min(steps, patching.STEPS_AFTER)
+    return localising(dtype, tokens, step, layers) + injecting(dtype, tokens, layers, after)
 
 
 def _compared(
@@ -242,19 +272,23 @@ def _compared(
     if study.is_text:
         if "greedy" not in numerics.sampling:
             return []
-        return [*forced, *walk(dtype, tokens, numerics.steps_on(study.longest))]
-    draws = sum(1 if way == "greedy" else numerics.repeats for way in numerics.sampling)
-    return (1 + is_most) * draws * forced
+        return forced + walk(dtype, tokens, numerics.steps_on(study.longest))
+    walks_of_answer = 0
+    for way in numerics.sampling:
+        walks_of_answer += 1 if way == "greedy" else numerics.repeats
+    if is_most:
+        walks_of_answer *= 2
+    return walks_of_answer * forced
 
 
 def cache_tokens(load: Load, numerics: NumericsOptions, tables: Sequence[str]) -> float:
     """Counts the tokens of all caches that numerics holds at once for a context, beside that of its
     answers."""
-    if load.study is None or not any(table.name in tables for table in TABLES_OF_NUMERICS):
+    is_numerics = any(table.name in tables for table in TABLES_OF_NUMERICS)
+    if load.study is None or not is_numerics:
         return 0.0
-    return LIVE_CACHES * (
-        load.tokens + load.study.first_tokens + numerics.steps_on(load.study.longest)
-    )
+    steps = numerics.steps_on(load.study.longest)
+    return LIVE_CACHES * (load.tokens + load.study.first_tokens + steps)
 
 
 def _is_masked(policy: Policy) -> bool:
@@ -265,18 +299,15 @@ def _is_masked(policy: Policy) -> bool:
 def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> StudyPart:
     """Counts the turns that are passed once more, the contexts that are, and the routes through
     both."""
-    seen = [
-        branch
-        for branch in load.branches
-        if _is_masked(branch[0]) and branch[0].prefill == "shared"
-    ]
-    shares = [share for _, of_policy in seen for share in of_policy]
+    shares: list[float] = []
+    for policy, shares_of_policy in load.branches:
+        if _is_masked(policy) and policy.prefill == "shared":
+            shares += shares_of_policy
     questions_of_prompt = load.questions / load.prompts
-    answers, rows = (
-        questions_of_prompt * len(shares),
-        questions_of_prompt * sum(shares) * load.tokens,
-    )
-    groups = STEPS_SEEN * ceil(answers / max(1, observer.ROWS_AT_ONCE // load.tokens))
+    answers = questions_of_prompt * len(shares)
+    rows = questions_of_prompt * sum(shares) * load.tokens
+    answers_at_once = max(1, observer.ROWS_AT_ONCE // load.tokens)
+    groups = STEPS_SEEN * ceil(answers / answers_at_once)
     turn = load.question_tokens + 1
     blocks = ceil(load.tokens**2 / observer.WEIGHTS_AT_ONCE)
     context = Passes(
@@ -294,26 +325,41 @@ def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> Stu
         layers=STEPS_SEEN * answers * layers * OF_A_TURN,
     )
     prompts = min(load.contexts, SAMPLE) * load.prompts
-    passes = [each.times(prompts) for each in (context, turns)]
+    passes = [context.times(prompts), turns.times(prompts)]
     noted = STEPS_SEEN * answers * layers * ROW_SECONDS
-    followed = STEPS_SEEN * answers * layers * load.tokens * EDGE_SECONDS
-    is_followed = ROUTES.name in tables
-    least, most = (prompts * (noted + is_followed * edges * followed) for edges in EDGES)
-    return StudyPart("observed answers", passes, passes, (least, most))
+    followed = 0.0  # seconds for each edge of a token
+    if ROUTES.name in tables:
+        followed = STEPS_SEEN * answers * layers * load.tokens * EDGE_SECONDS
+    fewest_edges, highest_edges = EDGES
+    host = (
+        prompts * (noted + fewest_edges * followed),
+        prompts * (noted + highest_edges * followed),
+    )
+    return StudyPart("observed answers", passes, passes, host)
 
 
 def _interventions(load: Load, study: StudyLoad, is_most: bool) -> Passes:
     """Counts the answers of branches with other rows: those of the full cache, and at most all
     others."""
-    masked = [branch for branch in load.branches if _is_masked(branch[0])]
-    others = sum(len(shares) for policy, shares in masked if policy.name != FULL)
-    has_full = any(policy.name == FULL for policy, _ in masked)
-    branches = has_full * study.removed + is_most * others * study.restored
+    branches = 0.0
+    others = 0
+    for policy, shares in load.branches:
+        if not _is_masked(policy):
+            continue
+        if policy.name == FULL:
+            branches = study.removed
+        else:
+            others += len(shares)
+    if is_most:
+        branches += others * study.restored
+    if not branches:
+        return Passes()
+    passes = load.answer_tokens
+    for part in (load.question_tokens, load.gold_tokens):
+        passes += ceil(part / columns.PLACES_AT_ONCE)
     tokens = load.question_tokens + load.answer_tokens + load.gold_tokens
-    portions = sum(
-        ceil(part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens)
-    )
-    passes = portions + load.answer_tokens if branches else 0
     read = branches * load.tokens
-    counted = Passes("", passes, branches * tokens, tokens * read, passes * read)
-    return counted.times(load.contexts * load.prompts)
+    counted = Passes(
+        count=passes, tokens=branches * tokens, pairs=tokens * read, cached=passes * read
+    )
+    return counted.times(load.all_prompts)

@@ -20,7 +20,7 @@ from kvbench.execution.execute import Unit, UnitRows, check_first_contexts, rows
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.suites import dtype_of
+from kvbench.experiments.suites import asked_dtype
 from kvbench.models.determinism import prepare_determinism
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.precision import check_dtypes, choose_device, choose_dtype
@@ -155,7 +155,7 @@ def errors_in_one_line() -> Iterator[None]:
 def model_of(job: Job, why: str = "") -> LoadedModel:
     """Loads the model of a job, and says so; ``why``: what it is loaded for beside the run."""
     console.print(f"loading {job.model}{why}", soft_wrap=True)
-    dtype = dtype_of(job.dtype, job.suite)
+    dtype = asked_dtype(job.dtype, job.suite)
     model = load_model(job.model, job.device, dtype, job.device_map, job.date)
     settle()
     if model.tokenizer.chat_template is None:
@@ -167,7 +167,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     """Loads the model of a job, unless it is ``loaded`` already. Raises :class:`KVBenchError` for
     options that make no sense, before anything is loaded, and for contexts that the model cannot
     read."""
-    dtype = dtype_of(job.dtype, job.suite)
+    dtype = asked_dtype(job.dtype, job.suite)
     grid = build_grid(job, count_by(job.model))
     unfit: dict[str, str] = {}
     if any(policy.check_model for policy in grid.setting.policies):
@@ -200,7 +200,7 @@ def _prepare_studies(job: Job, grid: Grid) -> None:
 
 def _serves(model: LoadedModel, job: Job) -> bool:
     """Tells whether a model is the one that a job would load."""
-    dtype = choose_dtype(dtype_of(job.dtype, job.suite), model.device, job.model)
+    dtype = choose_dtype(asked_dtype(job.dtype, job.suite), model.device, job.model)
     is_same = model.name == job.model and model.network.dtype == dtype
     return is_same and model.date in ("", job.date or model.date)
 

@@ -10,7 +10,7 @@ from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import Suite, coverage_of, task_of_version
+from kvbench.experiments.suites import Suite, find_coverage, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
 from kvbench.prompts.mode import asked_of
@@ -20,7 +20,7 @@ from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
-from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
+from policies import FULL, POLICIES, LazyModule, Point, Policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,51 +33,22 @@ prompts = LazyModule("kvbench.prompts.prompt")
 def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the
     model's tokens."""
-    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
-    tasks = _tasks_of(job, coverage, count)
+    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    tasks = _prepare_tasks(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
-    counts = [
-        (
-            task,
-            options.contexts_of(
-                task, job.profile, job.limit, coverage.contexts_of(task, job.profile)
-            ),
-        )
-        for task in tasks
-    ]
-    others: list[Policy] = []
-    press = None
-    if job.press is None:
-        is_of_suite = bool(job.suite) and job.policies is None
-        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
-        policies = catalogue.with_references(chosen, job.controls)
-    else:
-        press, others = catalogue.press_and_others(
-            job.press, coverage.policies, tasks, job.mode, job.controls
-        )
-        # The press is last: ``figures`` finds it there in a run that is stored.
-        policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
-        catalogue.check_names(policies)
-    paper_size = coverage.size_at(job.profile)
-    of_suite = paper_size.repeats if paper_size else coverage.repeats
-    repeats = of_suite if job.repeats is None else job.repeats
-    points = options.parse_points(
-        job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None
-    )
-    if press is not None:
-        catalogue.check_levels_meet(press, others, points)
-    if not job.levels:
-        policies = [
-            _at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels))
-            for policy in policies
-        ]
-    names = (job.policies or catalogue.EVERYTHING).strip()
-    policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
+    counts: list[tuple[Task, int]] = []
+    for task in tasks:
+        of_suite = coverage.count_contexts(task, job.profile)
+        counts.append((task, options.count_contexts(task, job.profile, job.limit, of_suite)))
+    repeats = _repeats(job, coverage)
+    policies, points = _policies_and_points(job, coverage, tasks, repeats)
     time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
     bound = options.kv_bytes(job.max_kv_gb)
-    known = {table.name: table.name for table in (*OBSERVED, GROUPS)}
-    observed = options.choose("table", job.observe, known) if job.observe is not None else []
+    observed: list[str] = []
+    if job.observe is not None:
+        observable = {table.name: table.name for table in (*OBSERVED, GROUPS)}
+        observed = options.choose("table", job.observe, observable)
     tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
     numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(
@@ -86,38 +57,81 @@ def build_grid(job: Job, count: Count) -> Grid:
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 
+def _repeats(job: Job, coverage: Suite) -> int:
+    """Returns how often random policies draw: as the option says, or the paper, or the suite."""
+    if job.repeats is not None:
+        return job.repeats
+    paper_size = coverage.size_at(job.profile)
+    if paper_size:
+        return paper_size.repeats
+    return coverage.repeats
+
+
+def _policies_and_points(
+    job: Job, coverage: Suite, tasks: Sequence[Task], repeats: int
+) -> tuple[list[Policy], tuple[Point, ...]]:
+    """Chooses the policies of a job with their references, or a press with those that it is
+    compared with, and the levels and draws of all."""
+    levels = job.levels or coverage.all_levels
+    if job.press is None:
+        is_of_suite = bool(job.suite) and job.policies is None
+        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
+        policies = catalogue.with_references(chosen, job.controls)
+        points = options.parse_points(levels, policies, repeats)
+    else:
+        press, others = catalogue.press_and_others(
+            job.press, coverage.policies, tasks, job.mode, job.controls
+        )
+        # The press is last: ``figures`` finds it there in a run that is stored.
+        policies = [POLICIES[FULL]]
+        for policy in (*others, press):
+            if policy.name != FULL:
+                policies.append(policy)
+        catalogue.check_names(policies)
+        points = options.parse_points(levels, policies, repeats, comparing=True)
+        catalogue.check_levels_meet(press, others, points)
+    if not job.levels:
+        at_levels: list[Policy] = []
+        for policy in policies:
+            texts = coverage.own_levels.get(policy.name, coverage.levels)
+            at_levels.append(_at_levels(policy, texts))
+        policies = at_levels
+    names = (job.policies or catalogue.EVERYTHING).strip()
+    return catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING), points
+
+
 def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     """Returns the policy, which runs at these levels alone where some are given, by kind as their
     options take them."""
-    levels = tuple(
-        Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)
-    )
-    return replace(policy, only=levels) if texts else policy
+    if not texts:
+        return policy
+    return replace(policy, only=tuple(options.parse_levels(texts)))
 
 
-def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
-    paper_size = coverage.size_at(job.profile)
-    without = paper_size.without if paper_size else ()
-    tasks = with_essays(
-        with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays
-    )
-    tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
+def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
+    """Makes the tasks of a job: with their rows, at their levels, as long as they are asked for."""
+    without: tuple[str, ...] = ()
+    answer_tokens = None  # at most
+    if paper_size := coverage.size_at(job.profile):
+        without = paper_size.without
+        answer_tokens = paper_size.tokens
+    tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence, without)
+    tasks = with_essays(tasks, job.essays)
+    tasks = options.at_levels(tasks, job.difficulty)
+    places = places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
-    most_tokens = paper_size.tokens if paper_size else None
-    return options.with_answers_of(
-        asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
-    )
+    tasks = asked_of(tasks, job.model, job.answer_prefix)
+    return options.limit_answers(tasks, job.max_new_tokens, answer_tokens)
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     """Returns the places of the model where the length of a context may depend on them: of RULER's
     tasks, whose usual length is more than a small model has."""
     is_given = isinstance(job.context_tokens, int)
-    return (
-        None
-        if is_given or not any(task.name in RULER for task in tasks)
-        else models.places_of(job.model)
-    )
+    if is_given or not any(task.name in RULER for task in tasks):
+        return None
+    places: int | None = models.places_of(job.model)
+    return places
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
@@ -125,20 +139,24 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     What is missing has another version here, comes from a file that is not here, or is as long as
     so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
-    made: list[Task] = []
+    tasks: list[Task] = []
     if job and model_is_here and is_here(job.data) and is_here(job.essays):
-        with suppress(
-            KVBenchError, DatasetError
-        ):  # of data that is not here, or that a stranger wrote into run.json
-            coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
-            made = _tasks_of(job, coverage, count_by(job.model))
-    for planned in run.identity.tasks:  # those of their own length need no model
+        # Of data that is not here, or that a stranger wrote into run.json.
+        with suppress(KVBenchError, DatasetError):
+            coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
+            tasks = _prepare_tasks(job, coverage, count_by(job.model))
+    versions: dict[str, str] = {}
+    for planned in run.identity.tasks:
+        versions[planned.name] = planned.version
+        # Tasks of their own length need no model.
         if (native := task_of_version(planned.name, planned.version)) is not None:
-            made += asked_of([native], model, "on" if planned.begins_answers else "off")
-    versions = {planned.name: planned.version for planned in run.identity.tasks}
-    return {
-        task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)
-    }
+            answer_prefix = "on" if planned.begins_answers else "off"
+            tasks += asked_of([native], model, answer_prefix)
+    by_name: dict[str, Task] = {}
+    for task in reversed(tasks):  # the tasks of the job come before those of their own length
+        if task.full_version == versions.get(task.name):
+            by_name[task.name] = task
+    return by_name
 
 
 def check_job(job: Job, names_model: bool = True) -> Grid:
@@ -147,18 +165,18 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     of."""
     model_source(job.model)
     grid = build_grid(job, count_by(job.model))
-    for task, _ in grid.tasks:
+    tasks = [task for task, _ in grid.tasks]
+    for task in tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
-    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
     registered = coverage.tasks
     notes = options.notes_on_levels(registered, job.difficulty)
     if job.suite and job.policies is None and coverage.policies:
-        notes += catalogue.left_out(coverage.policies, [task for task, _ in grid.tasks], job.mode)
+        notes += catalogue.left_out(coverage.policies, tasks, job.mode)
     if names_model:
-        notes += notes_on_length(
-            registered, job.context_tokens, places_within(registered, job), job.model
-        )
+        places = places_within(registered, job)
+        notes += notes_on_length(registered, job.context_tokens, places, job.model)
     for note in notes:
         console.print(note, soft_wrap=True, markup=False)
     return grid
@@ -167,9 +185,8 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
 def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) -> Grid:
     """Leaves out the tasks that the chat template cannot ask, and prints the reasons; raises
     :class:`KVBenchError` with the reason if tasks were named, or where none is left."""
-    reasons: Mapping[str, str] = prompts.without_system_turn(
-        tokenizer, [task for task, _ in grid.tasks]
-    )
+    tasks = [task for task, _ in grid.tasks]
+    reasons: Mapping[str, str] = prompts.without_system_turn(tokenizer, tasks)
     left = [(task, contexts) for task, contexts in grid.tasks if task.name not in reasons]
     if reasons and (job.tasks is not None or not left):
         raise KVBenchError(f"{next(iter(reasons.values()))}: leave it out of --tasks")

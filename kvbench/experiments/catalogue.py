@@ -43,25 +43,38 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
     return ""
 
 
+def why_nowhere(policy: Policy, tasks: Sequence[Task], mode: Mode) -> str:
+    """Says why a policy means nothing on any of these tasks, by the first; nothing if it does on
+    one."""
+    reasons = [why_not(policy, task, mode) for task in tasks]
+    if not reasons or not all(reasons):
+        return ""
+    return reasons[0]
+
+
 def left_out(suite_policies: str, tasks: Sequence[Task], mode: Mode) -> list[str]:
     """Says which policies of a suite mean nothing on any task of a run, one line for each
     reason."""
     by_reason: dict[str, list[str]] = {}
     for name in split_outside_brackets(suite_policies):
-        reasons = [why_not(find_policy(name), task, mode) for task in tasks]
-        if all(reasons):
-            by_reason.setdefault(reasons[0], []).append(name)
-    return [f"left out: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        reason = why_nowhere(find_policy(name), tasks, mode)
+        if reason:
+            by_reason.setdefault(reason, []).append(name)
+    lines: list[str] = []
+    for reason, names in by_reason.items():
+        lines.append(f"left out: {', '.join(names)}: {reason}")
+    return lines
 
 
 def without_question(names: str | None) -> str | None:
     """Returns the named policies that can be run before a question is seen; the text as it is where
-    it names none."""
+    it names none. Raises :class:`KVBenchError` where all of them need the question."""
     if names is None or names.strip() in (DEFAULT, EVERYTHING):
         return names
-    chosen = [
-        name for name in split_outside_brackets(names) if not find_policy(name, True).needs_question
-    ]
+    chosen: list[str] = []
+    for name in split_outside_brackets(names):
+        if not find_policy(name, True).needs_question:
+            chosen.append(name)
     if not chosen:
         raise KVBenchError(f"--mode both: {names} all need the question: use --mode aware")
     return ",".join(chosen)
@@ -70,14 +83,14 @@ def without_question(names: str | None) -> str | None:
 def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or
     more than it."""
-    if scope == "system":
-        if mode == "aware":
+    if scope != "system":
+        return
+    if mode == "aware":
+        raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
+    for task in tasks:
+        if task.role != "system":
             raise KVBenchError(
-                "--compress system leaves the user's turn as it is: use --mode agnostic"
-            )
-        if other := next((task for task in tasks if task.role != "system"), None):
-            raise KVBenchError(
-                f"{other.name} has no system prompt: leave it out, or use --compress context"
+                f"{task.name} has no system prompt: leave it out, or use --compress context"
             )
 
 
@@ -93,27 +106,26 @@ def choose_policies(
 
     It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all`` or a
     suite, and for a plug-in that cannot be used, unless it may be recorded as failed."""
+    chosen: list[Policy] = []
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
-        known = [policy for policy in known_policies().values() if policy.name not in TREATMENTS]
-        chosen = [
-            policy for policy in known if not all(why_not(policy, task, mode) for task in tasks)
-        ]
+        for policy in known_policies().values():
+            if policy.name not in TREATMENTS and not why_nowhere(policy, tasks, mode):
+                chosen.append(policy)
     else:
-        chosen = [
-            find_policy(name, even_if_broken)
-            for name in dict.fromkeys(split_outside_brackets(names))
-        ]
+        for name in dict.fromkeys(split_outside_brackets(names)):
+            chosen.append(find_policy(name, even_if_broken))
         if not chosen:
-            known_names = (
-                f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            raise KVBenchError(
+                f"no policy given: name policies of python -m kvbench ls policies, or "
+                f"{EVERYTHING}, or {DEFAULT}"
             )
-            raise KVBenchError(f"no policy given: name {known_names}")
-    nowhere = {}
+    nowhere: dict[str, str] = {}
     for policy in chosen:
-        if all(reasons := [why_not(policy, task, mode) for task in tasks]):
-            nowhere[policy.name] = reasons[0]
+        reason = why_nowhere(policy, tasks, mode)
+        if reason:
+            nowhere[policy.name] = reason
     if nowhere and (not of_suite or len(nowhere) == len(chosen)):
         name, reason = next(iter(nowhere.items()))
         raise KVBenchError(f"{name} cannot be run here: {reason}")
@@ -126,7 +138,8 @@ def press_and_others(
     press: str, against: str | None, tasks: Sequence[Task], mode: Mode, controls: bool = True
 ) -> tuple[Policy, list[Policy]]:
     """Returns the press that a comparison is about, and the policies that it is compared with.
-    ``controls``: whether random and recency are among them, where somebody takes their levels."""
+    ``controls``: whether random and recency are among them, where somebody takes their levels.
+    Raises :class:`KVBenchError` where no press, or several, or nothing else is named."""
     mine, *more = choose_policies(press, tasks, mode)
     if more:
         raise KVBenchError(
@@ -134,42 +147,52 @@ def press_and_others(
             f"--against"
         )
     check_is_press(mine)
-    chosen = choose_policies(against, tasks, mode)
-    others = [
-        policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)
-    ]
-    if (against or DEFAULT).strip() in (EVERYTHING, DEFAULT):
-        others = [
-            other
-            for other in others
-            if not (mine.kinds and other.kinds) or set(mine.kinds) & set(other.kinds)
-        ]
+    is_named = (against or DEFAULT).strip() not in (EVERYTHING, DEFAULT)
+    others: list[Policy] = []
+    for policy in choose_policies(against, tasks, mode):
+        is_mine = (policy.name, policy.origin) == (mine.name, mine.origin)
+        have_kinds = bool(mine.kinds and policy.kinds)
+        share_kinds = bool(set(mine.kinds) & set(policy.kinds))
+        if not is_mine and (is_named or share_kinds or not have_kinds):
+            others.append(policy)
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
-    named = {mine.name, *(policy.name for policy in others)}
-    kinds = {kind for policy in (mine, *others) for kind in policy.kinds}
-    to_beat = [POLICIES[name] for name in TO_BEAT if controls and name not in named]
-    return mine, [*others, *(control for control in to_beat if kinds & set(control.kinds))]
+    names = {mine.name}
+    kinds = set(mine.kinds)
+    for policy in others:
+        names.add(policy.name)
+        kinds.update(policy.kinds)
+    if controls:
+        for name in TO_BEAT:
+            if name not in names and kinds & set(POLICIES[name].kinds):
+                others.append(POLICIES[name])
+    return mine, others
 
 
 def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[Point]) -> None:
     """Raises :class:`KVBenchError` for a policy that has no level of the press, where neither has
     one level alone."""
-    of_press = mine.levels_among(points)
+    levels_of_press = mine.levels_among(points)
     for other in others:
         levels = other.levels_among(points)
-        if not of_press or not levels or shared_levels(of_press, levels):
+        if not levels_of_press or not levels or shared_levels(levels_of_press, levels):
             continue  # what reaches no level at all has an error of its own
-        takes = [
-            f"{policy.name} takes {' or '.join(KINDS[kind].plural for kind in policy.kinds)}"
-            for policy in (mine, other)
-        ]
-        fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
+        fault = (
+            f"{mine.name} and {other.name} have no level in common: "
+            f"{_kinds_text(mine)}, {_kinds_text(other)}"
+        )
         if set(mine.kinds) & set(other.kinds):
             raise KVBenchError(f"{fault}, and none that both reach is asked for")
         option = KINDS[levels[0].kind].option
-        advice = f"give one level of one of them, as {option} {levels[0]}, which is compared with each of the other's"
-        raise KVBenchError(f"{fault}, and each has several; {advice}")
+        advice = f"give one level of one of them, as {option} {levels[0]}"
+        raise KVBenchError(
+            f"{fault}, and each has several; {advice}, which is compared with each of the other's"
+        )
+
+
+def _kinds_text(policy: Policy) -> str:
+    kinds = " or ".join(KINDS[kind].plural for kind in policy.kinds)
+    return f"{policy.name} takes {kinds}"
 
 
 def is_built_in(name: str) -> bool:
@@ -178,8 +201,10 @@ def is_built_in(name: str) -> bool:
 
     Nothing is looked up elsewhere: a stranger's run may name a file, whose code would run.
     """
-    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
-    return set(kinds) <= {*POLICIES, *TREATMENTS, *WAYS}
+    if name in POLICIES:
+        return True
+    kinds = {kind_in(part) for part in name.split("+")}
+    return kinds <= {*POLICIES, *TREATMENTS, *WAYS}
 
 
 def check_is_press(policy: Policy) -> None:
@@ -207,7 +232,7 @@ def press_alone(names: str) -> Policy:
 def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
     """Lists the policies that cannot treat a model of that shape, each with one line that says
     so."""
-    reasons = {}
+    reasons: dict[str, str] = {}
     for policy in policies:
         try:
             if policy.check_model:
@@ -246,8 +271,11 @@ def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Pol
     for policy in chosen:
         if policy.around is not None and policy.around.name not in names:
             plain[policy.around.name] = policy.around
-    references = REFERENCES if controls else (FULL,)
-    before = [POLICIES[name] for name in references if name not in {*names, *plain}]
+    references: Sequence[str] = (FULL,)
+    if controls:
+        references = REFERENCES
+    names |= set(plain)
+    before = [POLICIES[name] for name in references if name not in names]
     return [*before, *plain.values(), *chosen]
 
 
@@ -258,26 +286,27 @@ def at_some_level(
     the levels is left out where none was named, ``everything``, and a :class:`KVBenchError` else:
     it would have no record."""
     kinds = {point.level.kind for point in points}
-    taken = [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
-    reached = [policy for policy in taken if policy.points_among(points)]
-    for policy in taken:
-        if policy not in reached and not everything:
-            levels = ", ".join(
-                dict.fromkeys(
-                    str(point.level) for point in points if point.level.kind in policy.kinds
-                )
-            )
-            most = f"it removes at most {policy.highest_ratio:g} of the cache"
+    reached: list[Policy] = []
+    for policy in policies:
+        if policy.kinds and not kinds & set(policy.kinds):
+            continue
+        if policy.points_among(points):
+            reached.append(policy)
+        elif not everything:
+            levels = [str(point.level) for point in points if point.level.kind in policy.kinds]
+            limit = f"it removes at most {policy.highest_ratio:g} of the cache"
             for kind, below in policy.levels_below.items():
-                most = f"its {KINDS[kind].plural} are below {below:g}"
+                limit = f"its {KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(
-                f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out"
+                f"{policy.name} reaches none of {', '.join(dict.fromkeys(levels))}: {limit}; ask "
+                f"for less, or leave it out"
             )
     return reached
 
 
 def known_policies() -> Mapping[str, Policy]:
-    """Returns the policies of the registry and of installed packages, by name."""
+    """Returns the policies of the registry and of installed packages, by name. Raises
+    :class:`KVBenchError` for a name that both have."""
     installed = plug_ins()
     if twice := POLICIES.keys() & installed.keys():
         raise KVBenchError(
@@ -300,28 +329,30 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault
-    with its options, or one of them protected or treated, once or more often: ``name+way``."""
+    with its options, or one of them protected or treated, once or more often: ``name+way``. Raises
+    :class:`KVBenchError` for a name of none, and for a plug-in that cannot be used."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
     if way != PLAIN and not (is_way(way) or is_treatment(way)):
         kinds = "protection, deployment, quantisation or fault"
-        raise KVBenchError(
-            f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}"
-        )
+        unknown = unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])
+        raise KVBenchError(f"{plain}+{way}: {unknown}")
     try:
         if way != PLAIN:
             return compose(find_policy(plain), way)
         if is_treatment(name):
             return check_alone(treatment_of(name))
         if is_plug_in(name):
-            return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
+            if even_if_broken:
+                return load_even_if_broken(name)
+            return load_plug_in(name)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error
-    known = known_policies()
-    if name not in known:
-        near = nearest(kind_in(name), known)
+    by_name = known_policies()
+    if name not in by_name:
+        near = nearest(kind_in(name), by_name)
         raise KVBenchError(
-            f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}"
+            f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(by_name)}"
         )
-    return known[name]
+    return by_name[name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from datasets_gen import Example, Question, Task
+from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
 from kvbench.engine.decode.waves import token_bytes_of
@@ -16,6 +16,7 @@ from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.descriptions import described_context, described_question
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
@@ -40,7 +41,6 @@ from kvbench.store.tables import (
 )
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
-from leaderboards.metrics.judges.obedience import families
 from policies import FULL, HeadRows
 
 # Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one
@@ -79,20 +79,22 @@ class FinishedAnswer:
             self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True
         )
 
-    def scores_of(self, generation: Generation) -> dict[str, object]:
+    def score(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its
         likelihood."""
-        return self.text_scores_of(generation.token_ids) | {"gold_nll": generation.gold_nll}
+        return self.score_tokens(generation.token_ids) | {"gold_nll": generation.gold_nll}
 
-    def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
-        return text_scores(self.text_of(token_ids), self.question, self.context)
+    def score_tokens(self, token_ids: Sequence[int]) -> dict[str, object]:
+        """Returns the scores of the text of other tokens for the same question."""
+        return text_scores(self.text_from(token_ids), self.question, self.context)
 
-    def text_of(self, token_ids: Sequence[int]) -> str:
+    def text_from(self, token_ids: Sequence[int]) -> str:
+        """Writes the tokens of an answer as text."""
         return answer_text(self.model.tokenizer, list(token_ids))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PromptWork:
     """A prompt with what the store says of it, and how it is answered."""
 
     model: LoadedModel
@@ -112,28 +114,32 @@ def collect(
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
     """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy
-    may take."""
+    may take. Raises :class:`KVBenchError` for a context that cannot be stored once for all of its
+    questions."""
     rows = RowsByTable()
-    asked: list[_Asked] = []
+    work: list[_PromptWork] = []
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
         ends = {prompt.token_ends for prompt in prompts}
-        if (
-            len(ends) > 1
-        ):  # a context is described once, and has to be the same whatever question stands behind it
+        # A context is described once, and has to be the same whatever question stands behind it.
+        if len(ends) > 1:
             raise KVBenchError(
                 f"the tokenizer splits {example.id} before another question: use --mode agnostic"
             )
-        places = {"mode": setting.mode, "token_ends": np.array(ends.pop(), dtype="<u4").tobytes()}
-        context = StoredContext.model_validate(described_context(task, example) | places)
+        described = described_context(task, example)
+        described["mode"] = setting.mode
+        described["token_ends"] = np.array(ends.pop(), dtype="<u4").tobytes()
+        context = StoredContext.model_validate(described)
         rows.add(CONTEXTS.name, [context])
         donor = _donor(model, task, example, setting.mode, donor_of)
         for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
-            questions = [_question(task, prompt, question) for question in prompt.questions]
+            questions: list[StoredQuestion] = []
+            for question in prompt.questions:
+                questions.append(_question(task, prompt, question))
             rows.add(QUESTIONS.name, questions)
-            asked.append(_Asked(model, task, setting, prompt, context, questions, donor))
-    for together in _batches(asked):
+            work.append(_PromptWork(model, task, setting, prompt, context, questions, donor))
+    for together in _batches(work):
         for answers in _answer(together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
@@ -142,22 +148,22 @@ def collect(
     return rows
 
 
-def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+def _batches(work: Sequence[_PromptWork]) -> Iterator[Sequence[_PromptWork]]:
     """Divides prompts into those that are decoded together. What watches the decoding watches one
     prompt."""
-    if not asked:
+    if not work:
         return
-    model, setting = asked[0].model, asked[0].setting
+    model, setting = work[0].model, work[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
-    longest = max(len(item.prompt.token_ids) for item in asked) * token_bytes_of(model)
-    count = min(
-        BRANCHES_TOGETHER // max(1, branches),
-        setting.kv_bound(model.device) // (HELD_SHARE * longest),
-    )
+    longest = max(len(item.prompt.token_ids) for item in work)
+    longest_bytes = longest * token_bytes_of(model)
+    by_branches = BRANCHES_TOGETHER // max(1, branches)
+    by_memory = setting.kv_bound(model.device) // (HELD_SHARE * longest_bytes)
+    count = max(1, min(by_branches, by_memory))
     if any(TABLES[name].observe for name in setting.tables):
         count = 1
-    count = max(1, count)
-    yield from (asked[start : start + count] for start in range(0, len(asked), count))
+    for start in range(0, len(work), count):
+        yield work[start : start + count]
 
 
 def _donor(
@@ -169,20 +175,22 @@ def _donor(
 ) -> Callable[[], Trace] | None:
     if donor_of is None:
         return None
-    return lazy_donor(
-        model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0]
-    )
+
+    def donor_prompt() -> Prompt:
+        return build_prompts(model.tokenizer, task, donor_of(example), mode)[0]
+
+    return lazy_donor(model, donor_prompt)
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
-    counts = {name: len(getattr(question, name)) for name in ("answer_tokens", "evidence_tokens")}
-    counts["context_tokens"] = len(prompt.token_ids)
-    return StoredQuestion.model_validate(
-        described_question(task, prompt.example, question.question) | counts
-    )
+    described = described_question(task, prompt.example, question.question)
+    described["answer_tokens"] = len(question.answer_tokens)
+    described["evidence_tokens"] = len(question.evidence_tokens)
+    described["context_tokens"] = len(prompt.token_ids)
+    return StoredQuestion.model_validate(described)
 
 
-def _observers(first: _Asked) -> dict[str, Observer]:
+def _observers(first: _PromptWork) -> dict[str, Observer]:
     """Returns by table the observer that fills it; tables that are observed alike share one.
 
     Where something watches, there is one prompt.
@@ -201,94 +209,102 @@ def _observers(first: _Asked) -> dict[str, Observer]:
     return observers
 
 
-def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
+def _answer(together: Sequence[_PromptWork]) -> Iterator[list[FinishedAnswer]]:
     """Treats and decodes prompts together and yields the answers of each; raises
     :class:`ModelChangedError` if a press wrote to the model meanwhile."""
-    model, task, setting = together[0].model, together[0].task, together[0].setting
-    observers = _observers(together[0])
-    traces = []
-    for asked in together:
+    first = together[0]
+    model, task, setting = first.model, first.task, first.setting
+    observers = _observers(first)
+    traces: list[Trace] = []
+    for work in together:
         scorings = plan(
             setting.policies,
             setting.points,
-            asked.prompt,
+            work.prompt,
             setting.seed,
             setting.time_limit,
-            asked.donor,
+            work.donor,
         )
-        traces.append(prefill(model, asked.prompt, with_reference(scorings, asked.prompt)))
+        traces.append(prefill(model, work.prompt, with_reference(scorings, work.prompt)))
     watching = list(dict.fromkeys(observers.values()))
     of_traces = decode_all(
         model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True
     )
     if change := model.snapshot.first_change():
-        raise ModelChangedError(
-            [policy.name for policy in setting.policies if policy.origin], change
-        )
-    for asked, trace, generations in zip(together, traces, of_traces, strict=True):
-        yield list(_finished(asked, trace, generations, observers))
+        plug_ins = [policy.name for policy in setting.policies if policy.origin]
+        raise ModelChangedError(plug_ins, change)
+    for work, trace, generations in zip(together, traces, of_traces, strict=True):
+        yield list(_finished(work, trace, generations, observers))
 
 
 def _finished(
-    asked: _Asked,
+    work: _PromptWork,
     trace: Trace,
     generations: Sequence[Generation],
     observers: Mapping[str, Observer],
 ) -> Iterator[FinishedAnswer]:
-    answers = {
-        (id(generation.branch), generation.question): generation for generation in generations
-    }
-    of_full = {}
+    """Yields the answers of all branches of a prompt to its questions, branches that failed
+    included."""
+    answers: dict[tuple[int, int], Generation] = {}  # by branch and question
+    answers_of_full: dict[int, Generation] = {}  # by question
     for finished in generations:
+        answers[id(finished.branch), finished.question] = finished
         if finished.branch.treatment.policy.name == FULL:
-            of_full[finished.question] = finished
+            answers_of_full[finished.question] = finished
     for branch in trace.branches:
         if branch.treatment.reference:
             continue
         layers = _compressed(trace, branch)
         masks = [cache.keep for cache in layers if cache.keep is not None]
-        survival = _survival(masks if len(masks) == len(layers) else [])
+        survival = None
+        if len(masks) == len(layers):
+            survival = _survival(masks)
         for number in branch.treatment.questions:
             generation = answers.get((id(branch), number))
+            full = answers_of_full.get(number)
+            question = work.questions[number]
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
-            outcome = _outcome(asked.model, trace, branch, generation) if generation else {}
-            values = _values(trace, branch, number, survival, outcome)
-            full, question = of_full.get(number), asked.questions[number]
-            values |= _against_full(
-                generation, full, bool(question.golds or question.directives or question.protected)
-            )
-            values |= {"task": asked.task.name} | text_scores(
-                values["output_text"], question, asked.context
-            )
-            known = (
-                asked.model,
-                asked.task,
-                asked.setting,
+            values = _values(trace, branch, number, survival)
+            values["task"] = work.task.name
+            if generation:
+                is_judged = bool(question.golds or question.directives or question.protected)
+                values |= _outcome(work.model, trace, branch, generation)
+                values |= _against_full(generation, full, is_judged)
+            values |= text_scores(values["output_text"], question, work.context)
+            yield FinishedAnswer(
+                work.model,
+                work.task,
+                work.setting,
                 trace,
                 branch,
                 number,
                 generation,
                 full,
                 question,
+                work.context,
+                Record.model_validate(values),
+                observers,
             )
-            yield FinishedAnswer(*known, asked.context, Record.model_validate(values), observers)
 
 
 def _compressed(trace: Trace, branch: Branch) -> list[LayerCache]:
     """Returns what is left of the layers that presses compress; nothing of a branch that failed."""
-    return [branch.layers[layer] for layer in trace.compressed] if branch.layers else []
+    if not branch.layers:
+        return []
+    return [branch.layers[layer] for layer in trace.compressed]
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
-    """Returns ``None`` without masks: the branch failed, or rewrites what it keeps."""
-    return Survival.of(np.stack([mask.cpu().numpy() for mask in masks])) if masks else None
+    """Returns what survives of all layers, by their masks, each of shape (heads, tokens); ``None``
+    without masks: the branch failed, or rewrites what it keeps."""
+    if not masks:
+        return None
+    return Survival.of(np.stack([mask.cpu().numpy() for mask in masks]))
 
 
-def _values(
-    trace: Trace, branch: Branch, number: int, survival: Survival | None, outcome: dict[str, object]
-) -> dict[str, Any]:
-    """Returns the columns of a record without the scores of its text."""
+def _values(trace: Trace, branch: Branch, number: int, survival: Survival | None) -> dict[str, Any]:
+    """Returns the columns of a record without those of its answer, which stay empty."""
     question, treatment = trace.prompt.questions[number], branch.treatment
     values: dict[str, Any] = dict.fromkeys(Record.model_fields)
     values |= {
@@ -303,59 +319,55 @@ def _values(
         "press_arguments": json.dumps(branch.arguments, sort_keys=True),
         "prefill_seconds": trace.seconds,
     }
-    if survival is not None:
-        prompt = trace.prompt
-        protected = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-        kept = Kept(
-            survival,
-            prompt.context_tokens,
-            question.answer_tokens,
-            question.evidence_tokens,
-            *protected,
-        )
-        values |= {
-            metric.name: metric.of_kept(kept)
-            for metric in METRICS.values()
-            if metric.of_kept is not None
-        }
-    return values | outcome
+    if survival is None:
+        return values
+    prompt = trace.prompt
+    kept = Kept(
+        survival,
+        prompt.context_tokens,
+        question.answer_tokens,
+        question.evidence_tokens,
+        *(prompt.tokens_of(kind) for kind in INSTRUCTIONS),
+    )
+    for metric in METRICS.values():
+        if metric.of_kept is not None:
+            values[metric.name] = metric.of_kept(kept)
+    return values
 
 
 def _against_full(
-    generation: Generation | None, full: Generation | None, judged: bool
+    generation: Generation, full: Generation | None, is_judged: bool
 ) -> dict[str, object]:
     """Tells how likely the right answer is, how much less than with the full cache, and what became
-    of its answer. ``judged``: whether there is an answer to judge, which there is none behind
+    of its answer. ``is_judged``: whether there is an answer to judge, which there is none behind
     running text."""
-    if generation is None:
-        return {}
-    nll, full_nll = generation.gold_nll, full.gold_nll if full else None
-    delta = None if nll is None or full_nll is None else nll - full_nll
-    values: dict[str, object] = {"gold_nll": nll, "delta_nll": delta}
-    if not judged:
-        return values | {
-            "next_token_accuracy": generation.gold.accuracy if generation.gold else None
-        }
-    if full is None:
-        return values
-    return values | outcome_scores(
-        Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite)
-    )
+    values: dict[str, object] = {"gold_nll": generation.gold_nll, "delta_nll": None}
+    if full and full.gold_nll is not None and generation.gold_nll is not None:
+        values["delta_nll"] = generation.gold_nll - full.gold_nll
+    if is_judged:
+        if full is not None:
+            is_same = generation.token_ids == full.token_ids
+            values |= outcome_scores(Outcome(is_same, generation.ended, generation.finite))
+    elif generation.gold:
+        values["next_token_accuracy"] = generation.gold.accuracy
+    return values
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
     """Counts the bytes that an allocator holds for a branch after its prefill, windows that are
     left whole included."""
     heads, _, size = trace.keys[0].shape
-    treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
-    stored = treatment.policy.stored_bytes
+    number_bytes = trace.keys[0].element_size()
+    stored = branch.treatment.policy.stored_bytes
     if stored is None:
-        return 2 * size * number_bytes * sum(cache.held_rows for cache in branch.layers)
-    # All heads of a layer hold as many.
-    held = [cache.held_rows // heads for cache in branch.layers]
-    return sum(
-        heads * stored(treatment.situation, HeadRows(rows, size, number_bytes)) for rows in held
-    )
+        rows = sum(cache.held_rows for cache in branch.layers)
+        return 2 * size * number_bytes * rows
+    total = 0
+    for cache in branch.layers:
+        # All heads of a layer hold as many.
+        rows_of_head = HeadRows(cache.held_rows // heads, size, number_bytes)
+        total += heads * stored(branch.treatment.situation, rows_of_head)
+    return total
 
 
 def _outcome(
@@ -363,23 +375,28 @@ def _outcome(
 ) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
-    ids, slots = list(generation.token_ids), heads * len(trace.compressed)
+    slots = heads * len(trace.compressed)
+    digest: str | None = None
     if final := generation.final_cache:
-        held = final.rows + heads * sum(
-            min(final.tokens, window - 1) for window in trace.windows if window is not None
-        )
-        read, tokens, kv_bytes = (
-            float(final.rows),
-            final.tokens,
-            2 * size * held * trace.keys[0].element_size(),
-        )
-        digest: str | None = final.digest
+        held = final.rows
+        for window in trace.windows:
+            if window is not None:
+                held += heads * min(final.tokens, window - 1)
+        read = float(final.rows)
+        tokens = final.tokens
+        kv_bytes = 2 * size * held * trace.keys[0].element_size()
+        digest = final.digest
     else:
-        read = sum(cache.read_rows * cache.filled for cache in _compressed(trace, branch))
-        tokens, kv_bytes = length, _stored_bytes(trace, branch)
+        read = 0.0
+        for cache in _compressed(trace, branch):
+            read += cache.read_rows * cache.filled
+        tokens = length
+        kv_bytes = _stored_bytes(trace, branch)
         policy = branch.treatment.policy
         is_changed = policy.corrupts or policy.prefill_treatment or policy.step_treatment
-        digest = None if is_changed else branch.digest
+        if not is_changed:
+            digest = branch.digest
+    ids = list(generation.token_ids)
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
@@ -391,52 +408,4 @@ def _outcome(
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,
         "wave_halvings": generation.halvings,
-    }
-
-
-def described_context(task: Task, example: Example) -> dict[str, object]:
-    """Returns by column what follows from the example alone: whoever generates it again can
-    compare."""
-    return {
-        "task": task.name,
-        "task_version": task.full_version,
-        "example_index": example.index,
-        "example_id": example.id,
-        "draw_id": example.draw or example.id,
-        "arm": example.arm,
-        "context": example.context,
-        "stated_values": list(example.stated_values),
-        "abstentions": list(task.abstentions),
-        "answer_marker": task.answer_marker,
-        "defence": example.text_of("defence"),
-    }
-
-
-def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
-    """Describes a question by column: what is said of it once."""
-    directives = [str(directive) for directive in question.directives]
-    same = ("every_gold", "answerable", "direction", "answer_type", "hops", "protected")
-    answer, evidence = (
-        [
-            place
-            for span in question.spans
-            if (span.kind == "answer") is wanted
-            for place in (span.start, span.end)
-        ]
-        for wanted in (True, False)
-    )
-    return {name: getattr(question, name) for name in same} | {
-        "task": task.name,
-        "question_id": question.id,
-        "example_index": example.index,
-        "question": question.text,
-        "golds": list(question.golds),
-        "answer_prefix": question.answer_prefix if task.begins_answers else "",
-        "target": question.perfect_output,
-        "question_type": question.type,
-        "answer_spans": answer,
-        "evidence_spans": evidence,
-        "other_values": list(question.others),
-        "directives": directives,
-        "directive_families": families(directives),
     }

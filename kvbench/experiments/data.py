@@ -7,7 +7,7 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import FROM_DATA, RULER, Example, Task
+from datasets_gen import FROM_DATA, RULER, Directive, Question, Task
 from datasets_gen.tasks import gsm8k, prose
 from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of, rows_without
 from datasets_gen.tasks.ruler import niah
@@ -19,7 +19,8 @@ from leaderboards.metrics.judges.obedience import check_directives, official
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
 # Named by --data, as prose needs none.
-WIKITEXT_HUB, WIKITEXT = ("Salesforce/wikitext", Path("wikitext"))
+WIKITEXT_HUB = "Salesforce/wikitext"
+WIKITEXT = Path("wikitext")
 # Named likewise: the reference of Python's language, which every Python has.
 PYTHON = Path("python")
 
@@ -32,7 +33,8 @@ def with_data(
     without: Sequence[str] = (),
 ) -> list[Task]:
     """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is
-    given. ``without``: kinds of directives whose rows are left out."""
+    given. ``without``: kinds of directives whose rows are left out. Raises :class:`KVBenchError`
+    for an option that no task takes, or of which it is not said for which task it is."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
@@ -43,24 +45,24 @@ def with_data(
         )
     if defence is not None and IFEVAL.name not in taking:
         raise KVBenchError(f"--defence is for the task {IFEVAL.name}, not for {names}")
-    return [
-        _with_rows(task, data, defence or otherwise, without) if task.name in taking else task
-        for task in tasks
-    ]
+    with_rows: list[Task] = []
+    for task in tasks:
+        if task.name in taking:
+            task = _with_rows(task, data, defence or otherwise, without)
+        with_rows.append(task)
+    return with_rows
 
 
 def _with_rows(task: Task, data: Path | None, defence: Placement, without: Sequence[str]) -> Task:
+    """Returns one of the tasks with the rows of a file, or with those of its data set."""
     if task.name == IFEVAL.name:
-        rows = read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB)
+        if data is not None:
+            rows = read_rows(data)
+        else:
+            rows = rows_of(hub_entries(HUB), HUB)
         return ifeval_of(rows_without(rows, without), defence)
     if task.name == prose.PROSE.name:
-        if data == WIKITEXT and not data.exists():
-            return prose.prose_of(
-                prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test"))
-            )
-        if data == PYTHON and not data.exists():
-            return prose.prose_of(python_reference())
-        return task if data is None else prose.prose_of(prose.read_texts(data))
+        return _prose(task, data)
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
@@ -68,15 +70,32 @@ def _with_rows(task: Task, data: Path | None, defence: Placement, without: Seque
     return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *problems], GSM8K_HUB))
 
 
+def _prose(task: Task, data: Path | None) -> Task:
+    """Returns the task of running text, with the texts that ``--data`` names: a file before the two
+    names that stand for texts from elsewhere."""
+    if data is None:
+        return task
+    if data == WIKITEXT and not data.exists():
+        entries = hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")
+        return prose.prose_of(prose.articles_of(entries))
+    if data == PYTHON and not data.exists():
+        return prose.prose_of(python_reference())
+    return prose.prose_of(prose.read_texts(data))
+
+
 def python_reference() -> list[str]:
     """Returns the paragraphs of the reference of Python's language, without code, each topic as a
     text."""
     topics = importlib.import_module("pydoc_data.topics").topics
-    parts = [text.split("\n\n") for text in topics.values()]
-    return [
-        "\n\n".join(part for part in of_topic if part[:1].isalpha() and part.endswith("."))
-        for of_topic in parts
-    ]
+    texts: list[str] = []
+    for topic in topics.values():
+        paragraphs: list[str] = []
+        for part in topic.split("\n\n"):
+            is_sentence = part[:1].isalpha() and part.endswith(".")
+            if is_sentence:
+                paragraphs.append(part)
+        texts.append("\n\n".join(paragraphs))
+    return texts
 
 
 def is_here(file: Path | None) -> bool:
@@ -85,57 +104,71 @@ def is_here(file: Path | None) -> bool:
 
 
 def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
-    """Returns the tasks, with the texts of a file as the prose that needles are hidden in."""
+    """Returns the tasks, with the texts of a file as the prose that needles are hidden in. Raises
+    :class:`KVBenchError` where no task hides needles."""
     if essays is None:
         return list(tasks)
     if not any(niah.takes_essays(task) for task in tasks):
         taking = ", ".join(task.name for task in RULER.values() if niah.takes_essays(task))
-        raise KVBenchError(
-            f"--essays is for the tasks {taking}, not for {', '.join(task.name for task in tasks)}"
-        )
+        names = ", ".join(task.name for task in tasks)
+        raise KVBenchError(f"--essays is for the tasks {taking}, not for {names}")
     texts = prose.read_texts(essays, "--essays")
-    return [niah.in_essays(task, texts) if niah.takes_essays(task) else task for task in tasks]
+    with_texts: list[Task] = []
+    for task in tasks:
+        if niah.takes_essays(task):
+            task = niah.in_essays(task, texts)
+        with_texts.append(task)
+    return with_texts
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
     """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold
     their question are to be compressed with it. It runs before anything is loaded."""
-    if mode == "aware" and any(task.role == "text" for task in tasks):
-        raise KVBenchError(
-            "--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic"
-        )
-    for task in tasks if mode == "aware" else ():
-        if task.most and not all(
-            question.text for example in _examples_of(task) for question in example.questions
-        ):
-            raise KVBenchError(
-                f"--mode aware: contexts of {task.name} hold what is asked already: use --mode "
-                f"agnostic"
-            )
-    for task in (task for task in tasks if task.name == IFEVAL.name):
+    if mode == "aware":
+        _check_compressed_questions(tasks)
+    for task in tasks:
+        if task.name != IFEVAL.name:
+            continue
         try:
             official()
-            questions = (
-                question for example in _examples_of(task) for question in example.questions
-            )
-            check_directives(
-                [
-                    (question.id, directive)
-                    for question in questions
-                    for directive in question.directives
-                ]
-            )
+            check_directives(_directives(task))
         except MetricError as error:
             raise KVBenchError(str(error)) from error
 
 
-def _examples_of(task: Task) -> Iterator[Example]:
-    """Generates all examples of a task over rows."""
-    return task.generate(0, task.most or 1)
+def _check_compressed_questions(tasks: Sequence[Task]) -> None:
+    """Raises :class:`KVBenchError` for tasks without a question that is compressed with the
+    context."""
+    if any(task.role == "text" for task in tasks):
+        raise KVBenchError(
+            "--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic"
+        )
+    for task in tasks:
+        if task.most and not all(question.text for question in _all_questions(task)):
+            raise KVBenchError(
+                f"--mode aware: contexts of {task.name} hold what is asked already: use --mode "
+                f"agnostic"
+            )
+
+
+def _directives(task: Task) -> list[tuple[str, Directive]]:
+    """Lists the directives of a task, each with the name of its question."""
+    directives: list[tuple[str, Directive]] = []
+    for question in _all_questions(task):
+        for directive in question.directives:
+            directives.append((question.id, directive))
+    return directives
+
+
+def _all_questions(task: Task) -> Iterator[Question]:
+    """Generates the questions of all examples of a task over rows."""
+    for example in task.generate(0, task.most or 1):
+        yield from example.questions
 
 
 def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str, object]]:
-    """Loads rows of a data set from the hub, or from an earlier download, each with its place."""
+    """Loads rows of a data set from the hub, or from an earlier download, each with its place.
+    Raises :class:`KVBenchError` where neither is there."""
     datasets = importlib.import_module("datasets")  # takes a second, and few commands need it
     fault = fault_of_hub()
     if fault:  # the library would ask for each file again and again

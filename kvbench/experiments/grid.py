@@ -43,9 +43,8 @@ class Setting:
     points: Sequence[Point]  # the levels, and the draws of random policies at each
     seed: int = 0  # of random policies
     mode: Mode = "agnostic"
-    max_kv_bytes: int | None = (
-        None  # of keys and values decoded at once; None for a share of what is free by then
-    )
+    # Of keys and values decoded at once; None for a share of what is free by then.
+    max_kv_bytes: int | None = None
     time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
     # What is compressed: the context of any task, or the system prompts of those with one.
     scope: Scope = "context"
@@ -61,7 +60,14 @@ class Setting:
 
     def kv_bound(self, device: "torch.device") -> int:
         """Returns the bound in bytes, now."""
-        return int(memory.kv_share(device)) if self.max_kv_bytes is None else self.max_kv_bytes
+        if self.max_kv_bytes is None:
+            return int(memory.kv_share(device))
+        return self.max_kv_bytes
+
+    @property
+    def is_numerics(self) -> bool:
+        """Tells whether a table of the study of numerics is filled."""
+        return any(table.startswith("numerics") for table in self.tables)
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,12 @@ class Grid:
     counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def identity(self, model: "LoadedModel") -> Identity:
+        """Returns what identifies a run of the grid on a model, here and now."""
         revision, dirty = git_state(Path(kvbench.__file__).parent)
         setting = self.setting
+        study_options: dict[str, Any] = {}
+        if setting.is_numerics:
+            study_options = setting.numerics.as_texts()
         return Identity(
             schema_version=SCHEMA_VERSION,
             kvbench_version=kvbench.__version__,
@@ -93,24 +103,38 @@ class Grid:
             device=device_name(model.device),
             dtype=model.dtype_name,
             held_out=self.held_out,
-            options=setting.numerics.as_texts()
-            if any(table.startswith("numerics") for table in setting.tables)
-            else {},
-            **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
+            options=study_options,
+            seed=setting.seed,
+            mode=setting.mode,
+            scope=setting.scope,
+            tables=setting.tables,
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
             policies=tuple(self._policy(policy, model) for policy in setting.policies),
         )
 
     def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
-        prompt = prompts.prompt_as_sent(
-            model.tokenizer, task, self.example(task, 0), self.setting.mode
+        example = self.example(task, 0)
+        return TaskIdentity(
+            name=task.name,
+            version=task.full_version,
+            contexts=contexts,
+            prompt=prompts.prompt_as_sent(model.tokenizer, task, example, self.setting.mode),
+            chance=task.chance,
+            instruction=task.instruction,
+            max_new_tokens=task.max_new_tokens,
+            level=task.level,
+            begins_answers=task.begins_answers,
         )
-        same = ("name", "chance", "instruction", "max_new_tokens", "level", "begins_answers")
-        fields = {name: getattr(task, name) for name in same}
-        return TaskIdentity(version=task.full_version, contexts=contexts, prompt=prompt, **fields)
 
     def _policy(self, policy: Policy, model: "LoadedModel") -> PolicyIdentity:
         arguments, origin = arguments_and_origin(policy, model)
+        repeats = 1
+        for point in self.points(policy):
+            repeats = max(repeats, 1 + point.repeat)
+        tasks: list[str] = []
+        for task, _ in self.tasks:
+            if policies_for([policy], task, self.setting.mode):
+                tasks.append(task.name)
         return PolicyIdentity(
             name=policy.name,
             family=policy.family,
@@ -119,12 +143,8 @@ class Grid:
             origin=origin,
             arguments_at_tokens=ARGUMENTS_AT,
             levels=by_kind(policy.levels_among(self.setting.points)),
-            repeats=1 + max((point.repeat for point in self.points(policy)), default=0),
-            tasks=tuple(
-                task.name
-                for task, _ in self.tasks
-                if policies_for([policy], task, self.setting.mode)
-            ),
+            repeats=repeats,
+            tasks=tuple(tasks),
         )
 
     def task(self, name: str) -> Task:
@@ -138,7 +158,9 @@ class Grid:
         first after the last where contexts were given. It does not depend on how many contexts a
         run has."""
         following = example.index + 1
-        return self.example(task, following if task.most is None else following % task.most)
+        if task.most is not None:
+            following %= task.most
+        return self.example(task, following)
 
     def questions(self, task: Task, index: int) -> int:
         """Counts the questions of an example, which is made once for that."""
@@ -147,6 +169,7 @@ class Grid:
         return self.counts[task.name, index]
 
     def policies_on(self, task: Task) -> list[Policy]:
+        """Lists the policies that mean something on a task."""
         return policies_for(self.setting.policies, task, self.setting.mode)
 
     def points(self, policy: Policy) -> tuple[Point, ...]:
@@ -158,11 +181,13 @@ class Grid:
         return sum(len(self.points(policy)) for policy in policies)
 
     def generations(self) -> int:
-        return sum(
-            self.questions(task, index) * self.cells(self.policies_on(task))
-            for task, contexts in self.tasks
-            for index in range(contexts)
-        )
+        """Counts the answers of the whole run."""
+        generations = 0
+        for task, contexts in self.tasks:
+            cells = self.cells(self.policies_on(task))
+            for index in range(contexts):
+                generations += self.questions(task, index) * cells
+        return generations
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
@@ -183,7 +208,10 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     if git("ls-files", "--error-unmatch", str(Path(kvbench.__file__).resolve())) is None:
         return None, None
     changes = git("status", "--porcelain", "--untracked-files=no")
-    return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
+    revision = git("rev-parse", "HEAD")
+    if changes is None:
+        return revision, None
+    return revision, bool(changes)
 
 
 def arguments_and_origin(
@@ -191,48 +219,55 @@ def arguments_and_origin(
 ) -> tuple[dict[str, int | float | str], str]:
     """Builds a policy's press for a context of the usual length, and returns its arguments and its
     hash."""
-    arguments, origin = dict[str, int | float | str](), policy.origin
+    arguments: dict[str, int | float | str] = {}
+    origin = policy.origin
     with suppress(Exception):  # a plug-in's, which each record tells of
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
         press = policy.build(situation)
         arguments = arguments_of(press) | policy.arguments_in(situation)
-        origin = _origin_of(policy, press, policy.build(situation), model)
+        same_press = policy.build(situation)
+        origin = _hash_origin(policy, press, same_press, model)
     return arguments, origin
 
 
-def _origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
+def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
     """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other
     code put in place of its methods, and the weights that it has loaded; an empty text where there
     is none of it. Numbers that are not in the ``other`` press, built in the same way, were drawn at
     random."""
-    parts = [
-        policy.origin,
-        *(f"{name} {code}" for name, code in libraries.replaced_methods(press).items()),
-    ]
+    parts: list[str] = []
+    if policy.origin:
+        parts.append(policy.origin)
+    for name, code in libraries.replaced_methods(press).items():
+        parts.append(f"{name} {code}")
     if policy.weights:
-        for one in (press, other):
-            one.post_init_from_model(model.network)
+        press.post_init_from_model(model.network)
+        other.post_init_from_model(model.network)
     state = libraries.hash_of_state(press)
     if state and state == libraries.hash_of_state(other):
         parts.append(state)
-    parts = [part for part in parts if part]
-    return (
-        hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts[1:] else "".join(parts)
-    )
+    if len(parts) > 1:
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return "".join(parts)
 
 
 def device_name(device: "torch.device") -> str:
     """Names the kind of a device, but not how much memory it has; two machines with the same name
     compute the same."""
     if device.type == "cuda":
-        return f"cuda ({re.sub(r'[ -]?[0-9]+ ?GB', '', cuda.get_device_name(device))})"
+        card = re.sub(r"[ -]?[0-9]+ ?GB", "", cuda.get_device_name(device))
+        return f"cuda ({card})"
     return f"{device.type} ({platform.machine()})"
 
 
 def package_versions(device: "torch.device") -> dict[str, str]:
     """Lists the versions of Python and of the packages that answers depend on."""
-    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-    return versions | (libraries.cuda_packages() if device.type == "cuda" else {})
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        versions[name] = version(name)
+    if device.type == "cuda":
+        versions |= libraries.cuda_packages()
+    return versions
 
 
 ROOT = Path(__file__).parents[2]  # the folder that holds the four packages
@@ -258,11 +293,17 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
 def source_files(root: Path = ROOT) -> list[Path]:
     """Lists the files that results depend on, code and words, relative to the folder of the
     packages."""
-    paths = [path for name in SOURCES for path in (root / name, *(root / name).rglob("*"))]
-    return sorted(path.relative_to(root) for path in paths if path.suffix in (".py", ".json"))
+    files: list[Path] = []
+    for name in SOURCES:
+        source = root / name
+        for path in (source, *source.rglob("*")):
+            if path.suffix in (".py", ".json"):
+                files.append(path.relative_to(root))
+    return sorted(files)
 
 
 def source_hash(root: Path = ROOT) -> str:
+    """Hashes the names and the contents of these files."""
     digest = hashlib.sha256()
     for path in source_files(root):
         digest.update(path.as_posix().encode())

@@ -32,18 +32,25 @@ class Opponents:
 
     @classmethod
     def of(cls, against: str) -> Self:
-        words = dict.fromkeys(split_outside_brackets(against))
-        if not words:
+        """Reads the text of the option; :class:`KVBenchError` where it names nothing."""
+        policies: list[str] = []
+        folders: list[Path] = []
+        for word in dict.fromkeys(split_outside_brackets(against)):
+            if is_run(word):
+                folders.append(Path(word))
+            else:
+                policies.append(word)
+        if not policies and not folders:
             raise KVBenchError(
                 "--against names nothing: give policies, file.py:Press, or folders of runs"
             )
-        folders = tuple(Path(word) for word in words if is_run(word))
-        return cls(tuple(word for word in words if not is_run(word)), folders)
+        return cls(tuple(policies), tuple(folders))
 
 
 def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any]) -> Job:
-    """Returns the job that asks a press what a stored run asked the policy of that name. ``given``:
-    the options that stand on the command line, which count before those of the run."""
+    """Returns the job that asks a press what a stored run asked the policy of that name.
+    ``from_command``: the options that stand on the command line, which count before those of the
+    run."""
     job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
     stored = run.identity.policy(name)
     levels: dict[str, str] = {}

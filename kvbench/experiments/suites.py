@@ -55,12 +55,10 @@ class Suite:
     # Of the policies that run at these alone.
     own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)
     repeats: int = 1
-    dtype: str | None = (
-        None  # as ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers
-    )
-    limit: int | None = (
-        None  # contexts per task, where no other profile than the quick one is asked for
-    )
+    # As ``--dtype`` takes it, or OF_CHECKPOINT, of what compares types of numbers.
+    dtype: str | None = None
+    # Contexts per task, where no other profile than the quick one is asked for.
+    limit: int | None = None
     paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
@@ -72,19 +70,26 @@ class Suite:
         for levels in (self.levels, *self.own_levels.values()):
             for kind, text in levels.items():
                 by_kind.setdefault(kind, {})[text] = None
-        return {kind: ",".join(texts) for kind, texts in by_kind.items()}
+        joined: dict[str, str] = {}
+        for kind, texts in by_kind.items():
+            joined[kind] = ",".join(texts)
+        return joined
 
     def size_at(self, profile: str) -> PaperSize | None:
         """Returns how the paper asked, where the profile is that of the paper."""
-        return self.paper_size if profile == "paper" else None
+        if profile != "paper":
+            return None
+        return self.paper_size
 
-    def contexts_of(self, task: Task, profile: str) -> int | None:
+    def count_contexts(self, task: Task, profile: str) -> int | None:
         """Returns how many contexts of a task it has, and ``None`` where the profile alone says
         that."""
         if profile == QUICK:
             return self.limit
         size = self.size_at(profile)
-        return size.contexts.get(task.name) if size else None
+        if size is None:
+            return None
+        return size.contexts.get(task.name)
 
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
@@ -92,29 +97,46 @@ def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     return dict.fromkeys(names, levels)
 
 
+def with_options(kinds: Iterable[str], options: Sequence[str]) -> tuple[str, ...]:
+    """Names each kind of fault with each of these options, such as ``zeros(tensor=K)``, one kind
+    after the other."""
+    names: list[str] = []
+    for kind in kinds:
+        for option in options:
+            names.append(f"{kind}({option})")
+    return tuple(names)
+
+
+def with_ways(policies: Iterable[str], *ways: str) -> tuple[str, ...]:
+    """Names each policy with each of these treatments, such as ``snapkv+int8``, one policy after
+    the other."""
+    names: list[str] = []
+    for policy in policies:
+        for way in ways:
+            names.append(f"{policy}+{way}")
+    return tuple(names)
+
+
 # Text F replaces single values while answers are written, drawn anew before every pass: its tables
 # 1 and 2.
 FRESH = "unit=value,phase=every_step,persistence=transient"
-FRESH_KINDS = tuple(f"{kind}({FRESH})" for kind in ("gaussian", "zeros", "distractor"))
+FRESH_KINDS = with_options(("gaussian", "zeros", "distractor"), [FRESH])
 FRESH_RATES = "0.02,0.05,0.08,0.1,0.15,0.2,0.25,0.3,0.4,0.5"
-BANDS = tuple(f"gaussian(layers={band},{FRESH})" for band in ("Q1", "Q2", "Q3", "Q4", "H1", "H2"))
+_QUARTERS_AND_HALVES = ("Q1", "Q2", "Q3", "Q4", "H1", "H2")  # of the layers
+BANDS = with_options(["gaussian"], [f"layers={band},{FRESH}" for band in _QUARTERS_AND_HALVES])
 _AS_IN_TEXT_F = at(FRESH_KINDS, rate=FRESH_RATES) | at(BANDS, rate="0.01,0.02,0.04")
 
 # The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for
 # bit.
 RATES = "0.01,0.05,0.1,0.3"
-KINDS = (
+FAULT_KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
     *("multiplicative_uniform", "multiplicative_normal", "bias", "sign_flip"),
 )
 AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what aims and tensors are tried with
-
-
-def _with(option: str, values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{kind}({option}={value})" for kind in AIMED_KINDS for value in values)
-
-
-_AT_FEW_RATES = at((*_with("tensor", "KV"), *_with("tokens", AIMED)), rate="0.1,0.3")
+_OF_TENSORS = with_options(AIMED_KINDS, ["tensor=K", "tensor=V"])
+_OF_TOKENS = with_options(AIMED_KINDS, [f"tokens={aim}" for aim in AIMED])
+_AT_FEW_RATES = at((*_OF_TENSORS, *_OF_TOKENS), rate="0.1,0.3")
 _FLIPS = at(("bitflip",), rate="0.00001,0.0001")  # of all bits: what answers with infinity and NaN
 _OWN_LEVELS = _AS_IN_TEXT_F | _AT_FEW_RATES | _FLIPS
 
@@ -122,7 +144,7 @@ FAULTS = Suite(
     name="faults",
     description="What a damaged cache breaks, replaced while answers are written and damaged once: kinds, rates, bands",
     tasks=(TASKS["base"],),
-    policies=",".join((*_AS_IN_TEXT_F, *KINDS, *_AT_FEW_RATES, *_FLIPS)),
+    policies=",".join((*_AS_IN_TEXT_F, *FAULT_KINDS, *_AT_FEW_RATES, *_FLIPS)),
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
     repeats=5,
@@ -134,21 +156,17 @@ FAULTS = Suite(
 WRITTEN = "phase=write"
 # The text's own types are llama.cpp's, q8_0 and q4_0.
 BITS = ("q8_0", "q4_0", "int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
-_PARTS = ("", "tensor=K,", "tensor=V,")  # keys against values
-_UNIFORM = tuple(
-    f"multiplicative_uniform({WRITTEN}{bounds})"
-    for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5")
+_PARTS = [f"tensor=K,{WRITTEN}", f"tensor=V,{WRITTEN}"]  # keys against values
+_UNIFORM = with_options(
+    ["multiplicative_uniform"],
+    [WRITTEN, f"{WRITTEN},low=0,high=2", f"{WRITTEN},low=-1.5,high=1.5"],
 )
-_NORMAL = tuple(
-    f"multiplicative_normal({WRITTEN}{spread})"
-    for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87")
+_NORMAL = with_options(
+    ["multiplicative_normal"],
+    [WRITTEN, f"{WRITTEN},std=0.1", f"{WRITTEN},std=0.25", f"{WRITTEN},std=0.87"],
 )
-_ERRORS_OF_PARTS = tuple(
-    f"{kind}({part}{WRITTEN})"
-    for kind in ("multiplicative_uniform", "multiplicative_normal")
-    for part in _PARTS[1:]
-)
-_SIGNS = tuple(f"{kind}({part}{WRITTEN})" for kind in ("sign_flip", "same_sign") for part in _PARTS)
+_ERRORS_OF_PARTS = with_options(("multiplicative_uniform", "multiplicative_normal"), _PARTS)
+_SIGNS = with_options(("sign_flip", "same_sign"), [WRITTEN, *_PARTS])
 # The same errors once behind an exact prefill, on the context alone, to show what the place of the
 # text costs. A bias is no error of the text, and is counted in the spread of a layer, which is
 # known when the context has been read.
@@ -185,21 +203,14 @@ ERRORS = Suite(
 # bytes that are held, whatever was aimed at.
 EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
-_BOTH = (
-    at((f"{plain}+int8" for plain in EVICTED), ratio="0.14,0.57,0.785,0.9")
-    | at((f"{plain}+int4" for plain in EVICTED), ratio="0.285,0.64,0.82")
-    | at((f"{plain}+int2" for plain in EVICTED), ratio="0.47,0.735")
-)
+_BOTH = at(with_ways(EVICTED, "int8"), ratio="0.14,0.57,0.785,0.9")
+_BOTH |= at(with_ways(EVICTED, "int4"), ratio="0.285,0.64,0.82")
+_BOTH |= at(with_ways(EVICTED, "int2"), ratio="0.47,0.735")
 
 # Of higher ratios one page is left of a short context, and it is the same whatever chooses it.
 # Ends are kept whatever is in them: whoever keeps them is measured against chance that does so too.
-_DEPLOYED = at(
-    (
-        *(f"{plain}+{way}" for plain in EVICTED for way in ("pages16", "shared", "ends")),
-        "random+ends",
-    ),
-    ratio="0.5,0.75",
-)
+_DEPLOYABLE = with_ways(EVICTED, "pages16", "shared", "ends")
+_DEPLOYED = at((*_DEPLOYABLE, "random+ends"), ratio="0.5,0.75")
 
 BYTES = Suite(
     name="bytes",
@@ -214,18 +225,22 @@ BYTES = Suite(
 
 # The presses of the board that run without a question and without weights of their own.
 PUBLISHED = (
-    *(
-        "kvzip",
-        "adakv_expected_attention",
-        "adakv_compactor",
-        "keydiff",
-        "lagkv",
-        "cur",
-        "tova",
-        "snapkv",
-    ),
-    *("pyramidkv", "streaming_llm", "h2o", "knorm", "random"),
+    "kvzip",
+    "adakv_expected_attention",
+    "adakv_compactor",
+    "keydiff",
+    "lagkv",
+    "cur",
+    "tova",
+    "snapkv",
+    "pyramidkv",
+    "streaming_llm",
+    "h2o",
+    "knorm",
+    "random",
 )
+_PROTECTED = tuple(policy.name for policy in PROTECTED)
+_WAYS_TO_PROTECT = (*with_ways(_PROTECTED, "whitelist"), *with_ways(_PROTECTED, "fair"))
 
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
@@ -234,9 +249,7 @@ SUITES: Mapping[str, Suite] = {
             name="instructions",
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
-            policies=",".join(
-                plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED
-            ),
+            policies=",".join((*_PROTECTED, *_WAYS_TO_PROTECT)),
             scope="system",
             defence="both",
             needs_right_answers=False,
@@ -279,7 +292,7 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def coverage_of(
+def find_coverage(
     suite: str | None,
     tasks: str | None,
     policies: str | None,
@@ -287,48 +300,53 @@ def coverage_of(
     mode: Mode = "agnostic",
 ) -> Suite:
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its
-    own."""
+    own. Raises :class:`KVBenchError` for a suite or a task that there is not."""
     if suite is None:
         scope = compress or "context"
-        by_default = {
-            name: task
-            for name, task in TASKS.items()
-            if scope == "context" or task.role == "system"
-        }
+        by_default = dict(TASKS)
+        if scope == "system":
+            by_default = {name: task for name, task in TASKS.items() if task.role == "system"}
         return Suite("", "", _choose_tasks(tasks, by_default), policies=policies, scope=scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
     chosen = _choose_tasks(tasks, by_name(named.tasks))
-    by_mode = named.if_aware if mode == "aware" else None
-    named = replace(
-        named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies
-    )
-    return named if policies is None else replace(named, policies=policies, own_levels={})
+    coverage = replace(named, tasks=chosen, scope=compress or named.scope)
+    if policies is not None:
+        return replace(coverage, policies=policies, own_levels={})
+    if mode == "aware" and named.if_aware:
+        return replace(coverage, policies=named.if_aware)
+    return coverage
 
 
 def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:
     """Finds the tasks of a comma-separated list of registered names, families, and files with the
     user's own questions. A task that is asked by default, which a suite may ask in its own way,
     comes before the registered one."""
-    words = [word.strip() for word in (names or "").split(",")]
-    files = {word: get_task(word) for word in words if is_file_of_questions(word)}
+    files: dict[str, Task] = {}
+    for text in (names or "").split(","):
+        word = text.strip()
+        if is_file_of_questions(word):
+            files[word] = get_task(word)
     others = {**KNOWN_TASKS, **files, **by_default}
-    return list(by_name(choose("task", names, by_default, others, FAMILIES)).values())
+    chosen = choose("task", names, by_default, others, FAMILIES)
+    return list(by_name(chosen).values())
 
 
-def dtype_of(dtype: str, suite: str | None) -> str:
+def asked_dtype(dtype: str, suite: str | None) -> str:
     """Returns the type of numbers that is asked for, or that of the suite where none is."""
-    of_suite = SUITES[suite].dtype if suite is not None and suite in SUITES else None
-    return of_suite if of_suite and dtype == "auto" else dtype
+    if dtype != "auto" or suite is None or suite not in SUITES:
+        return dtype
+    return SUITES[suite].dtype or dtype
 
 
 def task_of_version(name: str, version: str) -> Task | None:
     """Finds the task, also of a suite, that makes the examples of this very version; None if there
     is none."""
-    tasks = (
-        *TASKS.values(),
-        *RULER.values(),
-        *(task for suite in SUITES.values() for task in suite.tasks),
-    )
-    return next((task for task in tasks if (task.name, task.full_version) == (name, version)), None)
+    tasks = [*TASKS.values(), *RULER.values()]
+    for suite in SUITES.values():
+        tasks += suite.tasks
+    for task in tasks:
+        if task.name == name and task.full_version == version:
+            return task
+    return None

@@ -62,7 +62,7 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
     if changed:
         for generation in answers[0].decode([trial.case.branch for trial in changed.values()]):
             branch = id(generation.branch)
-            scores[branch] = changed[branch].answer.scores_of(generation)
+            scores[branch] = changed[branch].answer.score(generation)
     for trial in trials:
         case, record = trial.case, trial.answer.record
         outcome = scores.get(id(case.branch)) if case.changed else record.model_dump()
@@ -92,7 +92,7 @@ def _chosen(answers: "Sequence[Answer]") -> "Iterator[tuple[Answer, str]]":
     by_question = {answer.number: answer for answer in usable}
     right_with_full = []
     for number, answer in sorted(by_question.items()):
-        if answer.full and answer.scores_of(answer.full)["right"]:
+        if answer.full and answer.score(answer.full)["right"]:
             right_with_full.append(number)
     first = right_with_full[:ASKED]
     for answer in usable:

@@ -235,8 +235,8 @@ def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> Numerics
     for prefix, tokens in (("", walk.tokens), ("other_", walk.other_tokens)):
         values[f"{prefix}tokens"] = tokens
         if is_judged:
-            values[f"{prefix}text"] = answer.text_of(tokens)
-            values[f"{prefix}right"] = answer.text_scores_of(tokens)["right"]
+            values[f"{prefix}text"] = answer.text_from(tokens)
+            values[f"{prefix}right"] = answer.score_tokens(tokens)["right"]
     for name in STEPS:
         values[name] = [getattr(difference, name) for difference in walk.differences]
     return NumericsPair(**RECORDS.row_key(answer.record), **names, **values)

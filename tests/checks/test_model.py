@@ -8,18 +8,15 @@ from transformers import MistralConfig, MistralForCausalLM
 
 import kvbench.execution.local
 from datasets_gen import TASKS
-from kvbench.checks import model as checks
-from kvbench.checks.model import (
-    Examination,
+from kvbench.checks import mastery
+from kvbench.checks.mastery import (
     Mastery,
-    ReadProfile,
-    command_of,
     highest_mastered,
     mastery_table,
-    reads_of,
-    reads_table,
     with_levels_found,
+    write_command,
 )
+from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.run_file import Job
@@ -37,7 +34,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
     asked, in order."""
     asked: dict[int, int] = {}
 
-    def answers_of(
+    def collect_answers(
         model: object, task: object, policies: object, contexts: int, seed: int, **more: object
     ) -> object:
         level = int(str(getattr(task, "variant", "")).removeprefix("level.") or 5)
@@ -51,7 +48,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         ids = [f"{first + number // QUESTIONS}" for number in range(len(frame))]
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
-    monkeypatch.setattr(checks, "answers_of", answers_of)
+    monkeypatch.setattr(mastery, "collect_answers", collect_answers)
     monkeypatch.setattr(kvbench.execution.local, "load_model", lambda *_: model_of("llama"))
     return asked
 
@@ -89,7 +86,7 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     mastered = Mastery("base", 2, 5, "Right", 80.0, 16.0, 24, None)
-    monkeypatch.setattr(checks, "highest_mastered", lambda *_: mastered)
+    monkeypatch.setattr(mastery, "highest_mastered", lambda *_: mastered)
     loaded: list[str] = []
 
     def counted(name: str, *options: Any) -> LoadedModel:
@@ -125,7 +122,7 @@ def test_the_command_runs_what_is_mastered_at_its_levels() -> None:
         Mastery("hops", 0, 5, "Right", 10.0, 2.0, 24, "right 10"),
         Mastery("niah_single_2", 0, 0, "Right", 100.0, 0.0, 12, None),
     ]
-    assert command_of("smollm2", found) == (
+    assert write_command("smollm2", found) == (
         "python -m kvbench run --model smollm2 --tasks base,niah_single_2 --difficulty base=3"
     )
 
@@ -215,7 +212,7 @@ def test_sliding_layers_are_told() -> None:
 
 @pytest.mark.parametrize("architecture", ["phi3", "gemma3"])
 def test_every_architecture_has_a_profile(architecture: str) -> None:
-    profile = reads_of(model_of(architecture), TASKS["hops"], 2, 1, 0)
+    profile = measure_reads(model_of(architecture), TASKS["hops"], 2, 1, 0)
     assert len(profile.without_layer) == LAYERS
     (row,) = reads_table([profile]).plain()
     assert (row["part"], row["layers"]) == ("hops, 2 facts", profile.without_layer)

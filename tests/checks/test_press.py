@@ -10,14 +10,15 @@ import pytest
 import torch
 from kvpress import BasePress, KnormPress
 
-from kvbench.checks import press
-from kvbench.checks.press import CHECKS, RUNS, Patient, admit, examine
+from kvbench.checks import patient, press
+from kvbench.checks.patient import Patient, admit
+from kvbench.checks.press import CHECKS, RUNS, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import ActingPress, ActingScorer, pressing, toy_model
 
-ALL_LENGTHS = press.LENGTHS
+ALL_LENGTHS = patient.LENGTHS
 PRESS = """
 from dataclasses import dataclass
 from kvpress import ScorerPress
@@ -32,7 +33,7 @@ class LoudValues(ScorerPress):
 @pytest.fixture(autouse=True)
 def few_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests are of other things than the length of a context."""
-    monkeypatch.setattr(press, "LENGTHS", ALL_LENGTHS[:3])
+    monkeypatch.setattr(patient, "LENGTHS", ALL_LENGTHS[:3])
 
 
 def findings_of(model: LoadedModel, policy: Policy, *checks: str) -> dict[str, tuple[str, str]]:
@@ -320,6 +321,6 @@ def test_a_press_is_tried_at_five_lengths_and_told_where_it_breaks(
     outcome: str,
     text: str,
 ) -> None:
-    monkeypatch.setattr(press, "LENGTHS", ALL_LENGTHS)
+    monkeypatch.setattr(patient, "LENGTHS", ALL_LENGTHS)
     found, told = CHECKS[question](patients(name))
     assert (found, text in told) == (outcome, True), told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import kvbench.checks.press
+import kvbench.checks.patient
 from kvbench.cli.program import COMMANDS, EXAMPLES, application
 from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
@@ -126,7 +126,7 @@ def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
     the next line."""
     words, expected = CALLS[name]
     results: list[Result] = []
-    monkeypatch.setattr(kvbench.checks.press, "LENGTHS", kvbench.checks.press.LENGTHS[:2])
+    monkeypatch.setattr(kvbench.checks.patient, "LENGTHS", kvbench.checks.patient.LENGTHS[:2])
     monkeypatch.setattr(Result, "print", lambda self, command, as_json: results.append(self))
     assert cli(*call(words, cli, small_run), "--quiet") == 0
     assert (cli.out, cli.err) == ("", "")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import kvbench.estimate.plan
+import kvbench.estimate.cost
 import kvbench.execution.local
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
@@ -231,7 +231,7 @@ def test_the_forecast_of_a_study_has_two_ends(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One and eight minutes, and the page."""
-    monkeypatch.setattr(kvbench.estimate.plan.RunCost, "ends", (60.0, 480.0))
+    monkeypatch.setattr(kvbench.estimate.cost.RunCost, "ends", (60.0, 480.0))
     assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
     assert (
         "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.checks.press
+import kvbench.checks.patient
 from kvbench.cli.program import main
 from kvbench.store.store import Store
 from tests.support.models.both_devices import check_equal, tables_of
@@ -86,7 +86,7 @@ def findings_in(report: str) -> list[str]:
 def test_doctor(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, patient: tuple[object, ...]
 ) -> None:
-    monkeypatch.setattr(kvbench.checks.press, "LENGTHS", (108,))
+    monkeypatch.setattr(kvbench.checks.patient, "LENGTHS", (108,))
     words = ["doctor", *patient, "--model", cli.model, "--json"]
     status, findings = cli(*words, "--device", "cpu"), findings_in(cli.out)
     assert on_cuda(cli, *words) == status, cli.err

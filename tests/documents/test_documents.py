@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.checks.press
+import kvbench.checks.patient
 from docs.scripts.tables import (
     BLOCKS,
     DOCS,
@@ -185,7 +185,7 @@ def test_each_command_runs_once_in_the_order_given(
     assert len(press.splitlines()) <= 20
     evaluation(tmp_path / "results" / "ruler", {"qa": {"string_match": 50.0}})
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(kvbench.checks.press, "LENGTHS", kvbench.checks.press.LENGTHS[:2])
+    monkeypatch.setattr(kvbench.checks.patient, "LENGTHS", kvbench.checks.patient.LENGTHS[:2])
     first = {
         shlex.split(command)[0]: command for command in reversed(commands()) if NEEDS not in command
     }

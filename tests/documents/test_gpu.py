@@ -14,7 +14,7 @@ import docs.scripts.gpu_parts
 import docs.scripts.tables
 from docs.scripts.gpu import Report, about, main, measure, take, without_values
 from docs.scripts.gpu_parts import PARTS, SMALL, Card, Part, Value
-from kvbench.estimate.machines import MACHINES, TABLE, card_machine, card_of
+from kvbench.estimate.machines import MACHINES, TABLE, card_machine, find_card
 from kvbench.experiments.suites import SUITES
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
@@ -201,7 +201,7 @@ def test_a_card_is_known_by_the_name_of_its_driver() -> None:
         "NVIDIA A100-SXM4-80GB": "a100",
         "Tesla T4": "",
     }
-    assert {name: card_of(name) for name in names} == names
+    assert {name: find_card(name) for name in names} == names
     assert "h200" in MACHINES
 
 

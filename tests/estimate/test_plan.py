@@ -12,10 +12,11 @@ import torch
 
 import kvbench.models.precision
 from datasets_gen import TASKS
-from kvbench.estimate.decoder import DecoderShape, shape_of
-from kvbench.estimate.loads import Load, load_of
+from kvbench.estimate.cost import RunCost
+from kvbench.estimate.decoder import DecoderShape, read_shape
+from kvbench.estimate.loads import Load, count_load
 from kvbench.estimate.machines import MACHINES, Machine
-from kvbench.estimate.plan import RunCost, plan_of
+from kvbench.estimate.plan import make_plan
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
@@ -79,7 +80,7 @@ def test_answers_together_read_weights_and_cache_once_for_each_token(
 def test_a_shape_is_read_from_a_configuration_without_weights(
     llama: LoadedModel, toy_folder: Path
 ) -> None:
-    shape = shape_of(str(toy_folder), "float32")
+    shape = read_shape(str(toy_folder), "float32")
     assert (shape.layers, shape.heads, shape.key_heads, shape.head_size) == (2, 4, 2, 128)
     assert shape.parameters == llama.network.num_parameters()
 
@@ -90,21 +91,23 @@ def test_counts_come_from_the_tasks_and_the_model_themselves(
     grid = Grid(
         [(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9)))
     )
-    counts = load_of(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
+    counts = count_load(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
     assert (counts.contexts, counts.answer_tokens) == (7, TASKS["base"].max_new_tokens)
     assert (
         counts.questions
         == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
     )
     assert counts.answers == 7 * counts.questions * (1 + 2)
-    (counts,) = plan_of(
+    (counts,) = make_plan(
         Job(model=str(toy_folder), tasks="base", limit=1, policies="knorm"), SHAPE, None
     ).loads
     (prompt,) = build_prompts(
         llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic"
     )
     assert counts.tokens == len(prompt.token_ids)
-    loads = plan_of(Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768).loads
+    loads = make_plan(
+        Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768
+    ).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
 
 
@@ -119,7 +122,7 @@ def test_all_contexts_of_a_file_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "uneven.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    (counts,) = plan_of(Job(tasks=str(file), limit=5, policies="knorm"), SHAPE, None).loads
+    (counts,) = make_plan(Job(tasks=str(file), limit=5, policies="knorm"), SHAPE, None).loads
     assert counts.contexts * counts.questions == sum(asked)
 
 

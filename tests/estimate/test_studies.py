@@ -17,17 +17,18 @@ from datasets_gen import TASKS, Task
 from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.studies.patching import inject, localise
 from kvbench.engine.time_limit import NumericsOptions
+from kvbench.estimate.cost import RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
-from kvbench.estimate.loads import Load, StudyLoad, load_of
+from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.plan import RunCost, plan_of
+from kvbench.estimate.plan import make_plan
 from kvbench.estimate.studies import (
     Passes,
     StudyPart,
     injecting,
     localising,
     numerics_passes,
-    parts_of,
+    study_parts,
 )
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
@@ -168,7 +169,7 @@ def passes_of_tables(
             )
         counts.append(counted)
     plain, filled = counts
-    of_plan = load_of(planned, task, contexts, tokenizer=model.tokenizer)
+    of_plan = count_load(planned, task, contexts, tokenizer=model.tokenizer)
     return Counted(filled.passes - plain.passes, filled.tokens - plain.tokens), of_plan
 
 
@@ -231,7 +232,7 @@ def test_real_walks_of_running_text_are_counted_to_the_pass() -> None:
 def part(
     of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4
 ) -> dict[str, StudyPart]:
-    return {one.name: one for one in parts_of(of_plan, NumericsOptions(), tables, layers, heads)}
+    return {one.name: one for one in study_parts(of_plan, NumericsOptions(), tables, layers, heads)}
 
 
 def test_real_turns_that_are_observed_are_counted() -> None:
@@ -242,7 +243,7 @@ def test_real_turns_that_are_observed_are_counted() -> None:
         TASKS["base"], 1, "full", "knorm", tables=tables, options=NumericsOptions()
     )
     observed = part(of_plan, tables)["observed answers"]
-    passes, tokens = sums(observed.most)
+    passes, tokens = sums(observed.upper)
     assert of_plan.tokens + 2 * of_plan.questions * (of_plan.question_tokens + 1) == pytest.approx(
         tokens
     )
@@ -265,8 +266,8 @@ def test_interventions_of_a_context_by_hand() -> None:
     of_plan = replace(load(study, contexts=2), branches=branches, gold_tokens=3.0)
     interventions = part(of_plan, ("interventions",))["interventions"]
     masked = 2 + 1  # levels of policies whose masks are known
-    assert sums(interventions.least) == (2 * (1 + 1 + 5), 2 * 9 * (2 + 5 + 3))
-    assert sums(interventions.most) == (2 * (1 + 1 + 5), 2 * (9 + masked * 5) * (2 + 5 + 3))
+    assert sums(interventions.lower) == (2 * (1 + 1 + 5), 2 * 9 * (2 + 5 + 3))
+    assert sums(interventions.upper) == (2 * (1 + 1 + 5), 2 * (9 + masked * 5) * (2 + 5 + 3))
 
 
 def test_weights_copies_and_caches_of_numerics_by_hand() -> None:
@@ -367,7 +368,7 @@ def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts:
 def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
     """Between the ends of each task lies what a run does whose answers do not end, and whose paths
     do not part."""
-    cost = plan_of(Job(suite="numerics", limit=24), SHAPE, None)
+    cost = make_plan(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
     steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}
     assert steps == {"base": 16, "arithmetic": 128, "prose": 16}
@@ -389,7 +390,7 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     costs = [
-        plan_of(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
+        make_plan(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
         for limit in (1, 2, 4, 12)
     ]
     for one, more in pairwise(costs):

@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from kvbench.cli.program import main
-from kvbench.estimate.decoder import shape_of as decoder_shape_of
+from kvbench.estimate.decoder import read_shape
 from kvbench.models.gguf.header import read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.load import fingerprint_of, load_model, load_tokenizer
@@ -58,7 +58,7 @@ def test_the_weights_are_those_that_were_written(file: Path, original: LlamaForC
 
 def test_every_place_that_takes_a_model_takes_a_file(file: Path) -> None:
     assert model_source(str(file)) == str(file)
-    shape, decoder = shape_of(str(file)), decoder_shape_of(str(file), "bfloat16")
+    shape, decoder = shape_of(str(file)), read_shape(str(file), "bfloat16")
     assert shape is not None
     assert (shape.layers, shape.kv_heads, shape.head_size) == (2, 2, 8)
     assert decoder.parameters == sum(weight.numel() for weight in toy_llama().parameters())

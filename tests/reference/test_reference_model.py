@@ -12,7 +12,7 @@ import pytest
 from datasets_gen import NATIVE, TASKS, Task
 from docs.scripts.evaluate_reference import FIRST_CONTEXTS, first_scores, measure
 from kvbench.checks.against_kvpress import compare
-from kvbench.checks.model import reads_of
+from kvbench.checks.model import measure_reads
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
@@ -135,7 +135,7 @@ def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, ta
 def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
     """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it
     has."""
-    profile = reads_of(
+    profile = measure_reads(
         reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"]
     )
     assert profile.undisturbed > 85
@@ -146,7 +146,7 @@ def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
 def test_the_narrow_one_reads_in_one_layer() -> None:
     """It is the control: what is true of routes must be false of a model that has one."""
     seed = measured("reference-narrow")["seed"]
-    profile = reads_of(loaded("reference-narrow"), TASKS["base"], None, FIRST_CONTEXTS, seed)
+    profile = measure_reads(loaded("reference-narrow"), TASKS["base"], None, FIRST_CONTEXTS, seed)
     assert profile.undisturbed > 85
     assert profile.worst_layer > 60
     assert profile.upper_half < 10

@@ -38,8 +38,8 @@ from transformers import (
 from datasets_gen import TASKS, Example
 from kvbench.checks.against_kvpress import (
     as_written,
+    build_pipeline,
     is_handed_over_whole,
-    pipeline_of,
     texts_for_pipeline,
 )
 from kvbench.engine.decode.answers import decode
@@ -323,7 +323,7 @@ def kvpress_answers(
 ) -> list[list[int]]:
     """Token ids that kvpress's own pipeline decodes for each question."""
     listener = DecodeListener(model.tokenizer)
-    pipeline = pipeline_of(model)
+    pipeline = build_pipeline(model)
     pipeline.tokenizer = listener
     # A pipeline that raises leaves masks.
     with clearing_masks(model), pytest.MonkeyPatch.context() as patched:
