@@ -2,14 +2,14 @@
 machine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from datasets_gen import Task
 from kvbench.estimate.machines import TABLE
 from kvbench.experiments.grid import Grid
-from kvbench.store import interventions
+from kvbench.studies.registry import forecasts
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
@@ -62,46 +62,29 @@ PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]
 
 @dataclass(frozen=True)
 class StudyLoad:
-    """The counts of what studies ask about a prompt: of its first question, and of its branches
-    with other rows."""
+    """The counts of what studies ask about a prompt: of its first question, and what forecasts
+    count of it."""
 
     first_tokens: float  # of the first question
     first_gold: float  # tokens of its right answer
     is_text: bool  # nothing is asked: running text goes on
     longest: int = 0  # tokens of an answer that its task allows
-    removed: float = 0.0  # branches of the full cache with rows taken away, where it answers right
-    restored: float = 0.0  # branches of a level with rows put back, where it answers wrongly
+    counts: Mapping[str, float] = field(default_factory=dict)  # by name (Forecast.counts)
 
     @classmethod
-    def of(cls, prompts: "Sequence[Prompt]", longest: int) -> Self:
+    def of(cls, prompts: "Sequence[Prompt]", longest: int, tables: Sequence[str]) -> Self:
         firsts = [prompt.questions[0] for prompt in prompts]
+        counts: dict[str, float] = {}
+        for forecast in forecasts(tables):
+            if forecast.counts is not None:
+                counts |= forecast.counts(prompts)
         return cls(
             mean(len(question.token_ids) for question in firsts),
             mean(len(question.gold_ids) for question in firsts),
             not firsts[0].question.golds,
             longest,
-            *(
-                mean(_changed(prompt, action) for prompt in prompts)
-                for action in ("remove", "restore")
-            ),
+            counts,
         )
-
-
-def _changed(prompt: "Prompt", action: str) -> float:
-    """Counts the branches that an intervention makes of a branch for the questions of a prompt that
-    it asks about; these are the first that the full cache has right, so it takes the mean of
-    all."""
-    cases = []
-    for question in prompt.questions:
-        spans = [name for name in interventions.SPANS if question.spans.get(name)]
-        drawn = sum(
-            many
-            for name, many in interventions.DRAWS[action].items()
-            if name in (*spans, "evidence")
-        )
-        if question.evidence_tokens:
-            cases.append(len(spans) + 1 + drawn)
-    return mean(cases) * min(len(cases), interventions.ASKED) if cases else 0.0
 
 
 @dataclass(frozen=True)
@@ -179,5 +162,5 @@ def load_of(
         gold_tokens=golds,
         branches=branches,
         prompts=questions if mode == "aware" else 1.0,
-        study=StudyLoad.of(prompts, task.max_new_tokens),
+        study=StudyLoad.of(prompts, task.max_new_tokens, grid.setting.tables),
     )

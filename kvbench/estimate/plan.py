@@ -5,21 +5,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import ceil
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from kvbench.engine.time_limit import NumericsOptions
-from kvbench.estimate import studies
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
+from kvbench.estimate.forecast import Passes, StudyPart
 from kvbench.estimate.loads import PRESSES, Load, PressCost, load_of
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
-from kvbench.estimate.studies import EDGES, Passes, StudyPart
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
-from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
+from kvbench.studies.registry import forecasts
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
@@ -93,12 +93,15 @@ class RunCost:
 
     @property
     def walked(self) -> float:
-        """Returns the bytes of the caches that numerics holds at once, in its widest dtype."""
+        """Returns the bytes of the caches that studies hold at once, in the widest dtype of
+        numerics."""
+        tokens = 0.0
+        for forecast in forecasts(self.tables):
+            if forecast.cache_tokens is not None:
+                counts = [forecast.cache_tokens(load, self.numerics) for load in self.loads]
+                tokens = max(tokens, *counts)
         widest = max(self.shape.in_dtype(dtype).token_bytes for dtype in self.numerics.dtypes)
-        return (
-            max(studies.cache_tokens(load, self.numerics, self.tables) for load in self.loads)
-            * widest
-        )
+        return tokens * widest
 
     @property
     def needed(self) -> float:
@@ -129,10 +132,8 @@ class RunCost:
         """Lists the parts of the studies, each with the least and the most seconds of one
         worker."""
         shape, parts = self.shape, []
-        for load in self.loads:
-            for part in studies.parts_of(
-                load, self.numerics, self.tables, shape.layers, shape.heads
-            ):
+        for load, forecast in product(self.loads, forecasts(self.tables)):
+            for part in forecast.parts(load, self.numerics, self.tables, shape.layers, shape.heads):
                 ends = zip((part.least, part.most), part.host, strict=True)
                 least, most = (host + sum(map(self._seconds_of, passes)) for passes, host in ends)
                 parts.append((part, least, most))
@@ -474,21 +475,14 @@ def assumptions(cost: RunCost) -> list[str]:
 def _study_assumptions(cost: RunCost) -> list[str]:
     """Says what the ends of each range stand for; the passes are counted, their times a
     projection."""
-    reasons = {
-        "numerics": "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: no "
-        "answer ends before its last step, and all paths part.",
-        "observed answers": f"Observed answers, of the first {SAMPLE} contexts: the host follows {EDGES[0]:.0f} to "
-        f"{EDGES[1]:.0f} edges of attention from each token of a layer, which a model alone can "
-        f"tell.",
-        "interventions": "Interventions, at least: the full cache is right and no policy loses an answer; at most: "
-        "every policy loses all; none where the full cache is wrong.",
-    }
-    names = dict.fromkeys(part.name for part, _, _ in cost.study_parts)
-    projection = [
+    assumptions = dict.fromkeys(part.assumption for part, _, _ in cost.study_parts)
+    if not assumptions:
+        return []
+    projection = (
         "Studies are a projection: their passes are counted from the code, their times were not "
         "measured."
-    ]
-    return [*(projection if names else []), *(reasons[name] for name in names)]
+    )
+    return [projection, *assumptions]
 
 
 def _treats_steps(cost: RunCost) -> bool:

@@ -32,11 +32,11 @@ from kvbench.store.tables import (
     CONTEXTS,
     QUESTIONS,
     RECORDS,
-    TABLES,
     Record,
     RowsByTable,
     StoredContext,
     StoredQuestion,
+    find_table,
 )
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
@@ -137,7 +137,7 @@ def collect(
         for answers in _answer(together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
-                if fill := TABLES[name].fill:
+                if fill := find_table(name).fill:
                     rows.add(name, fill(answers))
     return rows
 
@@ -154,7 +154,7 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
         BRANCHES_TOGETHER // max(1, branches),
         setting.kv_bound(model.device) // (HELD_SHARE * longest),
     )
-    if any(TABLES[name].observe for name in setting.tables):
+    if any(find_table(name).observe for name in setting.tables):
         count = 1
     count = max(1, count)
     yield from (asked[start : start + count] for start in range(0, len(asked), count))
@@ -190,7 +190,7 @@ def _observers(first: _Asked) -> dict[str, Observer]:
     by_function: dict[Any, Observer | None] = {}
     observers = {}
     for name in first.setting.tables:
-        observe = TABLES[name].observe
+        observe = find_table(name).observe
         if not observe:
             continue
         if observe not in by_function:

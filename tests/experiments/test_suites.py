@@ -8,8 +8,8 @@ import pytest
 from datasets_gen import DatasetError
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.suites import SUITES
 from kvbench.store.run_file import Job
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from leaderboards.studies.published.study import OURS
 from policies import CONTROLS, Level, Policy

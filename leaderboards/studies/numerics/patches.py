@@ -17,7 +17,7 @@ from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import ALL, IN_16_BITS
 from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
-TABLE = "numerics_recovery"  # of a store (kvbench.store.numerics)
+TABLE = "numerics_recovery"  # of a store (kvbench.studies.numerics)
 EARLIER = "numerics_patches"  # of runs before, in one direction
 INTO_ON, INTO_OFF = "off into on", "on into off"
 ONE, UP_TO, EVERY = "one", "up to", "all"

@@ -16,7 +16,7 @@ from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DTYPES
 from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
-TABLE = "numerics_rounding"  # of a store (kvbench.store.numerics)
+TABLE = "numerics_rounding"  # of a store (kvbench.studies.numerics)
 PRODUCTS = {"scores": "query times keys", "outputs": "attention times values"}
 
 

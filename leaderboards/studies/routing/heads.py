@@ -31,7 +31,7 @@ from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
-TABLE = "attention"  # of a store (kvbench.store.observed)
+TABLE = "attention"  # of a store (kvbench.studies.routing)
 ANSWER_STEP = 1
 AT_ANSWER = ["consensus", "consensus_by_chance", "agreement"]
 

@@ -48,7 +48,7 @@ model_selection = LazyModule("sklearn.model_selection")
 pipeline = LazyModule("sklearn.pipeline")
 preprocessing = LazyModule("sklearn.preprocessing")
 
-TABLE = "states"  # of a store (kvbench.store.observed)
+TABLE = "states"  # of a store (kvbench.studies.routing)
 TYPE, LETTER = "type of the answer", "first letter of the answer"
 LABELS = (TYPE, LETTER)
 FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn them

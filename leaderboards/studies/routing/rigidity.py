@@ -19,7 +19,7 @@ from leaderboards.studies.parts import full_last, listing_of_fields, over_levels
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-TABLE = "attention"  # of a store (kvbench.store.observed)
+TABLE = "attention"  # of a store (kvbench.studies.routing)
 ANSWER_STEP = 1
 LOW_GER = 0.5  # below it most of the answer's tokens survive somewhere
 FEW_RIGHT = 0.1  # of the full cache's right answers have so low a consensus

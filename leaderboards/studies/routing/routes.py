@@ -30,7 +30,7 @@ from leaderboards.studies.routing import rigidity
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-TABLE = "routes"  # of a store (kvbench.store.observed)
+TABLE = "routes"  # of a store (kvbench.studies.routing)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled

@@ -28,7 +28,7 @@ from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, context
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 
-TABLE = "interventions"  # of a store (kvbench.store.interventions)
+TABLE = "interventions"  # of a store (kvbench.studies.routing)
 TARGETS = ("answer", "subject", "bridge", "evidence")
 
 
