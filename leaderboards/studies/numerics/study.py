@@ -6,8 +6,8 @@ from policies.declaration.lazy import LazyModule
 
 content = LazyModule("leaderboards.studies.numerics.content")
 
-
 PAIRS = "numerics_pairs"
+OTHER_TABLES = ("numerics_drift", "numerics_recovery", "numerics_patches", "numerics_rounding")
 CACHE = "cache"  # a pair of paths: on against off
 
 
@@ -24,5 +24,5 @@ STUDY = Study(
     takes=_takes,
     find=lambda study_input: content.build_content(study_input),
     chapter=CHAPTER,
-    tables=(PAIRS, *(f"numerics_{name}" for name in ("drift", "recovery", "patches", "rounding"))),
+    tables=(PAIRS, *OTHER_TABLES),
 )

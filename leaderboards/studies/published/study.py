@@ -7,7 +7,6 @@ from policies.declaration.lazy import LazyModule
 
 content = LazyModule("leaderboards.studies.published.content")
 
-
 NEEDLES = {task.name for task in niah.TASKS}
 
 

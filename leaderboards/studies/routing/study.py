@@ -7,7 +7,6 @@ from policies.declaration.names import FULL
 
 content = LazyModule("leaderboards.studies.routing.content")
 
-
 TABLES = ("routes", "attention", "states", "interventions")
 
 
