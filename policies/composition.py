@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from policies.declaration.lazy import torch
+from policies.declaration.lazy import LazyMapping, LazyModule, torch
 from policies.declaration.levels import KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Argument, Policy, Press, Situation
@@ -17,16 +17,37 @@ from policies.declaration.steps import (
     StepTreatment,
     WriteTreatment,
 )
-from policies.faults.fault import FaultTreatment
-from policies.faults.registry import FAULTS, fault_of
-from policies.quantisation.registry import QUANTISATIONS, quantisation_of
-from policies.quantisation.window import QuantisedRows
 from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
 from policies.treatments.options import is_one_of
 
+# Most runs treat nothing, and wait for neither package.
+damage = LazyModule("policies.faults.fault")
+faults = LazyModule("policies.faults.registry")
+quantisations = LazyModule("policies.quantisation.registry")
+window = LazyModule("policies.quantisation.window")
+
+# The kinds of both registries, in their order: names are known before anything is imported.
+QUANTISATION_NAMES = (
+    *("int8", "int4", "int3", "int2"),
+    *("q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
+    *("fp8_e4m3", "fp8_e5m2", "mantissa"),
+)
+FAULT_NAMES = (
+    *("zeros", "gaussian", "gaussian_matched", "distractor", "stale"),
+    *("multiplicative_uniform", "multiplicative_normal", "bias", "sign_flip", "same_sign"),
+    "bitflip",
+)
+
+
+def _registered_treatment(name: str) -> Policy:
+    registry = faults.FAULTS if name in FAULT_NAMES else quantisations.QUANTISATIONS
+    policy: Policy = registry[name]
+    return policy
+
+
 # Of what an eviction leaves, and of the full cache.
-TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}
+TREATMENTS = LazyMapping((*QUANTISATION_NAMES, *FAULT_NAMES), _registered_treatment)
 
 
 @dataclass
@@ -44,7 +65,7 @@ class Chain:
         for treatment in reversed(
             self.at_steps
         ):  # before any other reads rows that were damaged for one step
-            if isinstance(treatment, FaultTreatment):
+            if isinstance(treatment, damage.FaultTreatment):
                 treatment.restore(cache)
         for treatment in self.at_steps:
             treatment.after_step(cache, step)
@@ -139,8 +160,8 @@ def _chain(
             once.append(at_steps[-1])
     if way.check_codewords:
         stored, flips = _last_treatment(at_steps[0]), once[-1]
-        assert isinstance(stored, QuantisedRows)
-        assert isinstance(flips, FaultTreatment)
+        assert isinstance(stored, window.QuantisedRows)
+        assert isinstance(flips, damage.FaultTreatment)
         flips.act_on(stored, plain.codeword_bits)
     return Chain(once, at_steps)
 
@@ -206,9 +227,9 @@ def is_way(name: str) -> bool:
 def treatment_of(name: str) -> Policy:
     """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it
     has not."""
-    if is_one_of(name, FAULTS):
-        return fault_of(name)
-    return quantisation_of(name)
+    is_fault = is_one_of(name, dict.fromkeys(FAULT_NAMES))
+    policy: Policy = faults.fault_of(name) if is_fault else quantisations.quantisation_of(name)
+    return policy
 
 
 def check_alone(policy: Policy) -> Policy:

@@ -31,13 +31,13 @@ from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import SUITES
 from kvbench.models.load import LoadedModel, decoder_of, load_model, load_tokenizer, wrap_model
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.prompts.context_length import lengthen
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.process import processor_name
 from policies import POLICIES, Level, Point, Policy, at_ratios

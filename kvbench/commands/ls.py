@@ -11,9 +11,9 @@ from rich.text import Text
 from datasets_gen import FROM_DATA, KNOWN_TASKS, unknown_name
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import known_policies
-from kvbench.experiments.suites import SUITES
 from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
 from kvbench.models.natural import NATURAL_MODELS
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS
 from leaderboards.terminal.result_table import Column, ResultTable

@@ -4,16 +4,17 @@ a machine."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import ceil
 from statistics import mean
 from typing import NamedTuple
 
 from kvbench.engine.time_limit import NumericsOptions
-from kvbench.estimate import studies
 from kvbench.estimate.decoder import DecoderShape
+from kvbench.estimate.forecast import Passes, StudyPart
 from kvbench.estimate.loads import Load, PressCost
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.studies import Passes, StudyPart
+from kvbench.studies.registry import forecasts
 from policies import LazyModule, Policy
 
 # It needs torch, which a mistyped name of a machine does not wait for.
@@ -85,11 +86,14 @@ class RunCost:
 
     @property
     def walked(self) -> float:
-        """Returns the bytes of the caches that numerics holds at once, in its widest dtype."""
+        """Returns the bytes of the caches that studies hold at once, in the widest dtype of
+        numerics."""
         widest = max(self.shape.in_dtype(dtype).token_bytes for dtype in self.numerics.dtypes)
         tokens = 0.0
-        for load in self.loads:
-            tokens = max(tokens, studies.cache_tokens(load, self.numerics, self.tables))
+        for forecast in forecasts(self.tables):
+            if forecast.cache_tokens is not None:
+                counts = [forecast.cache_tokens(load, self.numerics) for load in self.loads]
+                tokens = max(tokens, *counts)
         return tokens * widest
 
     @property
@@ -122,10 +126,8 @@ class RunCost:
         """Lists the parts of the studies with their times."""
         shape = self.shape
         times: list[StudyTime] = []
-        for load in self.loads:
-            for part in studies.study_parts(
-                load, self.numerics, self.tables, shape.layers, shape.heads
-            ):
+        for load, forecast in product(self.loads, forecasts(self.tables)):
+            for part in forecast.parts(load, self.numerics, self.tables, shape.layers, shape.heads):
                 lower_host, upper_host = part.host
                 lower = lower_host + sum(map(self._study_seconds, part.lower))
                 upper = upper_host + sum(map(self._study_seconds, part.upper))

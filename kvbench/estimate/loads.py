@@ -2,14 +2,14 @@
 machine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from datasets_gen import Task
 from kvbench.estimate.machines import TABLE
 from kvbench.experiments.grid import Grid
-from kvbench.store import interventions
+from kvbench.studies.registry import forecasts
 from policies import LazyModule, Point, Policy
 
 if TYPE_CHECKING:
@@ -72,48 +72,31 @@ PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]  # by name, the fields
 
 @dataclass(frozen=True)
 class StudyLoad:
-    """The counts of what studies ask about a prompt: of its first question, and of its branches
-    with other rows."""
+    """The counts of what studies ask about a prompt: of its first question, and what forecasts
+    count of it."""
 
     first_tokens: float  # of the first question
     first_gold: float  # tokens of its right answer
     is_text: bool  # nothing is asked: running text goes on
     longest: int = 0  # tokens of an answer that its task allows
-    removed: float = 0.0  # branches of the full cache with rows taken away, where it answers right
-    restored: float = 0.0  # branches of a level with rows put back, where it answers wrongly
+    counts: Mapping[str, float] = field(default_factory=dict)  # by name (Forecast.counts)
 
     @classmethod
-    def of(cls, prompts: "Sequence[Prompt]", longest: int) -> Self:
-        """Counts what studies ask about prompts, in the mean; ``longest``: tokens of an answer that
-        the task allows."""
+    def of(cls, prompts: "Sequence[Prompt]", longest: int, tables: Sequence[str]) -> Self:
+        """Counts what studies ask about prompts, in the mean. ``longest``: tokens of an answer that
+        the task allows; ``tables``: those that the studies fill."""
         firsts = [prompt.questions[0] for prompt in prompts]
+        counts: dict[str, float] = {}
+        for forecast in forecasts(tables):
+            if forecast.counts is not None:
+                counts |= forecast.counts(prompts)
         return cls(
             first_tokens=mean(len(question.token_ids) for question in firsts),
             first_gold=mean(len(question.gold_ids) for question in firsts),
             is_text=not firsts[0].question.golds,
             longest=longest,
-            removed=mean(_changed_branches(prompt, "remove") for prompt in prompts),
-            restored=mean(_changed_branches(prompt, "restore") for prompt in prompts),
+            counts=counts,
         )
-
-
-def _changed_branches(prompt: "Prompt", action: str) -> float:
-    """Counts the branches that an intervention makes of a branch for the questions of a prompt that
-    it asks about; these are the first that the full cache has right, so it takes the mean of
-    all."""
-    counts: list[int] = []
-    for question in prompt.questions:
-        if not question.evidence_tokens:
-            continue
-        spans = [name for name in interventions.SPANS if question.spans.get(name)]
-        drawn = 0
-        for name, draws in interventions.DRAWS[action].items():
-            if name == "evidence" or name in spans:
-                drawn += draws
-        counts.append(len(spans) + 1 + drawn)
-    if not counts:
-        return 0.0
-    return mean(counts) * min(len(counts), interventions.ASKED)
 
 
 @dataclass(frozen=True)
@@ -193,7 +176,7 @@ def count_load(
         gold_tokens=golds,
         branches=branches,
         prompts=prompts_of_context,
-        study=StudyLoad.of(prompts, task.max_new_tokens),
+        study=StudyLoad.of(prompts, task.max_new_tokens, grid.setting.tables),
     )
 
 

@@ -11,11 +11,9 @@ from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import PRESSES, Load, count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
-from kvbench.estimate.studies import EDGES
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
-from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
@@ -352,27 +350,14 @@ def _cards(cost: RunCost) -> str:
     return "; ".join(parts)
 
 
-# By part of the studies, what the ends of its range stand for.
-REASONS = {
-    "numerics": "Numerics, at least: answers end behind their golds, and both paths choose the "
-    "same; at most: no answer ends before its last step, and all paths part.",
-    "observed answers": f"Observed answers, of the first {SAMPLE} contexts: the host follows "
-    f"{EDGES[0]:.0f} to {EDGES[1]:.0f} edges of attention from each token of a layer, which a "
-    f"model alone can tell.",
-    "interventions": "Interventions, at least: the full cache is right and no policy loses an "
-    "answer; at most: every policy loses all; none where the full cache is wrong.",
-}
-
-
 def _study_assumptions(cost: RunCost) -> list[str]:
     """Says what the ends of each range stand for; the passes are counted, their times a
     projection."""
-    if not cost.study_parts:
+    assumptions = dict.fromkeys(time.part.assumption for time in cost.study_parts)
+    if not assumptions:
         return []
-    sentences = [
+    projection = (
         "Studies are a projection: their passes are counted from the code, their times were not "
         "measured."
-    ]
-    for name in dict.fromkeys(time.part.name for time in cost.study_parts):
-        sentences.append(REASONS[name])
-    return sentences
+    )
+    return [projection, *assumptions]

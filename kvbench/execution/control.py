@@ -11,9 +11,9 @@ from pandas import DataFrame
 
 from datasets_gen import KNOWN_TASKS
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.suites import SUITES
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
+from kvbench.studies.registry import SUITES
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.leading_measures import QUESTIONS, lead_of

@@ -19,7 +19,7 @@ from kvbench.store.merging import borrow, runs_beside, why_not_lent
 from kvbench.store.press_sources import keep_sources
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
+from kvbench.store.tables import CONTEXTS, RowsByTable, find_table
 from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
@@ -192,7 +192,9 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
 
 
 def _write_unit(store: Store, unit: Unit, rows: RowsByTable) -> None:
-    tables = {name: TABLES[name].to_arrow(table_rows) for name, table_rows in rows.tables.items()}
+    tables = {
+        name: find_table(name).to_arrow(table_rows) for name, table_rows in rows.tables.items()
+    }
     store.write_chunk(unit.task, unit.number, tables)
 
 

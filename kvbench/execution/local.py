@@ -21,16 +21,13 @@ from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_task
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import asked_dtype
-from kvbench.models.determinism import prepare_determinism
 from kvbench.models.load import LoadedModel, load_model, missing_weights
-from kvbench.models.precision import check_dtypes, choose_device, choose_dtype
+from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
-from kvbench.store.groups import GROUPS, HALF
-from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
-from kvbench.store.tables import RowsByTable
+from kvbench.store.tables import RowsByTable, find_table
 from kvbench.system.clock import today
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
@@ -188,14 +185,12 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
 
 
 def _prepare_studies(job: Job, grid: Grid) -> None:
-    """Prepares the device for the studies of numerics and groups; raises :class:`KVBenchError`
-    where it lacks their types of numbers."""
-    if NUMERICS.name in grid.setting.tables:
-        check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
-        if grid.setting.numerics.deterministic:
-            prepare_determinism(choose_device(job.device))
-    if GROUPS.name in grid.setting.tables:
-        check_dtypes((HALF,), choose_device(job.device))
+    """Prepares the device for the tables of studies; raises :class:`KVBenchError` where it lacks
+    what one of them needs."""
+    for name in grid.setting.tables:
+        table = find_table(name)
+        if table.prepare is not None:
+            table.prepare(grid.setting, choose_device(job.device))
 
 
 def _serves(model: LoadedModel, job: Job) -> bool:
@@ -278,8 +273,8 @@ class LocalExecutor:
     def _divide(self, units: Sequence[Unit], wanted: int) -> list[tuple[Unit, Unit]]:
         """Divides units into parts of ``wanted`` contexts, as far as that is sensible; returns each
         part behind its unit."""
-        if NUMERICS.name in self.grid.setting.tables:
-            wanted = 1  # minutes a context, and none is decoded with another
+        if any(find_table(name).takes_minutes for name in self.grid.setting.tables):
+            wanted = 1  # no context of these is decoded with another
         parts = []
         for unit in units:
             largest = AT_THE_END if unit is units[-1] else CONTEXTS_TOGETHER

@@ -10,14 +10,13 @@ from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import Suite, find_coverage, task_of_version
+from kvbench.experiments.suites import find_coverage, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
 from kvbench.prompts.mode import asked_of
-from kvbench.store.groups import GROUPS
-from kvbench.store.numerics import NUMERICS
-from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
+from kvbench.studies.declaration import Suite
+from kvbench.studies.registry import NUMERICS, OBSERVABLE
 from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule, Point, Policy
@@ -47,10 +46,10 @@ def build_grid(job: Job, count: Count) -> Grid:
     bound = options.kv_bytes(job.max_kv_gb)
     observed: list[str] = []
     if job.observe is not None:
-        observable = {table.name: table.name for table in (*OBSERVED, GROUPS)}
+        observable = {table: table for table in OBSERVABLE}
         observed = options.choose("table", job.observe, observable)
     tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
-    numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)
+    numerics = options.numerics_options(job, repeats, NUMERICS in tables)
     setting = Setting(
         policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables
     )

@@ -33,11 +33,11 @@ from kvbench.store.tables import (
     CONTEXTS,
     QUESTIONS,
     RECORDS,
-    TABLES,
     Record,
     RowsByTable,
     StoredContext,
     StoredQuestion,
+    find_table,
 )
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
@@ -143,7 +143,7 @@ def collect(
         for answers in _answer(together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
-                if fill := TABLES[name].fill:
+                if fill := find_table(name).fill:
                     rows.add(name, fill(answers))
     return rows
 
@@ -160,7 +160,7 @@ def _batches(work: Sequence[_PromptWork]) -> Iterator[Sequence[_PromptWork]]:
     by_branches = BRANCHES_TOGETHER // max(1, branches)
     by_memory = setting.kv_bound(model.device) // (HELD_SHARE * longest_bytes)
     count = max(1, min(by_branches, by_memory))
-    if any(TABLES[name].observe for name in setting.tables):
+    if any(find_table(name).observe for name in setting.tables):
         count = 1
     for start in range(0, len(work), count):
         yield work[start : start + count]
@@ -198,7 +198,7 @@ def _observers(first: _PromptWork) -> dict[str, Observer]:
     by_function: dict[Any, Observer | None] = {}
     observers = {}
     for name in first.setting.tables:
-        observe = TABLES[name].observe
+        observe = find_table(name).observe
         if not observe:
             continue
         if observe not in by_function:

@@ -13,7 +13,6 @@ from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
 AUTO = "auto"  # the highest level of each task that the model masters
-QUICK = "quick"  # the profile of a run unless another is given
 LEVEL = re.compile(r"\d{1,3}")  # of a task
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

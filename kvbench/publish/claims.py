@@ -17,7 +17,8 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
 from leaderboards.claims.verdict import VERDICTS, count_of, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
-from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
+from leaderboards.pages.claims import Run, build_claims
+from leaderboards.pages.front import CLAIMS_PAGE, register_folder
 from leaderboards.terminal.verdicts import claims_table
 
 CLAIMS_FILE = "claims.json"

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pandas import DataFrame
 
 from kvbench.store.store import Store, together_once, write_parquet
-from kvbench.store.tables import TABLES, StoredTable, joined_schema
+from kvbench.store.tables import StoredTable, find_table, joined_schema
 from kvbench.system.files import write_text_atomically
 from leaderboards.downloads.sheets import Sheet
 
@@ -69,12 +69,12 @@ def write_study_tables(
     """Writes the tables of studies that are given out, each as one file with the labels of the
     records."""
     by_name: dict[str, list[pa.Table]] = {}
-    names = {name for name, table in TABLES.items() if table.is_download}
     for labels, stores in parts:
-        for table, rows in join_study_tables(stores, names).items():
+        for table, rows in join_study_tables(stores, downloaded_tables(stores)).items():
             by_name.setdefault(table.name, []).append(_add_labels(rows, labels))
     for name, tables in by_name.items():
-        together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
+        metadata = find_table(name).schema.metadata
+        together = pa.concat_tables(tables).replace_schema_metadata(metadata)
         write_parquet(folder / table_file(name), together)
 
 

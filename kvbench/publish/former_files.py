@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import TypeAdapter
 
 from kvbench.publish.downloads import FOLDER, RECORDS_FILE
-from kvbench.store.tables import TABLES
+from kvbench.store.tables import names_of_tables
 from kvbench.system.files import write_text_atomically
 from leaderboards.studies.declaration import studies
 
@@ -69,7 +69,7 @@ def _names_before_manifests(folder: Path) -> list[str]:
         # A study has a page for each board: routing.html, routing.2.html.
         if page.name.partition(".")[0] in study_names:
             names.append(page.name)
-    names += (f"{FOLDER}/{table}.parquet" for table in TABLES)
+    names += (f"{FOLDER}/{table}.parquet" for table in names_of_tables())
     names.append(f"{FOLDER}/{RECORDS_FILE}")
     return names
 

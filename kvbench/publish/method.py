@@ -139,11 +139,11 @@ def _description(name: str) -> str:
     if name in POLICIES:
         return POLICIES[name].description
     registries: tuple[Mapping[str, Policy | Way], ...] = (POLICIES, TREATMENTS, WAYS)
-    descriptions: dict[str, str] = {}
-    for registry in registries:
-        for kind, entry in registry.items():
-            descriptions[kind] = entry.description
-    return "; ".join(descriptions[kind_in(part)] for part in name.split("+"))
+    descriptions = []
+    for part in name.split("+"):
+        kind = kind_in(part)
+        descriptions += [registry[kind].description for registry in registries if kind in registry]
+    return "; ".join(descriptions)
 
 
 def _task(entry: TaskIdentity, records: DataFrame | None, prompts: Mapping[str, str]) -> TaskEntry:

@@ -11,8 +11,7 @@ from kvbench.publish.places import without_places
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
-from leaderboards.pages.claims import CLAIMS_PAGE
-from leaderboards.pages.front import FRONT, METHOD
+from leaderboards.pages.front import CLAIMS_PAGE, FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
 

@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-# These register their tables, so that every store reads them.
-from kvbench.store import groups, interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import (
     CONTEXTS,
@@ -27,9 +25,10 @@ from kvbench.store.tables import (
     QUESTIONS,
     RECORDS,
     SCHEMA_VERSION,
-    TABLES,
     StoredAnswer,
     StoredTable,
+    find_table,
+    is_known,
 )
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import file_name, remove_partial, write_atomically, write_text_atomically
@@ -164,7 +163,7 @@ class Store:
     @property
     def study_tables(self) -> tuple[StoredTable, ...]:
         """Returns the tables of studies that are known here: others are left alone."""
-        return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
+        return tuple(find_table(name) for name in self.identity.tables if is_known(name))
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
         """Names the file of a chunk of contexts, and of one policy, whose name may hold what a
@@ -286,7 +285,7 @@ class Store:
                 f"{self.folder} holds a row of {table.name} whose {fault}: run it again"
             )
         if table.parent:
-            parent = TABLES[table.parent]
+            parent = find_table(table.parent)
             self._with_parents(
                 table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key))
             )
@@ -297,7 +296,7 @@ class Store:
     ) -> pd.DataFrame:
         """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or
         two."""
-        parent = TABLES[str(table.parent)]
+        parent = find_table(str(table.parent))
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")
         orphans, twice = joined[joined.pop("_parent") != "both"], parents[parents.duplicated(key)]

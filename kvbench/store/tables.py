@@ -3,7 +3,7 @@ declaration.
 
 ``contexts`` ← ``questions`` ← ``records``: each row names its row of the table before it. A study
 declares a table of its own with :func:`register`, and a run that lists it (``Setting.tables``)
-fills it.
+fills it. :func:`find_table` imports that study.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +16,15 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from kvbench.prompts.mode import Mode
+from kvbench.studies.registry import FOLDER_OF_TABLE, import_tables_beside
 from leaderboards.metrics import METRICS, with_columns
 from policies import KINDS, LazyModule, Level, Point
 from policies.declaration.shape import MOST_LAYERS
 
 if TYPE_CHECKING:
+    import torch
+
     from kvbench.engine.decode.loop import Observer
-    from kvbench.experiments.collect import FinishedAnswer
     from kvbench.models.load import LoadedModel
     from kvbench.prompts.prompt import Prompt
 
@@ -178,12 +180,17 @@ class StoredTable:
     parent: str | None = None
     # Least and most of a column.
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    # Makes the rows of all finished answers of a prompt.
-    fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
+    # Makes the rows of all answers of a prompt, each a ``FinishedAnswer`` of
+    # kvbench.experiments.collect, which a store does not know.
+    fill: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
     # Makes an observer of the decoding of one prompt, or none; tables with the same function share
     # one. ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended
     # and a wave is begun again: it keys what it notes by branch, question and step.
     observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
+    # Prepares the device of a run by its ``Setting``, before the model is loaded; raises
+    # :class:`KVBenchError` where the device lacks what the table needs.
+    prepare: "Callable[[Any, torch.device], None] | None" = None
+    takes_minutes: bool = False  # for a context: a worker is given one context at a time
     is_download: bool = True  # whether a site gives it out
 
     @property
@@ -282,8 +289,27 @@ RECORDS = StoredTable(
     parent="questions",
     ranges=RANGES,
 )
+# The tables that are imported; those of a study are once somebody asks for one of them.
 TABLES: dict[str, StoredTable] = {table.name: table for table in (CONTEXTS, QUESTIONS, RECORDS)}
 JOINED = tuple(dict.fromkeys((*CONTEXTS.columns, *QUESTIONS.columns, *RECORDS.columns)))
+
+
+def is_known(name: str) -> bool:
+    """Tells whether there is a table of this name, imported or not."""
+    return name in TABLES or name in FOLDER_OF_TABLE
+
+
+def names_of_tables() -> list[str]:
+    """Lists the names of all tables, imported or not."""
+    return list(dict.fromkeys((*TABLES, *FOLDER_OF_TABLE)))
+
+
+def find_table(name: str) -> StoredTable:
+    """Finds a table by its name, and imports the study that declares it; ``KeyError`` where there
+    is none (:func:`is_known`)."""
+    if name not in TABLES and name in FOLDER_OF_TABLE:
+        import_tables_beside(name)
+    return TABLES[name]
 
 
 def register(table: StoredTable) -> StoredTable:

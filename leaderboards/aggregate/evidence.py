@@ -26,6 +26,8 @@ LEAST_CLEAN = 0.5
 # as on a board.
 LEAST_OF = {"next_token_accuracy": 0.126 + ABOVE_CHANCE / 100}
 FEWEST_CONTEXTS = 6  # below it no test of contexts can tell anything
+# Said of a claim that more contexts would not decide, in a register and on the page of method.
+UNMET = "precondition not met"
 
 
 class NoEvidenceError(Exception):

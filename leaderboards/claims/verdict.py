@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import ndtri
 
-from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, UNMET, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import (
     BESIDE,
     LARGER,
@@ -25,7 +25,6 @@ from leaderboards.claims.declaration import (
     Statistic,
     Text,
 )
-from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import (
     ENOUGH,
     Blank,
@@ -37,7 +36,6 @@ from leaderboards.statistics.significance import ALPHA, POWER, Corrected, bootst
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-UNMET = "precondition not met"
 MISSING = {
     BESIDE: "it takes two architectures: give a model of the other one by --beside",
     LARGER: "it takes two sizes of one family: give the larger model by --larger",
@@ -311,39 +309,3 @@ def number_text(value: float) -> str:
         return f"{value:z.2f}"
     digit, _, exponent = f"{value:.0e}".partition("e")
     return f"{digit}e{int(exponent)}"
-
-
-CLAIMS = Chapter(
-    "claims",
-    "Claims of papers",
-    (
-        Definition(
-            "Claim",
-            "What a text says of KV caches, as an inequality: one statistic on one side of a "
-            "threshold, which was written down before anything was run. Beside it what the text "
-            "reported, on its own models and tasks.",
-        ),
-        Definition(
-            "Statistic of a claim",
-            "What was measured on this model, with its 95 % interval by the cluster bootstrap "
-            "over contexts; what is set against one another is resampled together. Means of what "
-            "lies between two bounds, such as right answers, meet one context more in each "
-            "resample, all of it at one of the bounds. So contexts that happen to agree have the "
-            "interval of Clopper and Pearson, and decide nothing by being few. Where a claim is a "
-            f"share of the full cache's score, the full cache has to reach {LEAST_CLEAN:.0%} of a "
-            "perfect one. An answer that failed counts as wrong.",
-        ),
-        Definition(
-            "Verdict on a claim",
-            "Holds: the whole interval is on the claim's side of the threshold. Does not hold: the "
-            "whole interval is on the other side. Undecided: it holds the threshold, or what has "
-            "to be there to tell is not; the row says which, and about how many contexts would "
-            "decide four times in five if the statistic stayed where it is. Where the row says "
-            f"“{UNMET}”, more contexts would not help: the full cache itself cannot do the task, "
-            "or the claim takes a second model; such claims are not counted among those that could "
-            "be decided. The claims of one text that are tested in one run are corrected together "
-            f"by Holm's method; fewer than {FEWEST_CONTEXTS} contexts decide nothing. A verdict is "
-            "about the model that was run.",
-        ),
-    ),
-)

@@ -7,7 +7,7 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leaderboards.aggregate.attacks import AttackCell
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
@@ -16,9 +16,11 @@ from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
-from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
 from policies.declaration.levels import level_words
+
+if TYPE_CHECKING:
+    from leaderboards.claims.verdict import Judgement
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = (
@@ -249,12 +251,12 @@ def imported_sheet(rows: Sequence[Imported]) -> Sheet:
     return Sheet.of("imported", "Imported from kvpress", records)
 
 
-def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
+def register_rows(judgements: "Sequence[Judgement]") -> list[dict[str, Any]]:
     """Returns a row for each statistic of each claim."""
     return [_register_row(judgement) for judgement in judgements]
 
 
-def _register_row(judgement: Judgement) -> dict[str, Any]:
+def _register_row(judgement: "Judgement") -> dict[str, Any]:
     claim, estimate = judgement.claim, judgement.estimate
     mean = low = high = contexts = None
     if estimate is not None:
@@ -279,7 +281,7 @@ def _register_row(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def register_sheet(judgements: Sequence[Judgement]) -> Sheet:
+def register_sheet(judgements: "Sequence[Judgement]") -> Sheet:
     """Makes the sheet of a register of claims."""
     return Sheet.of(
         "claims", "Every statistic of every claim, with its verdict", register_rows(judgements)

@@ -8,13 +8,13 @@ from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
+from leaderboards.aggregate.evidence import UNMET
 from leaderboards.claims.declaration import Text
-from leaderboards.claims.verdict import CLAIMS, UNMET, VERDICTS, Judgement, count_of, number_text
+from leaderboards.claims.verdict import VERDICTS, Judgement, count_of, number_text
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.pages.definitions import CLAIMS
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.text import p_equation
-
-CLAIMS_PAGE = "claims.html"
 
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
 
@@ -24,11 +24,6 @@ class Run:
     name: str  # of its folder
     site: str = ""  # the folder beside that of this page with its pages, if it has any
     folder: str = ""  # where it lies
-
-
-def register_folder(model: str) -> str:
-    """Names the folder that the register of claims of a model has in the folder of all sites."""
-    return f"claims-{PurePath(model).name}"
 
 
 def build_claims(

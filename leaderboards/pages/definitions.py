@@ -1,11 +1,11 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, UNMET
 from leaderboards.aggregate.leading_measures import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import MORE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.board import derived_definitions
-from leaderboards.claims.verdict import CLAIMS
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.pages.gallery import TRADEOFF
@@ -212,6 +212,42 @@ STATISTICS = Chapter(
             f"defence than directives. Below {FEW_ANSWERS} answers given, a share of wrong ones is "
             "written as a count, has no interval, and nobody is best by it; of a random policy all "
             "draws are counted.",
+        ),
+    ),
+)
+
+
+CLAIMS = Chapter(
+    "claims",
+    "Claims of papers",
+    (
+        Definition(
+            "Claim",
+            "What a text says of KV caches, as an inequality: one statistic on one side of a "
+            "threshold, which was written down before anything was run. Beside it what the text "
+            "reported, on its own models and tasks.",
+        ),
+        Definition(
+            "Statistic of a claim",
+            "What was measured on this model, with its 95 % interval by the cluster bootstrap "
+            "over contexts; what is set against one another is resampled together. Means of what "
+            "lies between two bounds, such as right answers, meet one context more in each "
+            "resample, all of it at one of the bounds. So contexts that happen to agree have the "
+            "interval of Clopper and Pearson, and decide nothing by being few. Where a claim is a "
+            f"share of the full cache's score, the full cache has to reach {LEAST_CLEAN:.0%} of a "
+            "perfect one. An answer that failed counts as wrong.",
+        ),
+        Definition(
+            "Verdict on a claim",
+            "Holds: the whole interval is on the claim's side of the threshold. Does not hold: the "
+            "whole interval is on the other side. Undecided: it holds the threshold, or what has "
+            "to be there to tell is not; the row says which, and about how many contexts would "
+            "decide four times in five if the statistic stayed where it is. Where the row says "
+            f"“{UNMET}”, more contexts would not help: the full cache itself cannot do the task, "
+            "or the claim takes a second model; such claims are not counted among those that could "
+            "be decided. The claims of one text that are tested in one run are corrected together "
+            f"by Holm's method; fewer than {FEWEST_CONTEXTS} contexts decide nothing. A verdict is "
+            "about the model that was run.",
         ),
     ),
 )

@@ -7,6 +7,7 @@ they would be too heavy to be opened at once.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from markupsafe import Markup
@@ -23,7 +24,6 @@ from leaderboards.aggregate.leading_measures import (
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.boards.board import BoardColumn
-from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.in_words import finding
 from leaderboards.pages.method import TaskEntry, provenance_facts
@@ -44,6 +44,7 @@ from policies.declaration.names import CONTROLS, FULL
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js")
 METHOD = "method.html"
+CLAIMS_PAGE = "claims.html"  # of a register, which is linked where it lies
 A_LITTLE = 0.5  # percent of the bytes
 FACTS_ALONE = "Facts of a system prompt: at this level no directive and no attack is asked"
 TRADEOFF_UNIT = Markup(
@@ -56,6 +57,11 @@ EACH_LEVEL = Markup(
 SHARE_REMOVED = Markup(
     '<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>'
 )
+
+
+def register_folder(model: str) -> str:
+    """Names the folder that the register of claims of a model has in the folder of all sites."""
+    return f"claims-{PurePath(model).name}"
 
 
 def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,10 +1,14 @@
-"""The one way here to import a module later than at the top of a file."""
+"""The one way here to import a module later than at the top of a file, and what a registry holds
+later than the registry."""
 
 import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["LazyModule", "kvpress", "np", "torch"]
+__all__ = ["LazyMapping", "LazyModule", "kvpress", "np", "torch"]
+
+Entry = TypeVar("Entry")
 
 
 class LazyModule(ModuleType):
@@ -15,6 +19,32 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
+
+
+class LazyMapping(Mapping[str, Entry]):
+    """Maps names, which are there at once, to entries that are loaded when they are first asked
+    for: whoever names one imports no other."""
+
+    def __init__(self, names: Iterable[str], load: Callable[[str], Entry]) -> None:
+        self._names = dict.fromkeys(names)
+        self._load = load
+        self._loaded: dict[str, Entry] = {}
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 kvpress = LazyModule("kvpress")

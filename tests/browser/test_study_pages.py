@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from pandas import concat
 
-from kvbench.experiments.suites import ERRORS, FAULTS, RATES
+from kvbench.studies.errors.suite import SUITE as ERRORS
+from kvbench.studies.faults.suite import RATES
+from kvbench.studies.faults.suite import SUITE as FAULTS
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS

@@ -20,7 +20,7 @@ from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Record, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, Record, StoredTable, find_table
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
@@ -330,12 +330,12 @@ def test_an_observed_run_in_16_bits_is_sound_and_a_forged_row_of_its_study_is_fo
     assert unchecked(observed) == {"files", "replay"}, "without a replay they are not made again"
     forged = Path(shutil.copytree(observed, tmp_path / "forged"))
     store = Store.open(forged)
-    (path, *_) = [path for path in store.files(TABLES["attention"]) if "snapkv" in path.name]
-    first, *rows = store.read_rows(TABLES["attention"], path)
+    (path, *_) = [path for path in store.files(find_table("attention")) if "snapkv" in path.name]
+    first, *rows = store.read_rows(find_table("attention"), path)
     changed = first.model_copy(update={"top_weight": [weight / 2 for weight in first.top_weight]})
-    store.write_rows(TABLES["attention"], path, [changed, *rows])
+    store.write_rows(find_table("attention"), path, [changed, *rows])
     assert "top_weight is" in wrong(forged, cells=4)["replay"]
-    store.write_rows(TABLES["attention"], path, rows)
+    store.write_rows(find_table("attention"), path, rows)
     assert "is missing" in wrong(forged, cells=4)["replay"]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvbench.store.groups import GROUPS
 from kvbench.store.store import Store
+from kvbench.studies.groups.tables import GROUPS
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge

@@ -12,12 +12,12 @@ from datasets_gen import FAMILIES, TASKS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.decode.answers import decode
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.suites import SUITES
 from kvbench.models import precision
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.run_file import Job
+from kvbench.studies.registry import SUITES
 from policies import Level
 from policies.faults.registry import FAULTS
 from policies.quantisation.registry import QUANTISATIONS

@@ -15,7 +15,7 @@ import docs.scripts.tables
 from docs.scripts.gpu import Report, about, main, measure, take, without_values
 from docs.scripts.gpu_parts import PARTS, SMALL, Card, Part, Value
 from kvbench.estimate.machines import MACHINES, TABLE, card_machine, find_card
-from kvbench.experiments.suites import SUITES
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
 from tests.support.models.pretended_cuda import pretended_cuda
@@ -112,7 +112,9 @@ def test_every_part_runs_on_the_pretended_device(
     monkeypatch.setattr(docs.scripts.gpu, "SMALL", few)
     monkeypatch.setattr(docs.scripts.gpu_parts, "default_policies", lambda: [POLICIES["knorm"]])
     monkeypatch.setattr(docs.scripts.gpu_parts, "BESIDE_PIPELINE", ("keydiff",))
-    monkeypatch.setitem(SUITES, "bytes", replace(SUITES["bytes"], policies="int4,knorm+int8"))
+    suites = {**SUITES, "bytes": replace(SUITES["bytes"], policies="int4,knorm+int8")}
+    monkeypatch.setattr(docs.scripts.gpu_parts, "SUITES", suites)
+    monkeypatch.setattr("kvbench.experiments.suites.SUITES", suites)
     with pretended_cuda():
         main(["--small", "--device", "cuda", "--json", str(tmp_path / "gpu.json")])
     notes = {

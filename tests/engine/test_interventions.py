@@ -12,8 +12,8 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.store.interventions import INTERVENTIONS
 from kvbench.store.tables import RECORDS, Record, StoredTable
+from kvbench.studies.routing.interventions import INTERVENTIONS
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models.circuit import KEY_HEAD, LAYER, TASK, circuit
 from tests.support.models.toy import PLENTY, model_of, toy_prompt, treat

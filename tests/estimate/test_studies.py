@@ -12,29 +12,24 @@ import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-import kvbench.store.numerics
+import kvbench.studies.numerics.tables
 from datasets_gen import TASKS, Task
 from datasets_gen.tasks.prose import PROSE
 from kvbench.engine.studies.patching import inject, localise
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.cost import RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
+from kvbench.estimate.forecast import Passes, StudyPart
 from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
 from kvbench.estimate.plan import make_plan
-from kvbench.estimate.studies import (
-    Passes,
-    StudyPart,
-    injecting,
-    localising,
-    numerics_passes,
-    study_parts,
-)
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import SUITES
 from kvbench.models.precision import NetworkCopies, in_dtype
 from kvbench.store.run_file import Job
+from kvbench.studies.numerics.forecast import injecting, localising, numerics_passes
+from kvbench.studies.registry import SUITES
+from kvbench.studies.routing.forecast import FORECAST
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import model_of, toy_model
@@ -178,9 +173,9 @@ def test_real_walks_of_answers_are_counted(task: str, monkeypatch: pytest.Monkey
     """No answer ends before its four steps, as if its gold had three tokens: between least and most
     are walks whose paths part. Of one context, as of several a plan takes the mean length. Patches
     are counted below: paths that are equal to the bit, as some of the toy model are, have none."""
-    plan, tables = kvbench.store.numerics._plan, ("numerics_pairs", "numerics_drift")
+    plan, tables = kvbench.studies.numerics.tables._plan, ("numerics_pairs", "numerics_drift")
     monkeypatch.setattr(
-        kvbench.store.numerics, "_plan", lambda *of_walk: replace(plan(*of_walk), ends=())
+        kvbench.studies.numerics.tables, "_plan", lambda *of_walk: replace(plan(*of_walk), ends=())
     )
     options = NumericsOptions(("float32", "bfloat16"), ("greedy", "top_k"), 2, 4)
     ran, of_plan = passes_of_tables(TASKS[task], 1, "full", tables=tables, options=options)
@@ -232,7 +227,9 @@ def test_real_walks_of_running_text_are_counted_to_the_pass() -> None:
 def part(
     of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4
 ) -> dict[str, StudyPart]:
-    return {one.name: one for one in study_parts(of_plan, NumericsOptions(), tables, layers, heads)}
+    """Returns by name the parts of the study of routes."""
+    parts = FORECAST.parts(of_plan, NumericsOptions(), tables, layers, heads)
+    return {part.name: part for part in parts}
 
 
 def test_real_turns_that_are_observed_are_counted() -> None:
@@ -257,7 +254,7 @@ def test_real_turns_that_are_observed_are_counted() -> None:
 def test_interventions_of_a_context_by_hand() -> None:
     """Branches are decoded with their question in one portion, their answer, and their gold in
     another."""
-    study = StudyLoad(2.0, 1.0, False, removed=9.0, restored=5.0)
+    study = StudyLoad(2.0, 1.0, False, counts={"removed": 9.0, "restored": 5.0})
     branches = [
         (POLICIES["full"], [1.0]),
         (POLICIES["knorm"], [0.5, 0.1]),

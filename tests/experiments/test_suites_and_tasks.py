@@ -9,8 +9,8 @@ import pytest
 
 from datasets_gen import FAMILIES, FROM_DATA, KNOWN_TASKS
 from kvbench.experiments.build_grid import build_grid, check_job
-from kvbench.experiments.suites import SUITES
 from kvbench.store.run_file import Job
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, FULL
 from policies.declaration.names import split_outside_brackets

@@ -25,8 +25,7 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, Measure, Over
-from leaderboards.pages.claims import CLAIMS_PAGE
-from leaderboards.pages.front import FRONT, METHOD
+from leaderboards.pages.front import CLAIMS_PAGE, FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results, task_page
 from leaderboards.terminal.table import few_contexts, telling, terminal_table

@@ -14,10 +14,10 @@ from kvbench.engine.time_limit import NumericsOptions
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models import precision
 from kvbench.models.load import LoadedModel
-from kvbench.store.numerics import DRIFT, NUMERICS, RECOVERY, ROUNDING
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import StoredTable
+from kvbench.studies.numerics.tables import DRIFT, NUMERICS, RECOVERY, ROUNDING
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns
 from tests.support.models.toy import toy_model

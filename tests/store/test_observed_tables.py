@@ -8,9 +8,9 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
-from kvbench.store.observed import ATTENTION, ROUTES, STATES
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
+from kvbench.studies.routing.attention import ATTENTION, ROUTES, STATES
 from leaderboards.routing.reach import EPSILON
 from policies import POLICIES
 from tests.support.models.runs import ToyRuns
@@ -33,7 +33,7 @@ TABLES = ("attention", "states", "routes")
 def store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     runs = ToyRuns(llama, tmp_path_factory.mktemp("observed"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvbench.store.observed.SAMPLE", 1)
+        patch.setattr("kvbench.studies.routing.attention.SAMPLE", 1)
         return runs("run", (*OBSERVABLE, *UNOBSERVED), (0.5,), contexts=2, tables=TABLES)
 
 

@@ -11,11 +11,12 @@ from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
-from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, AnswerRow, StoredTable, register
+from kvbench.studies.declaration import Suite
+from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import ToyRuns, execute, policies_of, record_calls
 
@@ -58,7 +59,7 @@ def test_a_suite_asks_for_it(
     suite = Suite(
         "dummy", "For a test", (TASKS["base"],), "full,knorm", "context", "none", ("steps",)
     )
-    monkeypatch.setitem(SUITES, "dummy", suite)
+    monkeypatch.setattr("kvbench.experiments.suites.SUITES", {**SUITES, "dummy": suite})
     job = Job(suite="dummy", levels={"ratio": "0.5"}, limit=1)
     store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")
     assert store.identity.tables == ("steps",)

@@ -36,7 +36,7 @@ WALKED = Experiment(
     name="walks", tasks="base,prose", policies="full", levels=(), contexts=30, suite="numerics"
 )
 
-GROUPS = "groups"  # a table of a store (kvbench.store.groups)
+GROUPS = "groups"  # a table of a store (kvbench.studies.groups)
 SHARED = Experiment(
     name="groups", tasks="base", policies="full", levels=(), contexts=12, observe=GROUPS
 )

@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
@@ -16,7 +15,7 @@ from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DTYPES
 from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
 
-TABLE = "numerics_rounding"  # of a store (kvbench.store.numerics)
+TABLE = "numerics_rounding"  # of a store (kvbench.studies.numerics)
 PRODUCTS = {"scores": "query times keys", "outputs": "attention times values"}
 
 
@@ -121,15 +120,3 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
             lines.append(banded_line(style, points))
         axis = Axis.of_layers(len(rows))
         yield curve(dtype, "relative error", lines, axis, f"propagation {dtype}")
-
-
-DEFINITIONS = (
-    Definition(
-        "Error of rounding",
-        "How far a result is from what float64 gives from the same rounded numbers. For a product "
-        "over its row of keys, or of the head’s output, it is the mean over heads, layers and "
-        "contexts. For the residual stream behind a layer it is the mean over the tokens of the "
-        "prompt. Norms are computed in float32 in either, as transformers does.",
-        "error = ‖rounded − exact‖ / ‖exact‖",
-    ),
-)

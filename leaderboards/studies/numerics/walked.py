@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.statistics.bootstrap import FloatArray
 
-TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
+TABLE = "numerics_pairs"  # of a store (kvbench.studies.numerics)
 CACHE, NULL = "cache", "chunks"
 FORCED, FREE = "teacher-forced", "free-running"
 DTYPES = ("float64", "float32", "bfloat16", "float16")

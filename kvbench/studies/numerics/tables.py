@@ -16,12 +16,16 @@ from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
+    import torch
+
     from kvbench.experiments.collect import FinishedAnswer as Answer
+    from kvbench.experiments.grid import Setting
 
 # They need torch, and a store is read without.
 determinism = LazyModule("kvbench.models.determinism")
 drift = LazyModule("kvbench.engine.studies.drift")
 patching = LazyModule("kvbench.engine.studies.patching")
+precision = LazyModule("kvbench.models.precision")
 rounding = LazyModule("kvbench.engine.studies.rounding")
 walks = LazyModule("kvbench.engine.studies.decoding_paths")
 
@@ -279,8 +283,24 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
             yield from rows[dtype].tables[table]
 
 
+def _prepare(setting: "Setting", device: "torch.device") -> None:
+    """Prepares the device for the types of numbers that are compared, and for the same bits again
+    where a run asks for that."""
+    precision.check_dtypes(setting.numerics.dtypes, device)
+    if setting.numerics.deterministic:
+        determinism.prepare_determinism(device)
+
+
 PAIR = ("dtype", "sampling", "draw", "regime", "pair")
-NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, partial(_rows, "numerics_pairs"))
+NUMERICS = register_study(
+    "numerics_pairs",
+    NumericsPair,
+    PAIR,
+    3,
+    partial(_rows, "numerics_pairs"),
+    prepare=_prepare,
+    takes_minutes=True,
+)
 DRIFT = register_study(
     "numerics_drift", NumericsDrift, ("dtype", "layer"), 2, partial(_rows, "numerics_drift")
 )
@@ -300,4 +320,3 @@ ROUNDING = register_study(
 )
 # Of earlier runs, which no run fills any more.
 PATCHES = register_study("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, None)
-TABLES_OF_NUMERICS = (NUMERICS, DRIFT, RECOVERY, ROUNDING)

@@ -13,10 +13,14 @@ from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from kvbench.experiments.collect import FinishedAnswer as Answer
+    import torch
 
-# It needs torch, and a store is read without.
+    from kvbench.experiments.collect import FinishedAnswer as Answer
+    from kvbench.experiments.grid import Setting
+
+# They need torch, and a store is read without.
 grouping = LazyModule("kvbench.engine.studies.grouping")
+precision = LazyModule("kvbench.models.precision")
 
 HALF = "float16"
 
@@ -43,4 +47,9 @@ def _groups(answers: "Sequence[Answer]") -> Iterator[GroupRow]:
             yield GroupRow(**key, dtype=HALF, size=size, hidden=hidden)
 
 
-GROUPS = register_study("groups", GroupRow, ("dtype", "size"), 1, _groups)
+def _prepare(setting: "Setting", device: "torch.device") -> None:
+    """Checks that the device has the type of numbers of the study."""
+    precision.check_dtypes((HALF,), device)
+
+
+GROUPS = register_study("groups", GroupRow, ("dtype", "size"), 1, _groups, prepare=_prepare)

@@ -1,107 +1,46 @@
-"""Counts what the studies of a run compute beside its answers: walks of numerics, observed turns,
-interventions.
-
-What depends on the answers is counted twice: at least, where answers end right behind their golds,
-both paths choose the same and policies lose nothing; and at most, where no answer ends, all paths
-part and policies lose everything."""
+"""Counts what numerics computes beside the answers of a run: the passes of its walks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from math import ceil
-from typing import Any
 
 from kvbench.engine.time_limit import NumericsOptions
+from kvbench.estimate.forecast import STEP_READS, Forecast, Passes, StudyPart
 from kvbench.estimate.loads import Load, StudyLoad
-from kvbench.estimate.machines import CALLS
-from kvbench.store.interventions import INTERVENTIONS
-from kvbench.store.numerics import (
+from kvbench.studies.numerics.tables import (
     CLOSER,
     DRIFT,
     IN_16_BITS,
     NUMERICS,
     RECOVERY,
     ROUNDING,
-    TABLES_OF_NUMERICS,
 )
-from kvbench.store.observed import OBSERVED, ROUTES, SAMPLE
-from policies import FULL, LazyModule, Policy
+from policies import LazyModule
 
 # They need torch, and a mistyped option waits for none.
-columns = LazyModule("kvbench.engine.decode.columns")
-observer = LazyModule("kvbench.engine.studies.observer")
 patching = LazyModule("kvbench.engine.studies.patching")
 products = LazyModule("kvbench.engine.studies.rounding")
 walks = LazyModule("kvbench.engine.studies.decoding_paths")
 
-# Of a row of a plain cache in a step: it is read and written to be joined with the new one, and
-# read.
-STEP_READS = 3
 PATCH_READS = 2  # more of a patched step: a cache is made of the rows first
 LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is read or patched
 # Of each extent of layers, and the pass that is not patched.
 PATCHED = ("residual", "keys and values", "both")
-# Of an observed matrix of attention: scaled, masked, normalised, compared, and multiplied.
-WEIGHT_READS = 10
-OF_A_BLOCK = 8  # calls of an observed block of one head
-# Measured on `reference`, on one thread of an AMD EPYC.
-OF_A_TURN = 1.5  # times the calls of a layer: an observed answer is attended to, and noted, alone
-EDGE_SECONDS = 26e-9  # of the host, to join an edge to others and to follow it
-ROW_SECONDS = 0.2e-3  # of the host: what is noted of a layer at a step, as a row of the store
-# That a token of the context has in a layer: 21 on `reference`; of others assumed.
-EDGES = (10.0, 60.0)
-STEPS_SEEN = 2  # of an observed answer: behind its question, and behind its first token
+ASSUMPTION = (
+    "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: "
+    "no answer ends before its last step, and all paths part."
+)
 
 
-@dataclass(frozen=True)
-class Passes:
-    """Counts passes over a decoder that are alike."""
-
-    dtype: str = ""  # of weights and cache; none for the model's own
-    count: float = 0.0  # passes, in each of which all weights are read
-    tokens: float = 0.0
-    pairs: float = 0.0  # of tokens that attend to each other
-    # Tokens of which keys and values are read or written, beside those that a pass makes itself.
-    cached: float = 0.0
-    read: float = 0.0  # bytes beside those of weights and cache
-    layers: float = 0.0  # as many layers as have the calls that come on top, whatever is computed
-
-    def times(self, number: float) -> "Passes":
-        """Returns as many times these passes, of which everything is counted so often."""
-        counts: dict[str, Any] = {}
-        for field in fields(self):
-            if field.name != "dtype":
-                counts[field.name] = number * getattr(self, field.name)
-        return replace(self, **counts)
-
-
-@dataclass(frozen=True)
-class StudyPart:
-    """A part of the work of the studies on one task, at least and at most."""
-
-    name: str
-    lower: Sequence[Passes]  # at least
-    upper: Sequence[Passes]  # at most
-    # Seconds of one thread, at least and at most, which no card shortens.
-    host: tuple[float, float] = (0.0, 0.0)
-
-
-def study_parts(
+def parts(
     load: Load, numerics: NumericsOptions, tables: Sequence[str], layers: int, heads: int
 ) -> Iterator[StudyPart]:
-    """Yields the parts of the studies that fill these tables on a task."""
+    """Yields the walks of all tables on a task, as one part."""
     study = load.study
     if study is None:
         return
-    if any(table.name in tables for table in TABLES_OF_NUMERICS):
-        lower = list(numerics_passes(load, study, numerics, tables, layers, is_most=False))
-        upper = list(numerics_passes(load, study, numerics, tables, layers, is_most=True))
-        yield StudyPart("numerics", lower, upper)
-    if any(table.name in tables for table in OBSERVED):
-        yield _observed(load, tables, layers, heads)
-    if INTERVENTIONS.name in tables:
-        fewest = _interventions(load, study, is_most=False)
-        highest = _interventions(load, study, is_most=True)
-        yield StudyPart("interventions", [fewest], [highest])
+    lower = list(numerics_passes(load, study, numerics, tables, layers, is_most=False))
+    upper = list(numerics_passes(load, study, numerics, tables, layers, is_most=True))
+    yield StudyPart("numerics", lower, upper, ASSUMPTION)
 
 
 def reading(dtype: str, tokens: float) -> Passes:
@@ -281,85 +220,13 @@ def _compared(
     return walks_of_answer * forced
 
 
-def cache_tokens(load: Load, numerics: NumericsOptions, tables: Sequence[str]) -> float:
+def cache_tokens(load: Load, numerics: NumericsOptions) -> float:
     """Counts the tokens of all caches that numerics holds at once for a context, beside that of its
     answers."""
-    is_numerics = any(table.name in tables for table in TABLES_OF_NUMERICS)
-    if load.study is None or not is_numerics:
+    if load.study is None:
         return 0.0
     steps = numerics.steps_on(load.study.longest)
     return LIVE_CACHES * (load.tokens + load.study.first_tokens + steps)
 
 
-def _is_masked(policy: Policy) -> bool:
-    """Tells whether a mask says what a policy keeps: only then rows are put back."""
-    return not (policy.while_decoding or policy.rewrites)
-
-
-def _observed(load: Load, tables: Sequence[str], layers: int, heads: int) -> StudyPart:
-    """Counts the turns that are passed once more, the contexts that are, and the routes through
-    both."""
-    shares: list[float] = []
-    for policy, shares_of_policy in load.branches:
-        if _is_masked(policy) and policy.prefill == "shared":
-            shares += shares_of_policy
-    questions_of_prompt = load.questions / load.prompts
-    answers = questions_of_prompt * len(shares)
-    rows = questions_of_prompt * sum(shares) * load.tokens
-    answers_at_once = max(1, observer.ROWS_AT_ONCE // load.tokens)
-    groups = STEPS_SEEN * ceil(answers / answers_at_once)
-    turn = load.question_tokens + 1
-    blocks = ceil(load.tokens**2 / observer.WEIGHTS_AT_ONCE)
-    context = Passes(
-        count=1,
-        tokens=load.tokens,
-        pairs=load.tokens**2,
-        read=WEIGHT_READS * 4 * layers * heads * load.tokens**2,
-        layers=layers * heads * blocks * OF_A_BLOCK / CALLS,
-    )
-    turns = Passes(
-        count=groups,
-        tokens=answers * turn,
-        pairs=turn * rows,
-        cached=STEPS_SEEN * STEP_READS * rows,
-        layers=STEPS_SEEN * answers * layers * OF_A_TURN,
-    )
-    prompts = min(load.contexts, SAMPLE) * load.prompts
-    passes = [context.times(prompts), turns.times(prompts)]
-    noted = STEPS_SEEN * answers * layers * ROW_SECONDS
-    followed = 0.0  # seconds for each edge of a token
-    if ROUTES.name in tables:
-        followed = STEPS_SEEN * answers * layers * load.tokens * EDGE_SECONDS
-    fewest_edges, highest_edges = EDGES
-    host = (
-        prompts * (noted + fewest_edges * followed),
-        prompts * (noted + highest_edges * followed),
-    )
-    return StudyPart("observed answers", passes, passes, host)
-
-
-def _interventions(load: Load, study: StudyLoad, is_most: bool) -> Passes:
-    """Counts the answers of branches with other rows: those of the full cache, and at most all
-    others."""
-    branches = 0.0
-    others = 0
-    for policy, shares in load.branches:
-        if not _is_masked(policy):
-            continue
-        if policy.name == FULL:
-            branches = study.removed
-        else:
-            others += len(shares)
-    if is_most:
-        branches += others * study.restored
-    if not branches:
-        return Passes()
-    passes = load.answer_tokens
-    for part in (load.question_tokens, load.gold_tokens):
-        passes += ceil(part / columns.PLACES_AT_ONCE)
-    tokens = load.question_tokens + load.answer_tokens + load.gold_tokens
-    read = branches * load.tokens
-    counted = Passes(
-        count=passes, tokens=branches * tokens, pairs=tokens * read, cached=passes * read
-    )
-    return counted.times(load.all_prompts)
+FORECAST = Forecast(parts, cache_tokens=cache_tokens)

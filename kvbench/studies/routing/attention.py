@@ -202,4 +202,3 @@ STATES = register_study(
 )
 WIDTHS = dict.fromkeys(("answer_width", "evidence_width", "said_width"), SHARE)
 ROUTES = register_study("routes", RouteRow, (), 3, _routes, observe=_observe, ranges=WIDTHS)
-OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

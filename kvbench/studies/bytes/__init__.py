@@ -1,0 +1,1 @@
+"""What is kept at equal bytes."""

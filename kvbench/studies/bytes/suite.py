@@ -1,0 +1,36 @@
+"""The suite of bytes: what is kept at equal bytes by eviction, fewer bits, and both."""
+
+from datasets_gen import TASKS
+from kvbench.studies.declaration import Suite, at
+
+# Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the
+# latest tokens in full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less
+# is evicted before it. In 32 bits these shares are about half as large: the front is drawn over the
+# bytes that are held, whatever was aimed at.
+EVICTED = ("snapkv", "tova", "knorm")
+STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
+_BOTH = (
+    at((f"{plain}+int8" for plain in EVICTED), ratio="0.14,0.57,0.785,0.9")
+    | at((f"{plain}+int4" for plain in EVICTED), ratio="0.285,0.64,0.82")
+    | at((f"{plain}+int2" for plain in EVICTED), ratio="0.47,0.735")
+)
+
+# Of higher ratios one page is left of a short context, and it is the same whatever chooses it.
+# Ends are kept whatever is in them: whoever keeps them is measured against chance that does so too.
+_DEPLOYED = at(
+    (
+        *(f"{plain}+{way}" for plain in EVICTED for way in ("pages16", "shared", "ends")),
+        "random+ends",
+    ),
+    ratio="0.5,0.75",
+)
+
+SUITE = Suite(
+    name="bytes",
+    description="What is kept at equal bytes by eviction, fewer bits, and both, and by what an engine can free",
+    tasks=(TASKS["base"], TASKS["long_context"]),
+    policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
+    levels={"ratio": "0.5,0.75,0.875,0.9375"},
+    own_levels=_BOTH | _DEPLOYED,
+    limit=12,
+)

@@ -1,0 +1,1 @@
+"""What small errors of every value break."""

@@ -1,0 +1,1 @@
+"""Whether heads that share keys and values drift more."""

@@ -1,0 +1,1 @@
+"""Whether a cached answer is the answer without the cache."""

@@ -1,0 +1,21 @@
+"""The suite of numerics: is a cached answer the answer without the cache?"""
+
+from datasets_gen import TASKS
+from datasets_gen.tasks.gsm8k import GSM8K
+from datasets_gen.tasks.prose import PROSE
+from kvbench.models.names import OF_CHECKPOINT
+from kvbench.studies.declaration import PaperSize, Suite
+
+SUITE = Suite(
+    name="numerics",
+    description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
+    tasks=(TASKS["base"], TASKS["arithmetic"], PROSE),
+    policies="full",
+    tables=("numerics_pairs", "numerics_drift", "numerics_recovery", "numerics_rounding"),
+    levels={"ratio": "0.5"},  # of the controls
+    repeats=2,
+    dtype=OF_CHECKPOINT,
+    limit=6,  # 16 bits are slow on a processor: as many as take a few minutes
+    paper_size=PaperSize({GSM8K.name: 700}, tokens=128, repeats=5),  # 5.1
+    needs_right_answers=False,
+)

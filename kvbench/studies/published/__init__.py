@@ -1,0 +1,1 @@
+"""Whether the order of a public board carries over."""

@@ -1,0 +1,1 @@
+"""Whether evidence can be reached, and what its rows cause."""
