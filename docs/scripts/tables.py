@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
 # Run by its path, a script finds its own folder alone: the root holds the packages.
@@ -22,6 +23,7 @@ from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Count
+from leaderboards.statistics.intervals import mean_interval
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
@@ -96,8 +98,8 @@ NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {
     "holds": "hold",
-    "does not hold": "do not",
-    IN_PART: "do in part",
+    "does not hold": "do not hold",
+    IN_PART: "hold in part",
     "undecided": "are undecided",
 }
 UNMET = "precondition not met"  # said of a claim of which no part could be decided
@@ -111,19 +113,15 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims, in a sentence for the first natural model and one for the
+    """Counts the verdicts on all claims, in a row for the first natural model and one for the
     reference."""
-    sentences = []
+    rows = []
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
         verdicts = [verdict for verdict in _verdicts(by_model[model]).values() if verdict != UNMET]
-        counts = [
-            f"{verdicts.count(verdict)} {words}"
-            for verdict, words in COUNTED.items()
-            if verdict in verdicts
-        ]
-        sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
-    return " ".join(sentences)
+        counts = [verdicts.count(verdict) for verdict in COUNTED]
+        rows.append((f"`{model}`", len(verdicts), *counts))
+    return table(("model", "claims", *COUNTED.values()), rows)
 
 
 def verdicts() -> str:
@@ -316,6 +314,44 @@ def gpu() -> str:
     return items(lines)
 
 
+NEEDLES = DOCS / "needles.json"
+GUESS = "a guess without the text"
+
+
+def needles() -> str:
+    """Returns what SmolLM2 answers rightly under policies, and how far a number may be off."""
+    content = json.loads(NEEDLES.read_text(encoding="utf-8"))
+    model = content["models"]["smollm2"]
+    contexts = content["contexts_of_a_task"]
+    answers = model["tasks"] * contexts
+    # The interval of a share is widest where half of the answers are right.
+    half_right = np.repeat([0.0, 1.0], answers // 2)
+    low, high = mean_interval(half_right)
+    return (
+        f"Percent of right answers of {model['name']}, by the share of the cache that is removed "
+        f"({model['tasks']} tasks, {contexts} contexts each, {content['tokens']:,} tokens):\n\n"
+        f"{_right_answers('smollm2')}\n\n"
+        f"A number counts {answers} answers. The true one may lie {50 * (high - low):.0f} points "
+        f"above or below it (95 % interval)."
+    )
+
+
+def needles_on_gemma3() -> str:
+    """Returns what Gemma 3 answers rightly under policies."""
+    return _right_answers("gemma3")
+
+
+def _right_answers(model: str) -> str:
+    """Returns a table of policies by ratio; the last row is what a guess reaches."""
+    content = json.loads(NEEDLES.read_text(encoding="utf-8"))
+    measured = content["models"][model]
+    ideas = {row["policy"]: row["what it keeps"] for row in KINDS["policies"]().plain()}
+    rows = [(f"`{name}`", ideas[name], *right) for name, right in measured["right"].items()]
+    rows.append((GUESS, NOT_MEASURED, *[measured["chance"]] * len(content["ratios"])))
+    shares = [f"{ratio:.0%} removed".replace("%", " %") for ratio in content["ratios"]]
+    return table(("policy", "what it keeps", *shares), rows)
+
+
 MADE = (
     tasks,
     policies,
@@ -329,6 +365,8 @@ MADE = (
     quantisations,
     deployments,
     papers,
+    needles,
+    needles_on_gemma3,
 )
 BLOCKS: Mapping[str, Callable[[], str]] = {
     make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)
