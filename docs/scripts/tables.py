@@ -6,24 +6,24 @@ drifted."""
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel
 
 # Run by its path, a script finds its own folder alone: the root holds the packages.
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from datasets_gen import unknown_name
+from docs.scripts.markdown import NOT_MEASURED, items, table
+from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Count
-from leaderboards.statistics.intervals import mean_interval
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
@@ -32,25 +32,14 @@ from policies.treatments.deployed import DEPLOYMENTS
 from policies.treatments.options import text_of
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
-def items(of_name: Iterable[tuple[str, str]]) -> str:
-    """Returns a Markdown list of what names stand for, which is shorter than a table of two
-    columns."""
-    return "\n".join(f"- {name}: {text}" for name, text in of_name)
-
-
 def faults() -> str:
     """Returns what a damaged row is under every kind of fault, with the options that are its
     own."""
-    own = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
-    names = {
-        name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()
-    }
-    return items((names[kind.name], kind.description) for kind in FAULTS.values())
+    rows = []
+    for kind in FAULTS.values():
+        options = _options(kind.options, FaultOptions)
+        rows.append((f"`{kind.name}`", kind.description, _code(options)))
+    return table(("fault", "what a damaged row is", "options of its own"), rows)
 
 
 def quantisations() -> str:
@@ -58,10 +47,17 @@ def quantisations() -> str:
     share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
-        names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(
-            f"`{kind.name}`"
-        )
-    return items((", ".join(kinds), options) for options, kinds in names.items())
+        options = _options(kind.options, QuantisationOptions)
+        names.setdefault(options, []).append(f"`{kind.name}`")
+    rows = [(", ".join(kinds), _code(options)) for options, kinds in names.items()]
+    return table(("quantisations", "options"), rows)
+
+
+def _code(options: str) -> str:
+    """Marks each of the options as code, so that a cell breaks between two of them."""
+    if not options:
+        return NOT_MEASURED
+    return ", ".join(f"`{option}`" for option in options.split(", "))
 
 
 def deployments() -> str:
@@ -74,7 +70,7 @@ def deployments() -> str:
 
 
 def options_of_faults() -> str:
-    return _options(FaultOptions) + "."
+    return _code(_options(FaultOptions)) + "."
 
 
 def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> str:
@@ -94,7 +90,6 @@ DOCS = Path(__file__).parents[1]
 # Registers, as the commands of runs.txt wrote them, natural models first.
 MEASURED = DOCS / "claims"
 REFERENCE = "reference"
-NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {
     "holds": "hold",
@@ -107,9 +102,10 @@ SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"
 
 
 def texts() -> str:
-    """Lists the texts, by the letters with which their claims begin."""
+    """Returns a table of the texts, by the letters with which their claims begin."""
     known = dict.fromkeys(one.text for one in claims().values())
-    return items((text.letter, f"{text.title}; {text.models}") for text in known)
+    rows = [(text.letter, text.title, text.models) for text in known]
+    return table(("claims", "text", "what it measured"), rows)
 
 
 def verdicts_in_short() -> str:
@@ -125,20 +121,18 @@ def verdicts_in_short() -> str:
 
 
 def verdicts() -> str:
-    """Returns the names of the models, and an item for each claim: the verdict on each, and what
-    the text says."""
-    by_model = {model: _verdicts(rows) for model, rows in examined().items()}
-    signs = {
-        name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values())
-        for name in claims()
-    }
-    lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
-    counts = (
-        f"`{model}` {count.decided} of {count.met}"
-        for model, count in map(_counted, examined().items())
-    )
-    decided = f"Decided, of the claims whose precondition a model meets: {', '.join(counts)}."
-    return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}\n\n{decided}"
+    """Returns a table of the claims: what the text says, and the verdict on each model."""
+    registers = examined()
+    by_model = [_verdicts(rows) for rows in registers.values()]
+    rows = []
+    for name, claim in claims().items():
+        signs = [SIGNS[on[name]] if name in on else NOT_MEASURED for on in by_model]
+        rows.append((name, claim.words, *signs))
+    counts = [count for _, count in map(_counted, registers.items())]
+    decided = [f"{count.decided} of {count.met}" for count in counts]
+    rows.append(("all", "decided, of the claims whose precondition the model meets", *decided))
+    models = [f"`{model}`" for model in registers]
+    return table(("claim", "what the text says", *models), rows)
 
 
 def examined() -> dict[str, list[dict[str, Any]]]:
@@ -194,14 +188,12 @@ def metrics() -> str:
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
-    rows = [
-        (row["task"], row["chance, percent"], row["what it stresses"])
-        for row in KINDS["tasks"]().plain()
-    ]
-    return items(
-        (f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text)
-        for name, chance, text in rows
-    )
+    rows = []
+    for row in KINDS["tasks"]().plain():
+        chance = row["chance, percent"]
+        shown = NOT_MEASURED if chance is None else f"{chance:.1f}"
+        rows.append((f"`{row['task']}`", row["what it stresses"], shown))
+    return table(("task", "what it stresses", "chance, percent"), rows)
 
 
 def policies() -> str:
@@ -312,44 +304,6 @@ def gpu() -> str:
             text = f"{numbers}, measured on {content['card']}, {content['date']}"
         lines.append((row["row"], text))
     return items(lines)
-
-
-NEEDLES = DOCS / "needles.json"
-GUESS = "a guess without the text"
-
-
-def needles() -> str:
-    """Returns what SmolLM2 answers rightly under policies, and how far a number may be off."""
-    content = json.loads(NEEDLES.read_text(encoding="utf-8"))
-    model = content["models"]["smollm2"]
-    contexts = content["contexts_of_a_task"]
-    answers = model["tasks"] * contexts
-    # The interval of a share is widest where half of the answers are right.
-    half_right = np.repeat([0.0, 1.0], answers // 2)
-    low, high = mean_interval(half_right)
-    return (
-        f"Percent of right answers of {model['name']}, by the share of the cache that is removed "
-        f"({model['tasks']} tasks, {contexts} contexts each, {content['tokens']:,} tokens):\n\n"
-        f"{_right_answers('smollm2')}\n\n"
-        f"A number counts {answers} answers. The true one may lie {50 * (high - low):.0f} points "
-        f"above or below it (95 % interval)."
-    )
-
-
-def needles_on_gemma3() -> str:
-    """Returns what Gemma 3 answers rightly under policies."""
-    return _right_answers("gemma3")
-
-
-def _right_answers(model: str) -> str:
-    """Returns a table of policies by ratio; the last row is what a guess reaches."""
-    content = json.loads(NEEDLES.read_text(encoding="utf-8"))
-    measured = content["models"][model]
-    ideas = {row["policy"]: row["what it keeps"] for row in KINDS["policies"]().plain()}
-    rows = [(f"`{name}`", ideas[name], *right) for name, right in measured["right"].items()]
-    rows.append((GUESS, NOT_MEASURED, *[measured["chance"]] * len(content["ratios"])))
-    shares = [f"{ratio:.0%} removed".replace("%", " %") for ratio in content["ratios"]]
-    return table(("policy", "what it keeps", *shares), rows)
 
 
 MADE = (

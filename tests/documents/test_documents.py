@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import kvbench.checks.press
+from docs.scripts.needles import GUESS
 from docs.scripts.tables import (
     BLOCKS,
     DOCS,
-    GUESS,
     MEASURED,
     ROOT,
     blocks_of,
