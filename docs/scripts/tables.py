@@ -6,7 +6,7 @@ drifted."""
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from pydantic import BaseModel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from datasets_gen import unknown_name
+from docs.scripts.markdown import NOT_MEASURED, items, table
+from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
@@ -30,25 +32,14 @@ from policies.treatments.deployed import DEPLOYMENTS
 from policies.treatments.options import text_of
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
-def items(of_name: Iterable[tuple[str, str]]) -> str:
-    """Returns a Markdown list of what names stand for, which is shorter than a table of two
-    columns."""
-    return "\n".join(f"- {name}: {text}" for name, text in of_name)
-
-
 def faults() -> str:
     """Returns what a damaged row is under every kind of fault, with the options that are its
     own."""
-    own = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
-    names = {
-        name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()
-    }
-    return items((names[kind.name], kind.description) for kind in FAULTS.values())
+    rows = []
+    for kind in FAULTS.values():
+        options = _options(kind.options, FaultOptions)
+        rows.append((f"`{kind.name}`", kind.description, _code(options)))
+    return table(("fault", "what a damaged row is", "options of its own"), rows)
 
 
 def quantisations() -> str:
@@ -56,10 +47,17 @@ def quantisations() -> str:
     share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
-        names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(
-            f"`{kind.name}`"
-        )
-    return items((", ".join(kinds), options) for options, kinds in names.items())
+        options = _options(kind.options, QuantisationOptions)
+        names.setdefault(options, []).append(f"`{kind.name}`")
+    rows = [(", ".join(kinds), _code(options)) for options, kinds in names.items()]
+    return table(("quantisations", "options"), rows)
+
+
+def _code(options: str) -> str:
+    """Marks each of the options as code, so that a cell breaks between two of them."""
+    if not options:
+        return NOT_MEASURED
+    return ", ".join(f"`{option}`" for option in options.split(", "))
 
 
 def deployments() -> str:
@@ -72,7 +70,7 @@ def deployments() -> str:
 
 
 def options_of_faults() -> str:
-    return _options(FaultOptions) + "."
+    return _code(_options(FaultOptions)) + "."
 
 
 def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> str:
@@ -92,12 +90,11 @@ DOCS = Path(__file__).parents[1]
 # Registers, as the commands of runs.txt wrote them, natural models first.
 MEASURED = DOCS / "claims"
 REFERENCE = "reference"
-NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {
     "holds": "hold",
-    "does not hold": "do not",
-    IN_PART: "do in part",
+    "does not hold": "do not hold",
+    IN_PART: "hold in part",
     "undecided": "are undecided",
 }
 UNMET = "precondition not met"  # said of a claim of which no part could be decided
@@ -105,42 +102,37 @@ SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"
 
 
 def texts() -> str:
-    """Lists the texts, by the letters with which their claims begin."""
+    """Returns a table of the texts, by the letters with which their claims begin."""
     known = dict.fromkeys(one.text for one in claims().values())
-    return items((text.letter, f"{text.title}; {text.models}") for text in known)
+    rows = [(text.letter, text.title, text.models) for text in known]
+    return table(("claims", "text", "what it measured"), rows)
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims, in a sentence for the first natural model and one for the
+    """Counts the verdicts on all claims, in a row for the first natural model and one for the
     reference."""
-    sentences = []
+    rows = []
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
         verdicts = [verdict for verdict in _verdicts(by_model[model]).values() if verdict != UNMET]
-        counts = [
-            f"{verdicts.count(verdict)} {words}"
-            for verdict, words in COUNTED.items()
-            if verdict in verdicts
-        ]
-        sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
-    return " ".join(sentences)
+        counts = [verdicts.count(verdict) for verdict in COUNTED]
+        rows.append((f"`{model}`", len(verdicts), *counts))
+    return table(("model", "claims", *COUNTED.values()), rows)
 
 
 def verdicts() -> str:
-    """Returns the names of the models, and an item for each claim: the verdict on each, and what
-    the text says."""
-    by_model = {model: _verdicts(rows) for model, rows in examined().items()}
-    signs = {
-        name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values())
-        for name in claims()
-    }
-    lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
-    counts = (
-        f"`{model}` {count.decided} of {count.met}"
-        for model, count in map(_counted, examined().items())
-    )
-    decided = f"Decided, of the claims whose precondition a model meets: {', '.join(counts)}."
-    return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}\n\n{decided}"
+    """Returns a table of the claims: what the text says, and the verdict on each model."""
+    registers = examined()
+    by_model = [_verdicts(rows) for rows in registers.values()]
+    rows = []
+    for name, claim in claims().items():
+        signs = [SIGNS[on[name]] if name in on else NOT_MEASURED for on in by_model]
+        rows.append((name, claim.words, *signs))
+    counts = [count for _, count in map(_counted, registers.items())]
+    decided = [f"{count.decided} of {count.met}" for count in counts]
+    rows.append(("all", "decided, of the claims whose precondition the model meets", *decided))
+    models = [f"`{model}`" for model in registers]
+    return table(("claim", "what the text says", *models), rows)
 
 
 def examined() -> dict[str, list[dict[str, Any]]]:
@@ -196,14 +188,12 @@ def metrics() -> str:
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
-    rows = [
-        (row["task"], row["chance, percent"], row["what it stresses"])
-        for row in KINDS["tasks"]().plain()
-    ]
-    return items(
-        (f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text)
-        for name, chance, text in rows
-    )
+    rows = []
+    for row in KINDS["tasks"]().plain():
+        chance = row["chance, percent"]
+        shown = NOT_MEASURED if chance is None else f"{chance:.1f}"
+        rows.append((f"`{row['task']}`", row["what it stresses"], shown))
+    return table(("task", "what it stresses", "chance, percent"), rows)
 
 
 def policies() -> str:
@@ -329,6 +319,8 @@ MADE = (
     quantisations,
     deployments,
     papers,
+    needles,
+    needles_on_gemma3,
 )
 BLOCKS: Mapping[str, Callable[[], str]] = {
     make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kvbench.checks.patient
+from docs.scripts.needles import GUESS
 from docs.scripts.tables import (
     BLOCKS,
     DOCS,
@@ -103,6 +104,35 @@ def test_the_documents_are_short_and_each_answers_its_question_first() -> None:
         assert name in ("README.md", "index.md") or "**In short.**" in "".join(
             page.read_text().splitlines()[:3]
         ), name
+
+
+def sentences(text: str) -> list[str]:
+    """Splits what is neither code, a table, a generated block nor a heading."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!-- begin.*?<!-- end.*?-->", "", text, flags=re.DOTALL)
+    prose = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#", "!"))]
+    return re.split(r"(?<=[.!?:])\s+", " ".join(prose))
+
+
+def test_numbers_stand_in_tables() -> None:
+    """A sentence that carries more than three numbers is a table that nobody has drawn."""
+    number = re.compile(r"(?<![\w.])[-+±]?\d[\d,.]*")
+    heavy = [
+        sentence
+        for page in PAGES.values()
+        for sentence in sentences(page.read_text())
+        if len(number.findall(sentence)) > 3
+    ]
+    assert heavy == []
+
+
+def test_the_results_of_the_readme_stand_beside_the_full_cache_and_chance() -> None:
+    rows = [line.split(" | ") for line in BLOCKS["needles"]().splitlines() if line[:2] == "| "]
+    names = [row[0].removeprefix("| ") for row in rows]
+    assert names[2] == "`full`"
+    assert names[-1] == GUESS
+    assert "`random`" in names
+    assert {len(row) for row in rows} == {5}
 
 
 def test_the_readme_has_no_code_of_a_claim() -> None:

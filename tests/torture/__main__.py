@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from docs.scripts.tables import table
+from docs.scripts.markdown import table
 from kvbench.cli.program import main
 from tests.support.models.runs import small_command
 from tests.support.models.toy import model_of
