@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{BOARDS}/safe_ratio.py",
-        "if most < tolerance",
+        "if largest < tolerance",
         "if mean < tolerance",
         "tests/statistics/test_statistics.py::test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed",
     ),
@@ -282,7 +282,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
     ),
     Mutant(
-        f"{AGGREGATE}/lead.py",
+        f"{AGGREGATE}/leading_measures.py",
         "if row.policy in CONTROLS or measure.interval(row) is None:",
         "if measure.interval(row) is None:",
         "tests/aggregate/test_ranking.py::test_controls_and_a_single_context_are_not_ranked",
@@ -393,8 +393,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{DOWNLOADS}/print_tables.py",
-        '" ○" if mark == "tie"',
-        '" ○" if mark == "best"',
+        'if mark == "tie":',
+        'if mark == "best":',
         "tests/pages/test_print_tables.py::test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked",
     ),
     Mutant(
@@ -411,8 +411,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{TERMINAL}/verdicts.py",
-        "one.other == duel.other",
-        "one.other != duel.other",
+        "by_other.setdefault(duel.other, [])",
+        "by_other.setdefault(duel.policy, [])",
         "tests/comparisons/test_verdict_tables.py::test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs",
     ),
 )
