@@ -26,7 +26,7 @@ from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.paper.printing import Paper, save
 from leaderboards.paper.run_figures import figures_of_run
-from leaderboards.studies.modes import study as modes
+from leaderboards.studies.modes import content as modes
 from policies import FULL
 
 FORMATS = {"svg": "svg", "png": "png", "pdf": "pdf"}

@@ -1,7 +1,6 @@
-"""The registry of studies: what the folder of each brings, by names alone. A folder is imported when
-a run, or a store, names something of it.
+"""The registry of studies: what the folder of each brings, by names alone.
 
-Add a study by writing its folder and naming it here.
+A folder is imported when a run, or a store, names something of it. Add a study by writing its folder and naming it here.
 """
 
 from collections.abc import Iterable

@@ -11,7 +11,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.store.run_file import Job
 from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
-from leaderboards.studies.published.study import OURS
+from leaderboards.studies.published.content import OURS
 from policies import CONTROLS, Level, Policy
 from policies.declaration.names import split_outside_brackets
 from policies.faults.fault import EFFECT_OF_ERROR

@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import (
+from leaderboards.studies.routing.content import (
     Repair,
     build_causes,
     cliff_levels,

@@ -10,7 +10,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.rendering.frames import PolicyLine
-from leaderboards.studies.cliff.study import STUDY, swept_tasks
+from leaderboards.studies.cliff.content import swept_tasks
+from leaderboards.studies.cliff.study import STUDY
 from leaderboards.studies.cliff.sweeps import peaks, pearson, slopes
 from leaderboards.studies.declaration import StudyInput, StudySection
 from tests.support.records.synthetic_records import frame, record

@@ -7,7 +7,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.modes.study import STUDY, print_table
+from leaderboards.studies.modes.content import print_table
+from leaderboards.studies.modes.study import STUDY
 from tests.support.records.synthetic_records import frame, record
 
 CONTEXTS = 10

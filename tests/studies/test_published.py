@@ -5,18 +5,18 @@ from typing import Any
 
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.published.study import (
+from leaderboards.studies.published.content import (
     LLAMA,
     MODELS,
     OURS,
     QWEN,
-    STUDY,
     Order,
     key,
     scores,
     separated,
     tau,
 )
+from leaderboards.studies.published.study import STUDY
 from policies import POLICIES
 from tests.support.records.synthetic_records import frame, record
 

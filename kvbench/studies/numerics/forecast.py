@@ -1,4 +1,4 @@
-"""Counts what the study of numerics computes beside the answers of a run: the passes of its walks."""
+"""Counts what numerics computes beside the answers of a run: the passes of its walks."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -26,8 +26,8 @@ LIVE_CACHES = 3  # of numerics at once: cache on, cache off, and the one that is
 # Of each extent of layers, and the pass that is not patched.
 PATCHED = ("residual", "keys and values", "both")
 ASSUMPTION = (
-    "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: no "
-    "answer ends before its last step, and all paths part."
+    "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: "
+    "no answer ends before its last step, and all paths part."
 )
 
 

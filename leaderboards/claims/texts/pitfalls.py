@@ -24,11 +24,10 @@ from leaderboards.claims.declaration import (
 )
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.by_number import relative_obedience
+from leaderboards.studies.instructions.definitions import DEFENDED, LEAKED_MORE, STILL_OBEYED
 from leaderboards.studies.instructions.families import family_means, rank_correlation
-from leaderboards.studies.instructions.prompts import DEFENDED, PromptRecords, prompt_records
+from leaderboards.studies.instructions.prompts import PromptRecords, prompt_records
 from leaderboards.studies.instructions.protection import (
-    LEAKED_MORE,
-    STILL_OBEYED,
     protection_gain,
     while_obeying,
 )

@@ -19,7 +19,6 @@ from leaderboards.studies.parts import Cells, in_percent, level_table
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, plain_and_way
 
-DEFENDED = ("defence first", "directives first")
 OF_ONE_ORDER = ""  # the arm of prompts that are written in one way, such as one's own
 VERDICTS = ("strict", "loose")
 LEAKED = ("leakage", "defence_leakage", "refused")

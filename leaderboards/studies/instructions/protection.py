@@ -10,14 +10,17 @@ from pandas import DataFrame, concat
 
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import StudySection
-from leaderboards.studies.instructions.prompts import DEFENDED, OF_ONE_ORDER, PromptRecords
+from leaderboards.studies.instructions.definitions import (
+    DEFENDED,
+    GAIN_FROM,
+    GAIN_TO,
+    LEAKED_MORE,
+    STILL_OBEYED,
+)
+from leaderboards.studies.instructions.prompts import OF_ONE_ORDER, PromptRecords
 from leaderboards.studies.parts import exactly, in_numbers, in_points, list_rows
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-
-GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
-STILL_OBEYED = 0.7  # of the directives
-LEAKED_MORE = 0.3  # than under the full cache
 
 
 @dataclass(frozen=True)

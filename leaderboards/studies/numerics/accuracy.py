@@ -9,7 +9,6 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.intervals import difference_interval
 from leaderboards.statistics.series import as_family, mcnemar
@@ -97,16 +96,3 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     return StudyContent(
         [StudySection("accuracy", TITLE, text, listings=(listing,))], sheets=[sheet]
     )
-
-
-DEFINITIONS = (
-    Definition(
-        "McNemar’s exact test",
-        "Of the answers that one path alone has right, each path would have as many if the cache "
-        "changed nothing: p is the chance of a split at least as uneven. Draws of one context are "
-        "not independent, and greedy ones are copies: each context counts once. Bonferroni’s p "
-        "bounds the chance of any false finding of the table, that of Benjamini and Hochberg (BH) "
-        "the share of false ones among the findings.",
-        "p = 2 P(X ≤ min(only on, only off)), X binomial with one half; Bonferroni = p × tests",
-    ),
-)

@@ -12,12 +12,12 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Dots, Frame, Place
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
+from leaderboards.studies.numerics.definitions import BOUNDARY
 from leaderboards.studies.numerics.walked import (
     TABLE,
     finite_of,
@@ -33,7 +33,6 @@ stats = LazyModule("scipy.stats")  # its import takes half a second, and few sit
 
 FEWEST = 6  # contexts of a correlation: of fewer it is near 1 or -1 by chance
 FEWEST_OF_A_THIRD = 3
-BOUNDARY = 5  # flips up to this step are left out of the second partial correlation
 ALL_STEPS, UP_TO_FLIP = "all steps", "up to the flip"
 
 
@@ -244,15 +243,3 @@ def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
     note = "mean KL up to the flip, in nats"
     words = f"{dtype}: {note} over the flip"
     return Picture(dtype, note, Drawing(frame, tuple(dots), words, f"boundary {dtype}"))
-
-
-DEFINITIONS = (
-    Definition(
-        "Flip and divergence",
-        "Of free-running answers that part, a number for each context (the mean of its draws): "
-        "Pearson’s and Spearman’s correlation of the flip with the mean KL, over all contexts, "
-        f"without those whose flip is 0, and without those up to {BOUNDARY}; the mean KL of the "
-        "third that parts first and of the third that parts last, with Welch’s t. The text calls "
-        "correlations without such contexts partial.",
-    ),
-)

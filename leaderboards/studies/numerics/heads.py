@@ -7,7 +7,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.series import series_of
@@ -90,15 +89,3 @@ def _heat_map(name: str, heads: Sequence[Head]) -> HeatMap:
     title = f"{name}: KL in percent of {largest:.1g} nats"
     names = tuple(map(str, columns))
     return HeatMap(title, "layer", names, tuple(rows), "head", "share of the largest")
-
-
-DEFINITIONS = (
-    Definition(
-        "KL of attention by head",
-        "At step 1, the first at which cache on reads a token by itself: the divergence of a "
-        "head’s attention to the tokens so far with the cache from that without it, in float64 "
-        "from the queries and keys of each path, mean over contexts. Both paths attend as they "
-        "always do.",
-        "KL = Σ a (log a − log b) over the tokens that are seen",
-    ),
-)

@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
@@ -136,17 +135,3 @@ def _pictures(
                 lines.append(banded_line(style, points))
         if lines:
             yield curve(task, f"{name}, as a power of ten", lines, axis, f"layers {name} {task}")
-
-
-DEFINITIONS = (
-    Definition(
-        "Distance and cosine by layer",
-        "Of the residual streams of cache on and cache off behind a layer, of the last token at "
-        "step 1. The test of Mann and Whitney asks whether the distance behind a layer is another "
-        "than behind the layer before, which is what amplifying means; behind a layer of float32 "
-        "it is smaller by orders of magnitude everywhere, which would tell no layer from another. "
-        "The same contexts are on both sides, so that the test finds rather too little. Corrected "
-        "over all layers, types of numbers and tasks by Benjamini and Hochberg.",
-        "distance = ‖on − off‖; times = mean distance / that of the layer before",
-    ),
-)

@@ -9,7 +9,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
@@ -206,18 +205,3 @@ def _points(
             place = layers - 1 if row.layer == ALL else row.layer
             points[place] = value
     return sorted(points.items(), key=itemgetter(0))
-
-
-DEFINITIONS = (
-    Definition(
-        "Recovery",
-        "The share of the divergence of cache on from cache off that goes if a part of one path’s "
-        "pass over a token is the other’s: of one layer, of all up to a layer, or of all. Median "
-        "and mean over contexts. Flip: the first token that differs; largest: the step of the "
-        "largest divergence where none does; first: the first step at which both differ at all. "
-        "The step at which both read the prompt at once is equal to the bit, which the text calls "
-        "prefill; its step 0 is the next. After: the same of the mean KL over the step and up to "
-        "31 behind it, each path going on from its own tokens.",
-        "recovery = 1 − KL patched / KL",
-    ),
-)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import StudyContent, StudySection
@@ -69,13 +68,3 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     )
     sheet = Sheet.of("numerics-repeats", TITLE, [*map(vars, rows)])
     return StudyContent([StudySection("repeats", TITLE, text, listings=(listing,))], sheets=[sheet])
-
-
-DEFINITIONS = (
-    Definition(
-        "Always, sometimes, never",
-        "An example parts always where the answers with and without the cache differ at each of "
-        "its draws, never where they are equal at each, and else sometimes. Both paths of a draw "
-        "meet the same random numbers.",
-    ),
-)

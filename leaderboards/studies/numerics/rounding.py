@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
@@ -121,15 +120,3 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
             lines.append(banded_line(style, points))
         axis = Axis.of_layers(len(rows))
         yield curve(dtype, "relative error", lines, axis, f"propagation {dtype}")
-
-
-DEFINITIONS = (
-    Definition(
-        "Error of rounding",
-        "How far a result is from what float64 gives from the same rounded numbers: of a product "
-        "over its row of keys or of the head’s output, mean over heads, layers and contexts; of "
-        "the residual stream behind a layer, mean over the tokens of the prompt. Norms are "
-        "computed in float32 in either, as transformers does.",
-        "error = ‖rounded − exact‖ / ‖exact‖",
-    ),
-)

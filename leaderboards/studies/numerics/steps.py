@@ -7,7 +7,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate
@@ -108,13 +107,3 @@ def _pictures(
             axis = Axis.counted("step", 1 + max(step.step for step in steps))
             title, note = f"{task}, {regime}", f"{name}, nats, as a power of ten"
             yield curve(title, note, lines, axis, f"steps {measure} {title}")
-
-
-DEFINITIONS = (
-    Definition(
-        "Divergence of Jensen and Shannon",
-        "The mean divergence of both paths’ distributions from their mean, in nats: the same in "
-        "both directions, and at most ln 2 = 0.69, where KL has no bound.",
-        "JS = (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2",
-    ),
-)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import HeatMap, Tile
@@ -286,22 +285,3 @@ def _heat_map(reads: HeadReads) -> HeatMap:
     columns = tuple(map(str, range(heads)))
     title = "Answers that a head reads, full cache, percent"
     return HeatMap(title, "layer", columns, tuple(rows), "head", "share of answers")
-
-
-DEFINITIONS = (
-    Definition(
-        "Consensus, agreement, and slope",
-        "By layer, of the token that each head attends to most at the first token of the answer. "
-        "Consensus, as the paper writes it, is low where heads agree; beside it that of heads "
-        "which look at any of the n tokens that the layer keeps, at random. Agreement is the "
-        "largest share of heads on one token. The slope is the mean consensus of the late half of "
-        "the layers less that of the early half.",
-        "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
-        "arXiv 2603.01426",
-    ),
-    Definition(
-        "Heads that read the answer",
-        "The share of answers at whose first token a head attends to a token of the gold answer "
-        "most, of questions whose answer stands in the context.",
-    ),
-)

@@ -18,7 +18,6 @@ from pandas import DataFrame
 from threadpoolctl import threadpool_limits
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
@@ -361,16 +360,3 @@ def _over_layers(results: Sequence[Probed], title: str) -> Picture:
     axis = replace(layers, title="layer, 0 before the first")
     note = "macro-F1; below, of shuffled labels"
     return curve(title, note, lines, axis, f"layers/{results[0].label}")
-
-
-DEFINITIONS = (
-    Definition(
-        "Probes",
-        "A regularised logistic regression predicts a label of the question from the hidden state "
-        "of its last token; it is tested on contexts that it was not trained on. Control: the "
-        "same on shuffled labels. Labels of fewer than three answers are left out. By level three "
-        "depths are probed: behind a quarter of the layers, a half and all.",
-        "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
-        "J. Hewitt and P. Liang, arXiv 1909.03368",
-    ),
-)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame, Series
 
-from leaderboards.metrics.declaration import Definition
 from leaderboards.routing.agreement import consensus
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import share_of
@@ -103,19 +102,3 @@ def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = f"Why answers are wrong: erased or rigid, {task}"
     return StudySection(f"rigidity-{task}", title, text, shown, pictures, details=(listing,))
-
-
-DEFINITIONS = (
-    Definition(
-        "Rigid",
-        "An answer that the full cache has right and the policy wrong, whose GER is below a half, "
-        "and whose consensus, mean over layers, is below that of nine tenths of the full cache’s "
-        "right answers of the task. It is in another class too. The paper shows instances and "
-        "gives no threshold.",
-        (
-            "rigid = wrong and GER < 0.5 and consensus < 10th percentile of right answers of the "
-            "full cache"
-        ),
-        "representational rigidity after arXiv 2603.01426",
-    ),
-)

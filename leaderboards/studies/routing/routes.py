@@ -9,7 +9,6 @@ import numpy.typing as npt
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Band, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
@@ -384,38 +383,3 @@ def _stack(
     frame = Frame(axis, Axis.around("", SHARE))
     drawing = Drawing(frame, tuple(marks), words, f"classes/{task}/{title}")
     return Picture(title, "share of answers", drawing)
-
-
-DEFINITIONS = (
-    Definition(
-        "Class of an answer",
-        "The first of these that holds, of questions whose answer stands in the context. Right. "
-        "Wrong with the full cache too. Not observed: the press has a prefill of its own, merges "
-        "or rewrites rows, or goes on cutting while it answers, or it failed. Erased: no row of "
-        "the gold answer’s tokens is left in any layer and head, and no route leads from them. "
-        "Unreachable: rows are left, and no route leads from them. With a route: silent, if the "
-        "answer is empty or an abstention; confused, if it is a value that the context states for "
-        "something else and a route leads from there too; else reached and unused. Routes have at "
-        "least the attention there with which no more than a tenth of a context’s tokens reach "
-        "the answer under the full cache. They end where the answer’s first token is written: of "
-        "a gold of many tokens, such as a number of seven digits, one may be reached and the rest "
-        "lost, which rows put back tell from a failure of use.",
-        "right + wrong with the full cache too + not observed + erased + unreachable + silent + "
-        "confused + reached and unused = all answers",
-        "storage, accessibility and use after arXiv 2603.01426",
-    ),
-    Definition(
-        "Reached, and by chance",
-        "Nodes are tokens before and behind each layer. A layer leads from a token to one that "
-        "gives it at least epsilon of some head’s attention, and from each token to itself. "
-        "Context reads context as in the uncompressed prefill; the question and the first token "
-        "of the answer read the context only where a row is left. An answer is reached if a path "
-        "leads from a token of the gold to the last token of the question, or to the first token "
-        "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of "
-        "the context’s tokens that reach the answer and n the tokens of the gold. Relayed: "
-        "reached although no row of the gold is left. Width: the least attention in the widest "
-        "path; mean over answers.",
-        "reached(ε) ⇔ max over paths of min over edges ≥ ε",
-        "after arXiv 2603.01426, which gives no algorithm",
-    ),
-)

@@ -10,7 +10,6 @@ from pandas import DataFrame
 
 from leaderboards.studies.numerics.boundary import (
     ALL_STEPS,
-    BOUNDARY,
     UP_TO_FLIP,
     Flips,
     build_content,
@@ -22,6 +21,7 @@ from leaderboards.studies.numerics.boundary import (
     split_thirds,
     welch_test,
 )
+from leaderboards.studies.numerics.definitions import BOUNDARY
 
 
 def flips(steps: list[float], kl: list[float]) -> Flips:

@@ -8,12 +8,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.numerics.study import (
-    STUDY,
-    measure_drift,
-    measure_forced,
-    measure_free,
-)
+from leaderboards.studies.numerics.content import measure_drift, measure_forced, measure_free
+from leaderboards.studies.numerics.study import STUDY
 from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
 from tests.support.records.synthetic_records import frame, record
 
