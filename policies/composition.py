@@ -18,12 +18,12 @@ from policies.declaration.steps import (
     WriteTreatment,
 )
 from policies.faults.fault import FaultTreatment
-from policies.faults.registry import FAULTS, fault_of
-from policies.quantisation.registry import QUANTISATIONS, quantisation_of
+from policies.faults.registry import FAULTS, make_fault
+from policies.quantisation.registry import QUANTISATIONS, make_quantisation
 from policies.quantisation.window import QuantisedRows
 from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
-from policies.treatments.options import is_one_of
+from policies.treatments.options import has_kind
 
 # Of what an eviction leaves, and of the full cache.
 TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}
@@ -196,19 +196,19 @@ def _side_by_side(
 
 
 def is_treatment(name: str) -> bool:
-    return is_one_of(name, TREATMENTS)
+    return has_kind(name, TREATMENTS)
 
 
 def is_way(name: str) -> bool:
-    return is_one_of(name, WAYS)
+    return has_kind(name, WAYS)
 
 
-def treatment_of(name: str) -> Policy:
+def make_treatment(name: str) -> Policy:
     """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it
     has not."""
-    if is_one_of(name, FAULTS):
-        return fault_of(name)
-    return quantisation_of(name)
+    if has_kind(name, FAULTS):
+        return make_fault(name)
+    return make_quantisation(name)
 
 
 def check_alone(policy: Policy) -> Policy:
@@ -227,7 +227,7 @@ def compose(plain: Policy, way: str) -> Policy:
     go together."""
     if is_way(way):
         return deploy(plain, way)
-    return followed_by(plain, treatment_of(way))
+    return followed_by(plain, make_treatment(way))
 
 
 def built_in(name: str) -> Policy | None:
@@ -238,12 +238,12 @@ def built_in(name: str) -> Policy | None:
     plain_name, way = plain_and_way(name)
     try:
         if way == PLAIN:
-            return treatment_of(name) if is_treatment(name) else None
+            return make_treatment(name) if is_treatment(name) else None
         plain = built_in(plain_name)
         if plain is None:
             return None
         if is_way(way):
             return deploy_scorer(plain, way)
-        return followed_by(plain, treatment_of(way)) if is_treatment(way) else None
+        return followed_by(plain, make_treatment(way)) if is_treatment(way) else None
     except PolicyError:
         return None

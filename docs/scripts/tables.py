@@ -27,7 +27,7 @@ from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as QUANTISATIONS
 from policies.treatments.deployed import DEPLOYMENTS
-from policies.treatments.options import text_of
+from policies.treatments.options import option_text
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -84,7 +84,8 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
         if name not in shared or shared[name].default != one.default
     }
     return ", ".join(
-        f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items()
+        f"{name}={'none' if default is None else option_text(default)}"
+        for name, default in new.items()
     )
 
 

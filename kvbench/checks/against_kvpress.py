@@ -23,7 +23,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
-from policies.declaration.draws import drawing_from, seed_of
+from policies.declaration.draws import derive_seed, drawing_from
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 
@@ -279,7 +279,8 @@ def _answer_cell(
     ):  # the pipeline takes one at a time
         situation = treatment.situation
         with drawing_from(
-            seed_of(situation.seed, situation.example_id, f"answer {number}"), runner.model.device
+            derive_seed(situation.seed, situation.example_id, f"answer {number}"),
+            runner.model.device,
         ):
             answers += runner.answer(task, context, [question], build(situation), implementation)
     return answers

@@ -7,8 +7,8 @@ from functools import cached_property
 from datasets_gen import Example, Task
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.grid import source_hash
-from kvbench.models.load import fingerprint_of
-from kvbench.models.names import adapter_of, local_source
+from kvbench.models.load import hash_files
+from kvbench.models.names import adapter_folder, local_source
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredAnswer
 from policies import Policy
@@ -33,10 +33,10 @@ class Submission:
         """Tells whether the model of the run is on this machine, byte for byte, tokenizer
         included."""
         identity = self.store.identity
-        place, adapter = local_source(identity.model), adapter_of(identity.model)
+        place, adapter = local_source(identity.model), adapter_folder(identity.model)
         return (
             place is not None
-            and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
+            and hash_files(str(place), adapter=adapter) == identity.model_fingerprint
         )
 
     @cached_property

@@ -16,7 +16,7 @@ from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
+from kvbench.models.load import LoadedModel, find_decoder, longest_sequence, rotation_switch
 from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
@@ -24,7 +24,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.tables import CONTEXTS
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, DIRECTIVES, lead_of
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, DIRECTIVES, find_lead
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -175,7 +175,7 @@ def mastery_at(
 def _judged(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     planned = PlannedCells(MODE, {}, {}, {mastery.task: chance} if chance > 0 else {})
     row: SummaryRow = summarise(answers, planned)[0]
-    lead = lead_of(row)
+    lead = find_lead(row)
     measure = lead.measures[0]
     value, guessed = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
@@ -419,7 +419,7 @@ class Examination:
         """Tells how many slots presses compress, and what sliding layers mean for them."""
         shape = cache_shape(self.model.network.config.get_text_config(), self.model.dtype_name)
         windows = [
-            attention_window(layer.self_attn) for layer in decoder_of(self.model.network).layers
+            attention_window(layer.self_attn) for layer in find_decoder(self.model.network).layers
         ]
         layers, sliding = len(windows), sum(window is not None for window in windows)
         text = f"{layers} layers with {shape.kv_heads} key heads each: {shape.slots} (layer, head) slots are compressed"

@@ -30,7 +30,7 @@ from kvbench.store.scoring import OUTCOMES, SCORES, outcome_scores
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredTable
 from leaderboards.metrics import Outcome
-from policies import FULL, Level, Point, Policy, points_of
+from policies import FULL, Level, Point, Policy, list_points
 
 Key = tuple[str, Point, str]  # policy, level and draw, question
 CLOSE = 1e-4  # of all other numbers: they follow from the prefill, which no other branch shares
@@ -121,7 +121,7 @@ class Replay:
             identity.seed,
             identity.mode,
             scope=identity.scope,
-            numerics=NumericsOptions.of_texts(identity.options),
+            numerics=NumericsOptions.from_texts(identity.options),
             tables=tuple(table.name for table in self.tables),
         )
         donor = partial(
@@ -191,7 +191,7 @@ class Replay:
                 levels |= dict.fromkeys(of_policy)
             policies.append(policy)
             repeats = max(repeats, planned.repeats)
-        return policies, points_of(levels, repeats)
+        return policies, list_points(levels, repeats)
 
     def _differences(
         self, task: Task, example: Example, stored: Record, made: Record, full: list[int] | None

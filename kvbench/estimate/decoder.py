@@ -92,7 +92,7 @@ def shape_of_network(name: str, network: "PreTrainedModel", dtype: str) -> Decod
         text.num_hidden_layers,
         heads,
         key_heads,
-        pretrained.head_size_of(text),
+        pretrained.read_head_size(text),
         network.num_parameters(),
     )
     return DecoderShape(name, *sizes, dtype, models.longest_read(network))

@@ -17,7 +17,12 @@ from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
 from kvbench.estimate.studies import EDGES, Passes, StudyPart
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
-from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
+from kvbench.prompts.context_length import (
+    Tokens,
+    check_takes_length,
+    count_by,
+    count_context_tokens,
+)
 from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
@@ -323,7 +328,7 @@ def plan_of(
     tokenizer = models.load_tokenizer(job.model)
     loads = []
     for task, count in grid.tasks:
-        length = tokens_of(task, tokens, shape.places)
+        length = count_context_tokens(task, tokens, shape.places)
         loads.append(load_of(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)

@@ -173,7 +173,7 @@ def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes
 
 def rounding(dtype: str, tokens: float) -> list[Passes]:
     """Counts the pass whose numbers are looked at, and the two of its layers in float64
-    (:func:`rounding.rounding_of`)."""
+    (:func:`rounding.measure_rounding`)."""
     length = min(tokens, products.LENGTHS[-1])
     return [reading(dtype, length), reading("float64", length).times(2)]
 

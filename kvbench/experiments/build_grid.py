@@ -13,7 +13,7 @@ from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.groups import GROUPS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
@@ -105,7 +105,7 @@ def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
     most_tokens = paper_size.tokens if paper_size else None
     return options.with_answers_of(
-        asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
+        phrase_tasks(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
     )
 
 
@@ -116,7 +116,7 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     return (
         None
         if is_given or not any(task.name in RULER for task in tasks)
-        else models.places_of(job.model)
+        else models.count_places(job.model)
     )
 
 
@@ -134,7 +134,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
             made = _tasks_of(job, coverage, count_by(job.model))
     for planned in run.identity.tasks:  # those of their own length need no model
         if (native := task_of_version(planned.name, planned.version)) is not None:
-            made += asked_of([native], model, "on" if planned.begins_answers else "off")
+            made += phrase_tasks([native], model, "on" if planned.begins_answers else "off")
     versions = {planned.name: planned.version for planned in run.identity.tasks}
     return {
         task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)

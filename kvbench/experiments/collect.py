@@ -11,7 +11,7 @@ import torch
 from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
-from kvbench.engine.decode.waves import token_bytes_of
+from kvbench.engine.decode.waves import bytes_per_token
 from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
@@ -149,7 +149,7 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
         return
     model, setting = asked[0].model, asked[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
-    longest = max(len(item.prompt.token_ids) for item in asked) * token_bytes_of(model)
+    longest = max(len(item.prompt.token_ids) for item in asked) * bytes_per_token(model)
     count = min(
         BRANCHES_TOGETHER // max(1, branches),
         setting.kv_bound(model.device) // (HELD_SHARE * longest),
@@ -305,7 +305,7 @@ def _values(
     }
     if survival is not None:
         prompt = trace.prompt
-        protected = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
+        protected = (prompt.instruction_tokens(kind) for kind in INSTRUCTIONS)
         kept = Kept(
             survival,
             prompt.context_tokens,

@@ -18,7 +18,7 @@ import torch
 from kvpress import BasePress
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from policies.declaration.contents import contents_of, places_of
+from policies.declaration.contents import hash_contents, list_places
 from policies.declaration.foreign_code import INSTALLED, OURS
 
 LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safetensors", "jinja2")
@@ -47,7 +47,7 @@ def library_contents(more: Iterable[str] = ()) -> dict[str, str]:
     """Returns a hash for the code of each library, and for each function of theirs that other code
     replaced."""
     names = (*LIBRARIES, *more)
-    return {name: contents_of(name) for name in names} | replaced_functions()
+    return {name: hash_contents(name) for name in names} | replaced_functions()
 
 
 def switches(device: torch.device) -> dict[str, str]:
@@ -120,14 +120,14 @@ def _foreign_in(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
             and value.__module__ == module.__name__
             and not issubclass(value, BasePress)
         ):
-            for inner, function in _functions_of(value):
+            for inner, function in _list_functions(value):
                 if _is_foreign(function, module.__name__):
                     yield f"{name}.{inner}", function
         elif _is_foreign(value, module.__name__) and not TELLS_ALONE.fullmatch(name):
             yield name, value
 
 
-def _functions_of(owner: type) -> Iterator[tuple[str, Any]]:
+def _list_functions(owner: type) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(owner).items()):
         if isinstance(value, property):
             yield name, value.fget
@@ -141,7 +141,7 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
     replaced: dict[str, str] = {}
     for owner in type(press).__mro__:
         own = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
-        for name, value in _functions_of(owner):
+        for name, value in _list_functions(owner):
             if _is_foreign(value, owner.__module__) and value.__code__.co_filename != own:
                 replaced[f"{owner.__name__}.{name}"] = hash_of_code(value)
     for inner in _presses_in(press):
@@ -158,7 +158,7 @@ def _presses_in(press: BasePress) -> list[BasePress]:
 @cache
 def _libraries() -> tuple[str, ...]:
     """Lists the folders whose code the identity sees by its contents."""
-    places = [place for name in (*LIBRARIES, *OURS) for place in places_of(name)]
+    places = [place for name in (*LIBRARIES, *OURS) for place in list_places(name)]
     return tuple(f"{place}{os.sep}" for place in places)
 
 
@@ -182,11 +182,11 @@ def _is_foreign(value: object, module: str) -> bool:
         or package in (*LIBRARIES, *AROUND)
         or package in sys.stdlib_module_names
     )
-    return not trusted and package not in _text_of(module)
+    return not trusted and package not in _source_words(module)
 
 
 @cache
-def _text_of(module: str) -> frozenset[str]:
+def _source_words(module: str) -> frozenset[str]:
     """Returns the words in the source of a module."""
     file = Path(str(getattr(sys.modules.get(module), "__file__", "")))
     text = (

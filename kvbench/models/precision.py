@@ -133,10 +133,10 @@ def faster_dtype() -> torch.dtype:
         )
         # By the call of the layers: torch.mm may be many times slower in bfloat16.
         seconds.append(best_seconds(partial(torch.nn.functional.linear, given, weight)))
-    return faster_of(*seconds)
+    return choose_faster(*seconds)
 
 
-def faster_of(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
+def choose_faster(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
     """Decides by the times of one product. bfloat16 has to be clearly faster: its numbers are
     coarser, a part of the time is not in products, and the decision must be the same whenever it is
     measured."""

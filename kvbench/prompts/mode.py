@@ -23,7 +23,7 @@ PREFIX_WAYS = ("auto", "on", "off")
 SENTENCE_TOKENS = 32
 
 
-def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
+def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of
     every model but the shipped ones, which were taught without; where these are adapters, in the
     tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS` begins all answers to
@@ -53,7 +53,7 @@ def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
         if task.with_prefix:
             as_asked.append(_asked(task.with_prefix(prefix.strip()), begins=True))
         else:
-            as_asked += asked_of([task], model)
+            as_asked += phrase_tasks([task], model)
     return as_asked
 
 

@@ -77,13 +77,13 @@ def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
     base = tokenizer.chat_template is None
     if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
         return NO_ENDS
-    ends = _ends_of(tokenizer.backend_tokenizer)
+    ends = _find_ends(tokenizer.backend_tokenizer)
     is_sentence = task.begins_answers and task.answer_end == "sentence"
     return ends if is_sentence else AnswerEnds(ends.tokens)
 
 
 @lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
-def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
+def _find_ends(tokenizer: Tokenizer) -> AnswerEnds:
     texts: Sequence[str] = tokenizer.decode_batch(
         [[token] for token in range(tokenizer.get_vocab_size())]
     )
@@ -149,7 +149,7 @@ class Prompt:
         """Returns half-open ranges of positions, one for each stretch."""
         return tuple((stretch.start, stretch.end) for stretch in self.stretches)
 
-    def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
+    def instruction_tokens(self, kind: SpanKind) -> tuple[int, ...]:
         same_kind = (stretch for stretch in self.stretches if stretch.kind == kind)
         return tuple(
             position for stretch in same_kind for position in range(stretch.start, stretch.end)
@@ -276,7 +276,9 @@ def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 
-def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int) -> tuple[int, ...]:
+def overlapping_tokens(
+    spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int
+) -> tuple[int, ...]:
     """Returns the positions of the tokens that overlap a span; ``shift`` is where the context
     starts in the text.
 
@@ -309,7 +311,7 @@ def build_prompts(
     ]
 
 
-def _of_template(template: Template, task: Task, question: Question, text: str) -> Stretches:
+def _template_stretches(template: Template, task: Task, question: Question, text: str) -> Stretches:
     """Returns the stretches of the text decoded for a question that the chat template wrote: before
     and behind it."""
     between = len(template.between) if text.startswith(template.between) else 0
@@ -334,16 +336,19 @@ def _build_prompt(
     places: dict[str, list[StatedValue]] = {}
     for place in example.stated:
         places.setdefault(place.text, []).append(place)
-    stated = {value: tokens_of(of_value, offsets, len(head)) for value, of_value in places.items()}
+    stated = {
+        value: overlapping_tokens(of_value, offsets, len(head))
+        for value, of_value in places.items()
+    }
     questions = []
     for question, text in texts:
         spans: dict[str, tuple[int, ...]] = {
-            kind: tokens_of(
+            kind: overlapping_tokens(
                 [span for span in question.spans if span.kind == kind], offsets, len(head)
             )
             for kind in EVIDENCE
         }
-        evidence = tokens_of(question.spans, offsets, len(head))
+        evidence = overlapping_tokens(question.spans, offsets, len(head))
         others = {
             token
             for value, tokens in stated.items()
@@ -351,10 +356,10 @@ def _build_prompt(
             for token in tokens
         }
         spans["distractor"] = tuple(sorted(others - set(evidence)))
-        written = _of_template(template, task, question, text)
+        written = _template_stretches(template, task, question, text)
         ids, golds = encode(tokenizer, text, written), gold_ids(tokenizer, question, text, written)
         questions.append(TokenizedQuestion(question, ids, spans["answer"], evidence, golds, spans))
-    context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
+    context = overlapping_tokens([Span("fact", 0, len(example.context))], offsets, len(head))
     ends = tuple(
         min(int(offsets[position][1]) - len(head), len(example.context)) for position in context
     )
@@ -377,7 +382,7 @@ def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch,
         (span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start
     )
     stretches = [
-        (kind, tokens_of(list(spans), offsets, shift))
+        (kind, overlapping_tokens(list(spans), offsets, shift))
         for kind, spans in groupby(instructions, lambda span: span.kind)
     ]
     return tuple(Stretch(kind, tokens[0], tokens[-1] + 1) for kind, tokens in stretches)

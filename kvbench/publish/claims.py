@@ -15,7 +15,7 @@ from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.verdict import VERDICTS, count_of, judge
+from leaderboards.claims.verdict import VERDICTS, count_decided, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
 from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
 from leaderboards.terminal.verdicts import claims_table
@@ -39,7 +39,7 @@ def publish_register(
     stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
     evidence = {name: _evidence(name, store, seed) for name, store in stores.items()}
     judgements = judge(claims, evidence)
-    count = count_of(judgements)
+    count = count_decided(judgements)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     places = {name: name_of_place(store.folder) for name, store in stores.items()}
     names = _Names(

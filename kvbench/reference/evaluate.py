@@ -12,7 +12,7 @@ import typer
 from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
 from kvbench.checks.model import PARTS, answers_of, reads_of
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.models.names import folder_of
+from kvbench.models.names import reference_folder
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES
@@ -121,7 +121,7 @@ def main(
         "read_profile_contexts": few,
         "read_profiles": [asdict(profile) for profile in profiles],
     }
-    path = out or folder_of(model) / "full_cache.json"
+    path = out or reference_folder(model) / "full_cache.json"
     write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
 

@@ -189,7 +189,7 @@ class _Measurement:
         if not self.is_closer:
             return
         plan, steps = _plan(self.answer), len(self.greedy.tokens)
-        layers = drift.drift_of(self.network, plan.ids, self.written[: steps - 1])
+        layers = drift.measure_drift(self.network, plan.ids, self.written[: steps - 1])
         for number, layer in enumerate(layers):
             key = RECORDS.row_key(self.answer.record)
             yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
@@ -199,7 +199,7 @@ class _Measurement:
         be told from the rounding of the patched pass."""
         if self.dtype not in IN_16_BITS:
             return
-        plan, place = _plan(self.answer), patching.place_of(self.greedy)
+        plan, place = _plan(self.answer), patching.choose_step(self.greedy)
         if place is not None:
             step, at_flip = place
             rows = patching.localise(self.network, plan.ids, self.written[:step])
@@ -222,7 +222,7 @@ class _Measurement:
         """Measures what rounding does to the numbers of the prompt."""
         if not self.is_closer:
             return
-        layers = rounding.rounding_of(self.network, _plan(self.answer).ids)
+        layers = rounding.measure_rounding(self.network, _plan(self.answer).ids)
         for number, layer in enumerate(layers):
             key = RECORDS.row_key(self.answer.record)
             yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))

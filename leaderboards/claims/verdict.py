@@ -299,7 +299,7 @@ class Count(NamedTuple):
         return f"{decided}, of those whose precondition it meets"
 
 
-def count_of(judgements: Iterable[Judgement]) -> Count:
+def count_decided(judgements: Iterable[Judgement]) -> Count:
     """Counts the claims that are decided."""
     return Count.of((row.claim.identifier, row.verdict, row.is_met) for row in judgements)
 

@@ -9,7 +9,14 @@ from pathlib import PurePath
 from typing import Any
 
 from leaderboards.claims.declaration import Text
-from leaderboards.claims.verdict import CLAIMS, UNMET, VERDICTS, Judgement, count_of, number_text
+from leaderboards.claims.verdict import (
+    CLAIMS,
+    UNMET,
+    VERDICTS,
+    Judgement,
+    count_decided,
+    number_text,
+)
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.text import p_equation
@@ -60,7 +67,7 @@ def build_claims(
         larger=larger,
         difficulty=difficulty,
         data=data,
-        decided=count_of(judgements).words("this model"),
+        decided=count_decided(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         texts=list(sections.items()),
         site=sites[0] if sites else "",

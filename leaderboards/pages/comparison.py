@@ -9,7 +9,7 @@ from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.leading_measures import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
-from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
+from leaderboards.aggregate.outcomes import OpponentVerdict, conditions, held_sentence, list_areas
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area_under_curve import BEATS_DEFINITION
@@ -23,7 +23,7 @@ from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
-from policies.declaration.levels import Level, kind_title, names_of
+from policies.declaration.levels import Level, kind_title, name_levels
 
 NOT_COMPLETE = "not complete"
 NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
@@ -65,7 +65,7 @@ def build_comparison(
     for number, other in enumerate(dict.fromkeys(duel.other for duel in duels), start=1):
         against = [duel for duel in duels if duel.other == other]
         sections.append(_section(number, against, unmastered))
-    areas = areas_of(outcomes)
+    areas = list_areas(outcomes)
     shared, details = shared_clauses(areas)
     clauses = list(shared)
     for area, detail in zip(areas, details, strict=True):
@@ -169,7 +169,7 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
         "heading": rows[0].title,
         "title": f"{subject}, percent: {rows[0].policy} minus the other",
         "level_title": kind_title(levels),
-        "columns": list(names_of(levels).values()),
+        "columns": list(name_levels(levels).values()),
         "of_rows": "",
         "lines": lines,
         "reasons": _blank_reasons(lines),
@@ -217,7 +217,7 @@ def _grid(
         "heading": title[0].lower() + title[1:],  # within a sentence
         "title": f"percent, {better} is better: {duels[0].policy} minus {duels[0].other}",
         "level_title": kind_title(levels),
-        "columns": list(names_of(levels).values()),
+        "columns": list(name_levels(levels).values()),
         "of_rows": "task",
         "lines": lines,
         "reasons": _blank_reasons(lines),

@@ -17,8 +17,8 @@ from leaderboards.aggregate.leading_measures import (
     QUESTIONS,
     Lead,
     advice,
+    find_lead,
     is_teaching,
-    lead_of,
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
@@ -96,7 +96,7 @@ def _leads(results: Results, task: str) -> str:
     tasks = results.mastered if task == ALL_TASKS else [task]
     by_lead: dict[Lead, list[str]] = {}
     for name in tasks:
-        by_lead.setdefault(lead_of(full.get(name)), []).append(name)
+        by_lead.setdefault(find_lead(full.get(name)), []).append(name)
     words = []
     for lead, of_lead in by_lead.items():
         if len(by_lead) == 1 or lead is QUESTIONS:

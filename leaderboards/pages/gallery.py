@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from leaderboards.aggregate.leading_measures import QUESTIONS, first_shown, lead_of, leading_first
+from leaderboards.aggregate.leading_measures import QUESTIONS, find_lead, first_shown, leading_first
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     HALLUCINATION,
@@ -296,7 +296,7 @@ def _mark(style: LineStyle, line: Line) -> Mark:
 def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
     """Names what is kept of the full cache: next tokens where all tasks are running text, else
     answers."""
-    words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
+    words = {find_lead(row).kept for row in rows if row.policy == FULL and row.task in tasks}
     return words.pop() if len(words) == 1 else KEPT
 
 
@@ -332,7 +332,7 @@ def held_and_kept(
         if row is None or full is None:
             return None
         bytes_held = _share(KV_BYTES, row, full)
-        answers_kept = _share(lead_of(full).measures[0], row, full)
+        answers_kept = _share(find_lead(full).measures[0], row, full)
         if bytes_held is None or answers_kept is None:
             return None
         held.append(bytes_held)

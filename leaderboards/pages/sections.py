@@ -8,10 +8,10 @@ from leaderboards.aggregate.leading_measures import (
     QUESTIONS,
     RANKED,
     TEXT,
+    find_lead,
+    find_mark,
     first_shown,
-    lead_of,
     leading_first,
-    mark_of,
 )
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -35,7 +35,7 @@ from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
 from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
-from policies.declaration.levels import UNTREATED, kind_title, names_of
+from policies.declaration.levels import UNTREATED, kind_title, name_levels
 from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
@@ -98,7 +98,7 @@ def section_note(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     largest = largest_row(results, task)
     is_mean = task == ALL_TASKS
-    lead = QUESTIONS if is_mean else lead_of(largest)
+    lead = QUESTIONS if is_mean else find_lead(largest)
     size = f"Each cell has {count_text(largest.n, lead.unit)}"
     if lead is not TEXT:
         size += f" about {contexts_text(results, task)}"
@@ -204,7 +204,7 @@ def measure_table(
     full heat. ``examples``: the name of the page of examples, if there is one."""
     has_levels = {row.policy for row in rows if row.at != UNTREATED}
     levels = sorted({row.at for row in rows if row.policy in has_levels})
-    names = names_of(levels)
+    names = name_levels(levels)
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
@@ -253,7 +253,7 @@ def _cell(
         detail=_detail(row, measure),
         heat=round(value / highest, 3) if highest > 0 else 0.0,
         sort=value,
-        mark=mark_of(row, measure),
+        mark=find_mark(row, measure),
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.

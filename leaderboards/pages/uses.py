@@ -8,9 +8,9 @@ from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.leading_measures import (
+    find_lead,
     full_by_task,
     is_obeyed_alone,
-    lead_of,
     reasons_by_task,
 )
 from leaderboards.aggregate.row import (
@@ -283,7 +283,7 @@ def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -
         contexts=min(facts.contexts[task] for task in tasks),
         tokens=_mean_over(tasks, facts.tokens),
         full=_mean_over(tasks, facts.heights),
-        scale=SCALES[lead_of(facts.full.get(tasks[0])).measures[0]],
+        scale=SCALES[find_lead(facts.full.get(tasks[0])).measures[0]],
         withheld=withheld,
     )
 

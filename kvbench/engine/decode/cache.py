@@ -187,17 +187,17 @@ class PlainRows(CacheRows):
         return len(self._layers)
 
     def lengths(self, layer: int) -> torch.Tensor:
-        return torch.tensor([self._of(layer)[0].shape[2]])
+        return torch.tensor([self._states(layer)[0].shape[2]])
 
     def tokens(self, layer: int) -> torch.Tensor:
-        keys = self._of(layer)[0]
+        keys = self._states(layer)[0]
         return torch.full(keys.shape[:3], UNKNOWN, device=keys.device)
 
     def keys(self, layer: int) -> torch.Tensor:
-        return self._of(layer)[0].clone()
+        return self._states(layer)[0].clone()
 
     def values(self, layer: int) -> torch.Tensor:
-        return self._of(layer)[1].clone()
+        return self._states(layer)[1].clone()
 
     def write(
         self,
@@ -206,11 +206,11 @@ class PlainRows(CacheRows):
         values: torch.Tensor | None = None,
         rows: torch.Tensor | None = None,
     ) -> None:
-        for stored, states in zip(self._of(layer), (keys, values), strict=True):
+        for stored, states in zip(self._states(layer), (keys, values), strict=True):
             if states is not None:
                 stored.copy_(
                     states if rows is None else torch.where(rows[..., None], states, stored)
                 )
 
-    def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _states(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._layers[layer].keys, self._layers[layer].values

@@ -211,7 +211,7 @@ class Source(Protocol):
         """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
         still written."""
 
-    def cache_of(self, number: int) -> CacheRows:
+    def cache_rows(self, number: int) -> CacheRows:
         """Returns the rows that one answer reads while it is written."""
 
 
@@ -240,7 +240,7 @@ class Step:
     def cache(self, place: int) -> CacheRows:
         """Returns the rows that the answer at this place, the only one of them, has read for its
         logits."""
-        return self.source.cache_of(int(self.numbers[place]))
+        return self.source.cache_rows(int(self.numbers[place]))
 
 
 # Chooses the next tokens, int64 (answers,). One that draws does so by answer and step, not by place

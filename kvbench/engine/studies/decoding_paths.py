@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from policies.declaration.draws import seed_of
+from policies.declaration.draws import derive_seed
 
 TOP_K, TOP_P, TEMPERATURE = 50, 0.9, 0.7
 Choose = Callable[[torch.Tensor, int], int]  # from logits of shape (vocabulary,), at a step
@@ -96,7 +96,7 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
             return int(row.argmax())  # nothing can be drawn; the answer is compared with none
         log_p = log_probabilities(row / TEMPERATURE)
         least = _least_chosen(log_p, name)
-        random = np.random.default_rng(seed_of(seed, question_id, f"{name} {draw} {step}"))
+        random = np.random.default_rng(derive_seed(seed, question_id, f"{name} {draw} {step}"))
         noise = torch.from_numpy(random.exponential(size=len(row))).to(row.device)
         among = torch.where(log_p >= least, log_p, -torch.inf)
         return int((among - noise.log()).argmax())
@@ -137,7 +137,7 @@ class Cached:
     cache: DynamicCache = field(default_factory=DynamicCache)
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
-        return logits_of(self.network, tokens, self.cache)
+        return read_logits(self.network, tokens, self.cache)
 
 
 @dataclass
@@ -153,12 +153,12 @@ class Whole:
         cache = DynamicCache()
         size = self.chunk or len(self.ids)
         for start in range(0, len(self.ids), size):
-            row = logits_of(self.network, self.ids[start : start + size], cache)
+            row = read_logits(self.network, self.ids[start : start + size], cache)
         return row
 
 
 @torch.no_grad()
-def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
+def read_logits(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
     """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last
     one."""
     tokens = torch.tensor([ids], device=network.device)

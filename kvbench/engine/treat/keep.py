@@ -147,7 +147,7 @@ def observe(
     return LayerCache(keep, heads * rows)
 
 
-def digest_of(layers: Sequence[LayerCache]) -> str:
+def hash_caches(layers: Sequence[LayerCache]) -> str:
     """Hashes the keep masks, or the rows, in any order, where a press rewrites them: equal for
     caches read alike."""
     digest = hashlib.sha256()

@@ -10,7 +10,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.attacks import DEFINITION as FORGOTTEN
 from leaderboards.aggregate.attacks import attack_cells
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics import definitions_of
+from leaderboards.metrics import chapter_definitions
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame, Mark, PolicyLine, Region
@@ -261,7 +261,7 @@ CHAPTER = Chapter(
     "instructions",
     "Instructions",
     (
-        *definitions_of("instructions"),
+        *chapter_definitions("instructions"),
         FORGOTTEN,
         Definition(
             "Order, or arm",
