@@ -186,14 +186,14 @@ def _resize_embeddings(
 
 def _check_report(name: str, folder: Path, report: Any) -> None:
     """Refuses weights that have no place in the base, and places that have no weights."""
-    for what, keys in (
+    for misfit, keys in (
         ("has weights without a place in", report.unexpected_keys),
         ("lacks", report.missing_keys),
     ):
         if keys:
             names = f"{', '.join(sorted(keys)[:NAMED])} ({len(keys)} in all)"
-            fault = f"{what} its base '{base_model(folder)}': {names}"
-            if what == "lacks":
+            fault = f"{misfit} its base '{base_model(folder)}': {names}"
+            if misfit == "lacks":
                 fault = f"lacks weights for {names}"
             raise KVBenchError(
                 f"the adapter '{name}' {fault}; it was made for another model, or saved in part"

@@ -91,9 +91,9 @@ def switches(device: torch.device) -> dict[str, str]:
 def cuda_packages() -> dict[str, str]:
     """Returns the versions of the installed packages whose kernels a GPU computes with."""
     names = {
-        one.name: one.version
-        for one in distributions()
-        if re.match(r"(nvidia|triton)\b", one.name or "")
+        package.name: package.version
+        for package in distributions()
+        if re.match(r"(nvidia|triton)\b", package.name or "")
     }
     return dict(sorted(names.items()))
 
@@ -140,9 +140,9 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
     replaced."""
     replaced: dict[str, str] = {}
     for owner in type(press).__mro__:
-        own = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
+        source = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
         for name, value in _list_functions(owner):
-            if _is_foreign(value, owner.__module__) and value.__code__.co_filename != own:
+            if _is_foreign(value, owner.__module__) and value.__code__.co_filename != source:
                 replaced[f"{owner.__name__}.{name}"] = hash_of_code(value)
     for inner in _presses_in(press):
         replaced |= replaced_methods(inner)
@@ -261,5 +261,5 @@ def _numbers_in(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]
             inner = value
         elif isinstance(value, list | tuple):
             inner = dict(enumerate(value))
-        for name, one in inner.items():
-            yield from _numbers_in(one, f"{place}.{name}", depth + 1)
+        for name, part in inner.items():
+            yield from _numbers_in(part, f"{place}.{name}", depth + 1)

@@ -169,11 +169,11 @@ def count_places(name: str) -> int | None:
         return None
 
 
-def check_places(what: str, model: str, tokens: int, limit: int) -> None:
+def check_places(reader: str, model: str, tokens: int, limit: int) -> None:
     """Raises :class:`KVBenchError` where so many tokens are more than a model takes."""
     if tokens > limit:
         raise KVBenchError(
-            f"{what} needs {tokens} tokens and {model} takes {limit}, the least of its positions, "
+            f"{reader} needs {tokens} tokens and {model} takes {limit}, the least of its positions, "
             f"its tokenizer's limit and its attention windows: use shorter contexts or answers "
             "(run --max-new-tokens), or another model"
         )
@@ -315,10 +315,10 @@ def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBas
 def check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any
     weight is read."""
-    known = sorted(model.__name__ for model in RUNNABLE_MODELS)
-    if architectures and not set(architectures) & set(known):
+    supported = sorted(model.__name__ for model in RUNNABLE_MODELS)
+    if architectures and not set(architectures) & set(supported):
         raise KVBenchError(
-            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}"
+            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(supported)}"
         )
 
 
@@ -328,9 +328,9 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     surplus = [
         key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key
     ]
-    for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
+    for misfit, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
-            strange = f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all)"
+            strange = f"the checkpoint '{name}' {misfit} {min(keys)} ({len(keys)} in all)"
             raise KVBenchError(f"{strange}: its config.json and its weights do not belong together")
 
 
@@ -339,8 +339,8 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     which turns every context into one token."""
     words = "Where does the mentor of Ana live?"
     if (count := len(tokenizer.encode(words, add_special_tokens=False))) < len(words.split()):
-        made = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
-        raise KVBenchError(f"{made}: its files are missing or damaged")
+        result = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
+        raise KVBenchError(f"{result}: its files are missing or damaged")
 
 
 def wrap_model(

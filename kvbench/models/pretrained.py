@@ -66,9 +66,9 @@ def read_config(source: str) -> Any:
     config = (
         read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
     )
-    what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
+    place_name = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
-        check_fields(what, _Sizes, part)
+        check_fields(place_name, _Sizes, part)
     return config
 
 

@@ -44,15 +44,15 @@ def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
     return None if suite or is_given_text else USUAL
 
 
-def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> Tokens:
+def tokens_of_run(text: str | None, suite: str | None, tasks: str | None) -> Tokens:
     """Returns the tokens of every context of a run, as ``--context-tokens`` takes them."""
-    if given is None:
+    if text is None:
         return default_tokens(suite, tasks)
-    if given in (NATIVE, USUAL):
-        return None if given == NATIVE else USUAL
-    if not re.fullmatch(r"-?\d{1,9}", given):
-        raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{given}'")
-    return int(given)
+    if text in (NATIVE, USUAL):
+        return None if text == NATIVE else USUAL
+    if not re.fullmatch(r"-?\d{1,9}", text):
+        raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{text}'")
+    return int(text)
 
 
 def lengthen(

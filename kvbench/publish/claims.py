@@ -55,7 +55,7 @@ def publish_register(
         "difficulty": difficulty,
         "data": names.data and str(names.data),
         "decided": count.decided,
-        "precondition_met": count.met,
+        "precondition_met": count.decidable,
         "runs": places,
         "claims": register_rows(judgements),
     }

@@ -279,7 +279,7 @@ class Count(NamedTuple):
     be."""
 
     decided: int
-    met: int
+    decidable: int
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, bool]]) -> "Count":
@@ -295,7 +295,7 @@ class Count(NamedTuple):
 
     def words(self, model: str) -> str:
         """Writes the counts as a sentence without its full stop."""
-        decided = f"{self.decided} of {self.met} claims decided on {model}"
+        decided = f"{self.decided} of {self.decidable} claims decided on {model}"
         return f"{decided}, of those whose precondition it meets"
 
 

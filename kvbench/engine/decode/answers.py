@@ -81,8 +81,8 @@ def answers_alone(
                 trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
             )
             final_cache = _final_cache(model, trace, branch, cache, tokens)
-            made = branch, number, tuple(token_ids), ended, model.clock() - started
-            generations.append(Generation(*made, final_cache, finite))
+            written = branch, number, tuple(token_ids), ended, model.clock() - started
+            generations.append(Generation(*written, final_cache, finite))
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
             with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
@@ -289,7 +289,10 @@ def _decode_together(
             branch = rows[0].of
             branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
             branch.layers = []
-    return [replace(one, gold=golds.get((id(one.branch), one.question))) for one in generations]
+    return [
+        replace(answer, gold=golds.get((id(answer.branch), answer.question)))
+        for answer in generations
+    ]
 
 
 def _if_it_fits(
@@ -321,7 +324,7 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     embedding: some published tokenizers have more entries than their model."""
     highest = max(
         max(ids, default=0)
-        for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions))
+        for ids in (prompt.token_ids, *(question.token_ids for question in prompt.questions))
     )
     if highest >= (embeddings := count_embeddings(model.network)):
         raise KVBenchError(

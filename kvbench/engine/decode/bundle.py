@@ -165,12 +165,12 @@ class Bundle:
             positions = positions[:, :1]
         return positions.repeat(1 + (self.copies > 0), 1, 1)
 
-    def _masked_alike(self, one: int, other: int) -> bool:
+    def _masked_alike(self, layer: int, other: int) -> bool:
         """Tells whether the same mask serves two layers of one window."""
-        alike = torch.equal(self.hidden[one], self.hidden[other])
+        alike = torch.equal(self.hidden[layer], self.hidden[other])
         return alike and (
-            one not in self.kept_positions
-            or torch.equal(self.kept_positions[one], self.kept_positions[other])
+            layer not in self.kept_positions
+            or torch.equal(self.kept_positions[layer], self.kept_positions[other])
         )
 
     def settle(self) -> None:

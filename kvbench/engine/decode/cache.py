@@ -79,7 +79,7 @@ class BundleRows(CacheRows):
         self._positions = (
             torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
         )
-        self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
+        self._gathered: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
         self._layouts: dict[tuple[tuple[int, ...], int, torch.device], _Layout] = {}
 
     @property
@@ -126,7 +126,7 @@ class BundleRows(CacheRows):
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head
         and place."""
-        if layer not in self._found:
+        if layer not in self._gathered:
             storage = self._bundle.keys[layer]
             device, heads = storage.device, storage.shape[1]
             contexts = [branch.layers[layer].tokens.T for branch in self._branches]
@@ -145,8 +145,8 @@ class BundleRows(CacheRows):
             context = context.masked_fill(~(layout.newer < wide)[:, None], ABSENT)
             tokens = torch.where(layout.of_context, context, layout.positions)
             by_head = torch.arange(heads, device=device)[:, None]
-            self._found[layer] = (tokens, (layout.rows, by_head, layout.places))
-        return self._found[layer]
+            self._gathered[layer] = (tokens, (layout.rows, by_head, layout.places))
+        return self._gathered[layer]
 
     def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> _Layout:
         """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch.

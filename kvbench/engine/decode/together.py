@@ -262,7 +262,7 @@ def answers_of_wave(
         answers, tokens_of_answers.tokens.tolist(), tokens_of_answers.finite.tolist(), strict=True
     ):
         if not answer.forced:
-            ids, ended = ends.until_end(token_ids[: answer.most])
+            ids, ended = ends.until_end(token_ids[: answer.longest])
             generations.append(
                 Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite)
             )

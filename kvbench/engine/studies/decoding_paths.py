@@ -177,7 +177,7 @@ class WalkPlan:
     steps: int  # tokens at most
     ends: Collection[int] = ()  # tokens that end an answer
     # The tokens that follow, teacher-forced; without any, those that the first path chooses.
-    given: Sequence[int] = ()
+    forced_tokens: Sequence[int] = ()
 
 
 @dataclass
@@ -194,8 +194,8 @@ def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
     """Walks both paths over the same tokens, up to an end token that the first path chooses."""
     walk = Walk()
     steps = plan.steps
-    if plan.given:
-        steps = min(steps, len(plan.given))
+    if plan.forced_tokens:
+        steps = min(steps, len(plan.forced_tokens))
     read = plan.ids
     for step in range(steps):
         row, other_row = first.read(read), second.read(read)
@@ -203,8 +203,8 @@ def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
         token = plan.choose(row, step)
         walk.tokens.append(token)
         walk.other_tokens.append(plan.choose(other_row, step))
-        if plan.given:
-            token = plan.given[step]
+        if plan.forced_tokens:
+            token = plan.forced_tokens[step]
         elif token in plan.ends:
             break
         read = [token]
@@ -233,19 +233,19 @@ def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -
     """Walks cache off, all at once and in chunks, over the first tokens of an answer: two
     computations of the same."""
     return teacher_forced(
-        Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens)
+        Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, forced_tokens=tokens)
     )
 
 
 def same_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
     """Walks cache on twice over an answer. Both do the very same: whatever they differ by is chance
     of the device."""
-    return teacher_forced(Cached(network), Cached(network), replace(plan, given=tokens))
+    return teacher_forced(Cached(network), Cached(network), replace(plan, forced_tokens=tokens))
 
 
 def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:
     """Lets cache on and cache off each go on from its own tokens. Where both chose the same tokens
     and were ``forced`` on these, that is the same computation, which is not repeated."""
-    if not plan.given and forced.tokens == forced.other_tokens:
+    if not plan.forced_tokens and forced.tokens == forced.other_tokens:
         return forced
     return free_running(Cached(network), Whole(network), plan)

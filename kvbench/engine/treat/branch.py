@@ -36,9 +36,9 @@ def is_known(press: Any) -> bool:
     """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from
     a user."""
     inner = [
-        one
-        for one in (getattr(press, "press", None), *getattr(press, "presses", ()))
-        if one is not None
+        press_inside
+        for press_inside in (getattr(press, "press", None), *getattr(press, "presses", ()))
+        if press_inside is not None
     ]
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 

@@ -74,7 +74,8 @@ def plan(
                 ]
                 scorings.append(
                     tuple(
-                        Treatment(policy, one, questions, time_limit, repeat) for one in situations
+                        Treatment(policy, situation, questions, time_limit, repeat)
+                        for situation in situations
                     )
                 )
     return scorings

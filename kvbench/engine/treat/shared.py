@@ -233,14 +233,14 @@ def _ranked(
 ) -> Ranking:
     """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
-    with _isolated(inputs, press, copies) as given:
+    with _isolated(inputs, press, copies) as isolated:
         scores: torch.Tensor = press.score(
-            given.module,
-            given.hidden_states,
-            given.keys,
-            given.values,
-            given.attentions,
-            given.kwargs,
+            isolated.module,
+            isolated.hidden_states,
+            isolated.keys,
+            isolated.values,
+            isolated.attentions,
+            isolated.kwargs,
         )
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(
@@ -297,19 +297,19 @@ def _compress(
     assert branch.press is not None
     with record_faults(branch, f"in layer {inputs.module.layer_idx}", model):
         with (
-            _isolated(inputs, branch.press, copies) as given,
+            _isolated(inputs, branch.press, copies) as isolated,
             _scoring_once(branch, remembered, inputs.keys.shape[2]),
             repeatable_draws(branch, inputs.module.layer_idx, model.device),
         ):
             with timing(inputs.keys.device) as work:
                 keys, values = branch.press.compress(
-                    given.module,
-                    given.hidden_states,
-                    given.keys,
-                    given.values,
-                    given.attentions,
-                    given.kwargs,
+                    isolated.module,
+                    isolated.hidden_states,
+                    isolated.keys,
+                    isolated.values,
+                    isolated.attentions,
+                    isolated.kwargs,
                 )
             branch.work.append(work)
-            masked = given.module.masked_key_indices
+            masked = isolated.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))

@@ -58,8 +58,8 @@ def read_gguf_config(path: Path) -> Any:
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
-        known = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
-        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {known}")
+        supported = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
+        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {supported}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.architecture_field(old) for old, new in names.items() if new}
     fields |= {
