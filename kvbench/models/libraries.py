@@ -54,11 +54,11 @@ def switches(device: torch.device) -> dict[str, str]:
     """Returns the variables and settings that change how numbers are computed, where they are not
     as torch has them."""
     kinds = [OF_KERNELS, OF_CUDA_KERNELS] if device.type == "cuda" else [OF_KERNELS]
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if any(kind.fullmatch(name) for kind in kinds) and not OFTEN_SILENT.fullmatch(name)
-    }
+    variables = {}
+    for name, value in os.environ.items():
+        is_switch = any(kind.fullmatch(name) for kind in kinds)
+        if is_switch and not OFTEN_SILENT.fullmatch(name):
+            variables[name] = value
     settings = {
         "float32_matmul_precision": (torch.get_float32_matmul_precision(), "highest"),
         "default_dtype": (torch.get_default_dtype(), torch.float32),
@@ -151,14 +151,18 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
 
 def _presses_in(press: BasePress) -> list[BasePress]:
     values = list(vars(press).values())
-    values += [item for value in values if isinstance(value, list | tuple) for item in value]
+    for value in list(values):
+        if isinstance(value, list | tuple):
+            values += value
     return [value for value in values if isinstance(value, BasePress)]
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
     """Lists the folders whose code the identity sees by its contents."""
-    places = [place for name in (*LIBRARIES, *OURS) for place in list_places(name)]
+    places: list[Path] = []
+    for name in (*LIBRARIES, *OURS):
+        places += list_places(name)
     return tuple(f"{place}{os.sep}" for place in places)
 
 

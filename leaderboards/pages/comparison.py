@@ -132,8 +132,10 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
-    measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
-    tables = [_grid(duels, levels, measure, unmastered) for measure in measures]
+    tables = []
+    for measure in COMPARED:
+        if any(measure in duel.contests for duel in duels):
+            tables.append(_grid(duels, levels, measure, unmastered))
     corrected = NOTHING_TO_CORRECT
     family = max(duel.family for duel in duels)
     if family > 1:
@@ -154,7 +156,9 @@ def _few(judged: Sequence[Duel]) -> str:
 
 def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dict[str, Any]:
     """Lays out the mean of tasks: a row for each opponent, a column for each level."""
-    rows = [row for outcome in outcomes for row in outcome.rows]
+    rows: list[Pooled] = []
+    for outcome in outcomes:
+        rows += outcome.rows
     levels = sorted({row.level for row in rows})
     lines = []
     for outcome in outcomes:
@@ -162,8 +166,13 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
         cells = [by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels]
         name = _opponent(outcome.other, adapted)
         lines.append(TableRow(f"against {name}", tuple(cells)))
-    tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
-    subject = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
+    names = dict[str, None]()  # of the tasks, in the order of the rows
+    for row in rows:
+        names.update(dict.fromkeys(row.tasks))
+    tasks = list(names)
+    subject = tasks[0]
+    if len(tasks) > 1:
+        subject = f"mean of {', '.join(tasks)}"
     return {
         "name": "means",
         "heading": rows[0].title,
@@ -178,7 +187,9 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
 
 
 def _opponent(name: str, adapted: Collection[str]) -> str:
-    return f"{name}, adapted" if name in adapted else name
+    if name in adapted:
+        return f"{name}, adapted"
+    return name
 
 
 def _pooled_cell(row: Pooled) -> TableCell:

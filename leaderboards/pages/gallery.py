@@ -66,7 +66,9 @@ class GalleryPlot:
     @property
     def identifier(self) -> str:
         """Tells it from the other figures of its section."""
-        return f"{self.name}-{self.kind}" if self.kind else self.name
+        if self.kind:
+            return f"{self.name}-{self.kind}"
+        return self.name
 
 
 def gallery(
@@ -217,7 +219,9 @@ def _ends(run: Sequence[Point]) -> list[float]:
 
 def _scale(measure: Measure, row: SummaryRow) -> float | None:
     value = measure.value(row)
-    return None if value is None else value * measure.factor
+    if value is None:
+        return None
+    return value * measure.factor
 
 
 def _marks(style: LineStyle, run: Sequence[Point]) -> Iterator[Mark]:
@@ -297,7 +301,9 @@ def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
     """Names what is kept of the full cache: next tokens where all tasks are running text, else
     answers."""
     words = {find_lead(row).kept for row in rows if row.policy == FULL and row.task in tasks}
-    return words.pop() if len(words) == 1 else KEPT
+    if len(words) == 1:
+        return words.pop()
+    return KEPT
 
 
 def _line(
@@ -337,7 +343,9 @@ def held_and_kept(
             return None
         held.append(bytes_held)
         kept.append(answers_kept)
-    return (fmean(held), fmean(kept)) if tasks else None
+    if not tasks:
+        return None
+    return fmean(held), fmean(kept)
 
 
 def _share(measure: Measure, row: SummaryRow, full: SummaryRow) -> float | None:

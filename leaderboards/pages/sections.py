@@ -68,7 +68,9 @@ class Table:
 def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     """Makes a section for each of the results that show the task; lines and heat are those of the
     whole site."""
-    rows = [row for of_setting in results for row in of_setting.rows]
+    rows: list[SummaryRow] = []
+    for of_setting in results:
+        rows += of_setting.rows
     styles = line_styles(rows)
     highest = {}
     for measure in TABLES:
@@ -85,7 +87,9 @@ def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]
 def section_title(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     """Names a section or board. ``rows``: of the results that it is of."""
     title = "All tasks" if task == ALL_TASKS else with_use(task, rows)
-    return f"{title}, {label}" if label else title
+    if label:
+        return f"{title}, {label}"
+    return title
 
 
 def largest_row(results: Results, task: str) -> SummaryRow:
@@ -171,7 +175,8 @@ def _section(
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
-    shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
+    policies = distinct(row.policy for row in rows_of_task)
+    shown = [styles[policy] for policy in policies]
     shown.sort(key=lambda style: style.control)
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
@@ -283,7 +288,9 @@ def _size(row: SummaryRow) -> str:
 
 def _coverage(row: SummaryRow) -> str:
     coverage = SLOT_COVERAGE.value(row)
-    return "–" if coverage is None else f"{coverage:.2f}"
+    if coverage is None:
+        return "–"
+    return f"{coverage:.2f}"
 
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.

@@ -190,8 +190,12 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
     """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of
     their own get one."""
-    groups = [[new_branch(treatment) for treatment in scoring] for scoring in scorings]
-    branches = [branch for of_scoring in groups for branch in of_scoring]
+    groups = []
+    branches: list[Branch] = []
+    for scoring in scorings:
+        group = [new_branch(treatment) for treatment in scoring]
+        groups.append(group)
+        branches += group
     shared = [group for group in groups if group[0].treatment.policy.prefill == "shared"]
     with memory_bound(model.device):
         trace = _read(model, prompt, shared)
