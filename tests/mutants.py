@@ -143,8 +143,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{ENGINE}/decode/loop.py",
-        "self._met[numbers] > step",
-        "self._met[numbers] >= step",
+        "self._counted[numbers] > step",
+        "self._counted[numbers] >= step",
         "tests/engine/decode/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
     ),
     Mutant(

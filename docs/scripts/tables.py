@@ -137,7 +137,7 @@ def verdicts() -> str:
     }
     lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
     counts = (
-        f"`{model}` {count.decided} of {count.met}"
+        f"`{model}` {count.decided} of {count.decidable}"
         for model, count in map(_counted, examined().items())
     )
     decided = f"Decided, of the claims whose precondition a model meets: {', '.join(counts)}."

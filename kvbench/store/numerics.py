@@ -157,7 +157,7 @@ class _Measurement:
     @property
     def written(self) -> Sequence[int]:
         """Returns the tokens that both paths stand behind in that walk."""
-        tokens: Sequence[int] = _plan(self.answer).given or self.greedy.tokens
+        tokens: Sequence[int] = _plan(self.answer).forced_tokens or self.greedy.tokens
         return tokens
 
     def pairs(self) -> Iterator[NumericsPair]:
