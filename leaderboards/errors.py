@@ -1,6 +1,6 @@
 """The errors that a user of boards and metrics sees."""
 
-from policies.declaration.foreign_code import LONGEST, text_of
+from policies.declaration.foreign_code import LONGEST, error_text
 
 
 class LeaderboardError(ValueError):
@@ -14,5 +14,5 @@ class MetricError(Exception):
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error that is not blank, cut where it has no end, or an empty
     text."""
-    line = next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")
+    line = next((line.strip() for line in error_text(error).splitlines() if line.strip()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"

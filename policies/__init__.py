@@ -1,6 +1,6 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
-from policies.declaration.foreign_code import description_of, where_defined
+from policies.declaration.foreign_code import describe_error, where_defined
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import (
     KINDS,
@@ -10,7 +10,7 @@ from policies.declaration.levels import (
     Point,
     at_ratios,
     by_kind,
-    points_of,
+    list_points,
 )
 from policies.declaration.names import (
     CONTROLS,
@@ -29,7 +29,7 @@ from policies.declaration.policy import (
     HeadRows,
     Policy,
     Situation,
-    arguments_of,
+    list_arguments,
     replaced_hooks,
 )
 from policies.declaration.shape import attention_window, is_left_whole
@@ -63,18 +63,18 @@ __all__ = [
     "PrefillTreatment",
     "Situation",
     "StepTreatment",
-    "arguments_of",
     "at_ratios",
     "attention_window",
     "by_kind",
-    "description_of",
+    "describe_error",
     "is_left_whole",
     "is_plug_in",
+    "list_arguments",
+    "list_points",
     "load_even_if_broken",
     "load_plug_in",
     "plain_and_way",
     "plug_ins",
-    "points_of",
     "replaced_hooks",
     "where_defined",
 ]

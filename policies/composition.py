@@ -19,7 +19,7 @@ from policies.declaration.steps import (
 )
 from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
-from policies.treatments.options import is_one_of
+from policies.treatments.options import has_kind
 
 # Most runs treat nothing, and wait for neither package.
 damage = LazyModule("policies.faults.fault")
@@ -217,18 +217,18 @@ def _side_by_side(
 
 
 def is_treatment(name: str) -> bool:
-    return is_one_of(name, TREATMENTS)
+    return has_kind(name, TREATMENTS)
 
 
 def is_way(name: str) -> bool:
-    return is_one_of(name, WAYS)
+    return has_kind(name, WAYS)
 
 
-def treatment_of(name: str) -> Policy:
+def make_treatment(name: str) -> Policy:
     """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it
     has not."""
-    is_fault = is_one_of(name, dict.fromkeys(FAULT_NAMES))
-    policy: Policy = faults.fault_of(name) if is_fault else quantisations.quantisation_of(name)
+    is_fault = has_kind(name, dict.fromkeys(FAULT_NAMES))
+    policy: Policy = faults.make_fault(name) if is_fault else quantisations.make_quantisation(name)
     return policy
 
 
@@ -248,7 +248,7 @@ def compose(plain: Policy, way: str) -> Policy:
     go together."""
     if is_way(way):
         return deploy(plain, way)
-    return followed_by(plain, treatment_of(way))
+    return followed_by(plain, make_treatment(way))
 
 
 def built_in(name: str) -> Policy | None:
@@ -259,12 +259,12 @@ def built_in(name: str) -> Policy | None:
     plain_name, way = plain_and_way(name)
     try:
         if way == PLAIN:
-            return treatment_of(name) if is_treatment(name) else None
+            return make_treatment(name) if is_treatment(name) else None
         plain = built_in(plain_name)
         if plain is None:
             return None
         if is_way(way):
             return deploy_scorer(plain, way)
-        return followed_by(plain, treatment_of(way)) if is_treatment(way) else None
+        return followed_by(plain, make_treatment(way)) if is_treatment(way) else None
     except PolicyError:
         return None

@@ -143,8 +143,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{ENGINE}/decode/loop.py",
-        "self._met[numbers] > step",
-        "self._met[numbers] >= step",
+        "self._counted[numbers] > step",
+        "self._counted[numbers] >= step",
         "tests/engine/decode/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
     ),
     Mutant(
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "draws = draws_of(clusters)\n",
+        "draws = count_draws(clusters)\n",
         "draws = clusters\n",
         "tests/statistics/test_statistics.py::test_intervals_hold_the_truth_as_often_as_is_said",
     ),
@@ -247,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "draws = draws_of(clusters)\n",
+        "draws = count_draws(clusters)\n",
         "draws = 4 * clusters\n",
         "tests/statistics/test_statistics.py::test_the_standard_error_of_the_bootstrap_is_the_published_one",
     ),

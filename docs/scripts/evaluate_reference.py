@@ -13,7 +13,7 @@ from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
 from kvbench.checks.mastery import collect_answers
 from kvbench.checks.model import PARTS, measure_reads
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.models.names import folder_of
+from kvbench.models.names import reference_folder
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES
@@ -113,7 +113,7 @@ def main(
         "read_profile_contexts": few,
         "read_profiles": [asdict(profile) for profile in profiles],
     }
-    path = out or folder_of(model) / "full_cache.json"
+    path = out or reference_folder(model) / "full_cache.json"
     write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
 

@@ -31,7 +31,7 @@ from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.models.load import LoadedModel, decoder_of, load_model, load_tokenizer, wrap_model
+from kvbench.models.load import LoadedModel, find_decoder, load_model, load_tokenizer, wrap_model
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.prompts.context_length import lengthen
 from kvbench.prompts.prompt import build_prompts
@@ -359,7 +359,7 @@ def _shares_of_data_sheet(
         return
     flops, _, _, bandwidth, memory = sheet  # in 16 bits, as the model is
     sums = defaultdict[str, float](float)
-    inner = sum(weight.numel() for weight in decoder_of(card.large.network).layers.parameters())
+    inner = sum(weight.numel() for weight in find_decoder(card.large.network).layers.parameters())
     counting = replace(NO_MACHINE, flops=1.0, memory=memory)
     sums["operations"] = seconds_of(replace(cost, machine=counting), "prefill")
     counting = replace(NO_MACHINE, bandwidth=1.0, memory=memory)
@@ -408,7 +408,7 @@ def calls_of_a_layer(seconds: float) -> Part:
     def measure(card: Card) -> Iterator[Value]:
         model = card.reference(card.device)
         token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-        layers = len(decoder_of(model.network).layers)
+        layers = len(find_decoder(model.network).layers)
         with torch.inference_mode():
             model.network(input_ids=token)  # warms up
             start = model.clock()

@@ -21,9 +21,9 @@ from datasets_gen import RULER, TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
-from kvbench.models.load import LoadedModel, decoder_of, load_model
+from kvbench.models.load import LoadedModel, find_decoder, load_model
 from kvbench.prompts.context_length import lengthen
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.process import processor_name
 from policies import FULL, POLICIES, Policy, at_ratios
@@ -131,7 +131,7 @@ def default_policies() -> list[Policy]:
 
 def prompt_of(model: LoadedModel, name: str, tokens: int) -> Prompt:
     """Returns a context of a task with its questions."""
-    (task,) = asked_of(
+    (task,) = phrase_tasks(
         lengthen([{**TASKS, **RULER}[name]], tokens, None, model.count_tokens, model.name),
         model.name,
     )
@@ -159,7 +159,7 @@ def costs(
 def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
     """Returns the least processor seconds of a token: the products with all weights, at a size that
     is fast here."""
-    weights = [one for one in decoder_of(model.network).layers.parameters() if one.ndim == 2]
+    weights = [one for one in find_decoder(model.network).layers.parameters() if one.ndim == 2]
     rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
     best = float("inf")
     for _ in range(3):

@@ -29,7 +29,7 @@ from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as QUANTISATIONS
 from policies.treatments.deployed import DEPLOYMENTS
-from policies.treatments.options import text_of
+from policies.treatments.options import option_text
 
 
 def faults() -> str:
@@ -82,7 +82,8 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
         if name not in shared or shared[name].default != one.default
     }
     return ", ".join(
-        f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items()
+        f"{name}={'none' if default is None else option_text(default)}"
+        for name, default in new.items()
     )
 
 
@@ -129,7 +130,7 @@ def verdicts() -> str:
         signs = [SIGNS[on[name]] if name in on else NOT_MEASURED for on in by_model]
         rows.append((name, claim.words, *signs))
     counts = [count for _, count in map(_counted, registers.items())]
-    decided = [f"{count.decided} of {count.met}" for count in counts]
+    decided = [f"{count.decided} of {count.decidable}" for count in counts]
     rows.append(("all", "decided, of the claims whose precondition the model meets", *decided))
     models = [f"`{model}`" for model in registers]
     return table(("claim", "what the text says", *models), rows)

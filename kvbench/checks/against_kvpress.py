@@ -24,7 +24,7 @@ from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, en
 from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
 from policies import Situation
-from policies.declaration.draws import drawing_from, seed_of
+from policies.declaration.draws import derive_seed, drawing_from
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 
@@ -287,7 +287,7 @@ def _answer_cell(
     situation = treatment.situation
     # The pipeline takes one question at a time.
     for number, question in zip(treatment.questions, questions, strict=True):
-        seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
+        seed = derive_seed(situation.seed, situation.example_id, f"answer {number}")
         with drawing_from(seed, runner.model.device):
             answers += runner.answer(task, context, [question], build(situation), implementation)
     return answers

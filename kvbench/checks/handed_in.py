@@ -7,8 +7,8 @@ from functools import cached_property
 from datasets_gen import Example, Task
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.grid import source_hash
-from kvbench.models.load import fingerprint_of
-from kvbench.models.names import adapter_of, local_source
+from kvbench.models.load import hash_files
+from kvbench.models.names import adapter_folder, local_source
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredAnswer
 from policies import Policy
@@ -37,7 +37,7 @@ class Submission:
         place = local_source(identity.model)
         if place is None:
             return False
-        fingerprint = fingerprint_of(str(place), adapter=adapter_of(identity.model))
+        fingerprint = hash_files(str(place), adapter=adapter_folder(identity.model))
         return fingerprint == identity.model_fingerprint
 
     @cached_property

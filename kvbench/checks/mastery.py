@@ -20,7 +20,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.tables import CONTEXTS
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, DIRECTIVES, lead_of
+from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, DIRECTIVES, find_lead
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -182,7 +182,7 @@ def _judge(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     if chance > 0:
         chances[mastery.task] = chance
     row: SummaryRow = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
-    lead = lead_of(row)
+    lead = find_lead(row)
     measure = lead.measures[0]
     guessed = row.chance
     if lead is DIRECTIVES:

@@ -7,7 +7,7 @@ from datasets_gen import Question, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, percent_column, percent_text, silent
 from kvbench.checks.mastery import Mastery, collect_answers, enough, highest_mastered
 from kvbench.experiments.catalogue import find_policy, unfit_for
-from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
+from kvbench.models.load import LoadedModel, find_decoder, longest_sequence, rotation_switch
 from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
 from kvbench.system.errors import KVBenchError
@@ -202,7 +202,7 @@ class Examination:
         """Tells how many slots presses compress, and what sliding layers mean for them."""
         shape = cache_shape(self.model.network.config.get_text_config(), self.model.dtype_name)
         layers = sliding = 0
-        for layer in decoder_of(self.model.network).layers:
+        for layer in find_decoder(self.model.network).layers:
             layers += 1
             if attention_window(layer.self_attn) is not None:
                 sliding += 1

@@ -31,7 +31,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredTable
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import Outcome
-from policies import FULL, Level, Point, Policy, points_of
+from policies import FULL, Level, Point, Policy, list_points
 
 Key = tuple[str, Point, str]  # policy, level and draw, question
 CLOSE = 1e-4  # of all other numbers: they follow from the prefill, which no other branch shares
@@ -130,7 +130,7 @@ class Replay:
             identity.seed,
             identity.mode,
             scope=identity.scope,
-            numerics=NumericsOptions.of_texts(identity.options),
+            numerics=NumericsOptions.from_texts(identity.options),
             tables=tuple(table.name for table in self.tables),
         )
         grid = Grid([(task, example.index + 1)], setting, identity.held_out)
@@ -198,7 +198,7 @@ class Replay:
                 levels |= dict.fromkeys(levels_of_policy)
             policies.append(policy)
             repeats = max(repeats, planned.repeats)
-        return policies, points_of(levels, repeats)
+        return policies, list_points(levels, repeats)
 
     def _differences(
         self, task: Task, example: Example, stored: Record, again: Record, full: list[int] | None

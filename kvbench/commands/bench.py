@@ -11,7 +11,7 @@ from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.system.console import progress_bar
 from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -47,10 +47,10 @@ def command(
     chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
     points = parse_points({RATIO.name: ratios}, chosen)
-    if shape := model_shape.shape_of(model, device, dtype):
+    if shape := model_shape.read_cache_shape(model, device, dtype):
         chosen = without(chosen, unfit_for(chosen, shape), policies)
     work = []
-    for task in asked_of(chosen_tasks, model):
+    for task in phrase_tasks(chosen_tasks, model):
         work += [(task, task.example(seed, index)) for index in contexts]
     setting = Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, dtype)

@@ -16,7 +16,7 @@ from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import find_coverage
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
@@ -49,7 +49,7 @@ def command(
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
-        chosen = asked_of(chosen_tasks(tasks, model, data), model, answer_prefix)
+        chosen = phrase_tasks(chosen_tasks(tasks, model, data), model, answer_prefix)
         return _examine_model(model, chosen, contexts, seed, device, dtype)
     if others := options.given_options(context, except_for=("press", "model", "device")):
         option = "--" + others[0].replace("_", "-")

@@ -63,7 +63,7 @@ def command(
     page = build_imported(name_of_place(results), shown, unread, [sheet])
     write_text_atomically(site / IMPORTED, page)
     link_pages(site)
-    table = ResultTable.of_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
+    table = ResultTable.from_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
     fault = ""
     if broken:
         count = f"{len(broken)} folders could not be read and are left out"

@@ -33,7 +33,7 @@ from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.models.names import local_source
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import Identity
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, StoredAnswer
@@ -114,7 +114,7 @@ def command(
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     tables = [example_table(chosen, example, index), questions_table(example.questions)]
     if tokenizer is not None:
-        asked_task = asked_of([chosen], tokenizer)[0]
+        asked_task = phrase_tasks([chosen], tokenizer)[0]
         loaded = models.load_tokenizer(tokenizer)
         sent = prompts.prompt_as_sent(loaded, asked_task, example, "agnostic")
         tables.append(prompt_table([(chosen.name, sent)]))

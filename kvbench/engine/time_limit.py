@@ -72,7 +72,7 @@ class NumericsOptions:
         return self.steps or (MOST_STEPS if longest >= WORKED_OUT else FEW_STEPS)
 
     @classmethod
-    def of_texts(cls, texts: Mapping[str, str]) -> Self:
+    def from_texts(cls, texts: Mapping[str, str]) -> Self:
         """Returns the options that an identity holds (:meth:`as_texts`), and the usual ones where
         it holds none."""
         if not texts:

@@ -95,7 +95,7 @@ def shape_of_network(name: str, network: "PreTrainedModel", dtype: str) -> Decod
         layers=text.num_hidden_layers,
         heads=heads,
         key_heads=key_heads,
-        head_size=pretrained.head_size_of(text),
+        head_size=pretrained.read_head_size(text),
         parameters=network.num_parameters(),
         dtype=dtype,
         places=models.longest_read(network),

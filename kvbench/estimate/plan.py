@@ -13,7 +13,12 @@ from kvbench.estimate.loads import PRESSES, Load, count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
-from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
+from kvbench.prompts.context_length import (
+    Tokens,
+    check_takes_length,
+    count_by,
+    count_context_tokens,
+)
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
@@ -142,7 +147,7 @@ def make_plan(
     tokenizer = models.load_tokenizer(job.model)
     loads = []
     for task, count in grid.tasks:
-        length = tokens_of(task, tokens, shape.places)
+        length = count_context_tokens(task, tokens, shape.places)
         loads.append(count_load(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)

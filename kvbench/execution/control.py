@@ -16,7 +16,7 @@ from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.leading_measures import QUESTIONS, lead_of
+from leaderboards.aggregate.leading_measures import QUESTIONS, find_lead
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import FULL
@@ -70,7 +70,7 @@ def _unmastered(answers: DataFrame, grid: Grid) -> dict[str, str]:
     from_files = {task.name for task, _ in grid.tasks} - KNOWN_TASKS.keys()
     reasons = {}
     for row in summarise(answers, PlannedCells(grid.setting.mode, {}, {})):
-        if row.task in from_files and row.not_mastered and lead_of(row) is QUESTIONS:
+        if row.task in from_files and row.not_mastered and find_lead(row) is QUESTIONS:
             reasons[row.task] = row.not_mastered
     return reasons
 

@@ -23,7 +23,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import asked_dtype
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.precision import choose_device, choose_dtype
-from kvbench.models.pretrained import shape_of
+from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
 from kvbench.store.run_file import Job
@@ -168,7 +168,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     grid = build_grid(job, count_by(job.model))
     unfit: dict[str, str] = {}
     if any(policy.check_model for policy in grid.setting.policies):
-        shape = shape_of(job.model, job.device, dtype)
+        shape = read_cache_shape(job.model, job.device, dtype)
         if shape:
             unfit = unfit_for(grid.setting.policies, shape)
     grid = leave_out(grid, unfit, job)

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from kvbench.experiments.catalogue import is_built_in
 from kvbench.store.store import Store
 from kvbench.system.files import working_in
-from leaderboards.aggregate.audit import audit, lines_of
+from leaderboards.aggregate.audit import audit, write_lines
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import FULL, LazyModule, Policy
 from policies.treatments.deployed import name_with_one_head, with_one_head
@@ -31,7 +31,7 @@ def collect_warnings(
     second text says; it is empty where there are none."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    shape = shapes.shape_of(store.identity.model)
+    shape = shapes.read_cache_shape(store.identity.model)
     if shape is not None and shape.kv_heads == 1:
         why = f"{store.identity.model} has one key head, and nothing is shared out among heads"
         for name in declared:
@@ -40,7 +40,7 @@ def collect_warnings(
                 warnings.append(f"warning: {name} keeps what {alike} keeps: {why}")
         declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
-    warnings += [f"warning: {line}" for line in lines_of(unchanged)]
+    warnings += [f"warning: {line}" for line in write_lines(unchanged)]
     if not identical:
         return warnings, ""
     reason = "; ".join(identical[:NAMED])

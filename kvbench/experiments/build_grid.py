@@ -13,7 +13,7 @@ from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import find_coverage, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import Job, RunFile
 from kvbench.studies.declaration import Suite
 from kvbench.studies.registry import NUMERICS, OBSERVABLE
@@ -119,7 +119,7 @@ def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
     tasks = options.at_levels(tasks, job.difficulty)
     places = places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
-    tasks = asked_of(tasks, job.model, job.answer_prefix)
+    tasks = phrase_tasks(tasks, job.model, job.answer_prefix)
     return options.limit_answers(tasks, job.max_new_tokens, answer_tokens)
 
 
@@ -129,7 +129,7 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     is_given = isinstance(job.context_tokens, int)
     if is_given or not any(task.name in RULER for task in tasks):
         return None
-    places: int | None = models.places_of(job.model)
+    places: int | None = models.count_places(job.model)
     return places
 
 
@@ -150,7 +150,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         # Tasks of their own length need no model.
         if (native := task_of_version(planned.name, planned.version)) is not None:
             answer_prefix = "on" if planned.begins_answers else "off"
-            tasks += asked_of([native], model, answer_prefix)
+            tasks += phrase_tasks([native], model, answer_prefix)
     by_name: dict[str, Task] = {}
     for task in reversed(tasks):  # the tasks of the job come before those of their own length
         if task.full_version == versions.get(task.name):

@@ -14,7 +14,7 @@ from policies.composition import (
     compose,
     is_treatment,
     is_way,
-    treatment_of,
+    make_treatment,
 )
 from policies.declaration.levels import shared_levels
 from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
@@ -342,7 +342,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         if way != PLAIN:
             return compose(find_policy(plain), way)
         if is_treatment(name):
-            return check_alone(treatment_of(name))
+            return check_alone(make_treatment(name))
         if is_plug_in(name):
             if even_if_broken:
                 return load_even_if_broken(name)

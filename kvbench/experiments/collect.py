@@ -11,7 +11,7 @@ import torch
 from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
-from kvbench.engine.decode.waves import token_bytes_of
+from kvbench.engine.decode.waves import bytes_per_token
 from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
@@ -156,7 +156,7 @@ def _batches(work: Sequence[_PromptWork]) -> Iterator[Sequence[_PromptWork]]:
     model, setting = work[0].model, work[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
     longest = max(len(item.prompt.token_ids) for item in work)
-    longest_bytes = longest * token_bytes_of(model)
+    longest_bytes = longest * bytes_per_token(model)
     by_branches = BRANCHES_TOGETHER // max(1, branches)
     by_memory = setting.kv_bound(model.device) // (HELD_SHARE * longest_bytes)
     count = max(1, min(by_branches, by_memory))
@@ -327,7 +327,7 @@ def _values(trace: Trace, branch: Branch, number: int, survival: Survival | None
         prompt.context_tokens,
         question.answer_tokens,
         question.evidence_tokens,
-        *(prompt.tokens_of(kind) for kind in INSTRUCTIONS),
+        *(prompt.instruction_tokens(kind) for kind in INSTRUCTIONS),
     )
     for metric in METRICS.values():
         if metric.of_kept is not None:

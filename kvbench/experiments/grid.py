@@ -18,7 +18,8 @@ from kvbench.experiments.catalogue import policies_for
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import Identity, PolicyIdentity, TaskIdentity
 from kvbench.store.tables import SCHEMA_VERSION
-from policies import LazyModule, Point, Policy, arguments_of, by_kind
+from policies import LazyModule, Point, Policy, by_kind
+from policies.declaration.policy import list_arguments
 
 if TYPE_CHECKING:
     import torch
@@ -224,7 +225,7 @@ def arguments_and_origin(
     with suppress(Exception):  # a plug-in's, which each record tells of
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
         press = policy.build(situation)
-        arguments = arguments_of(press) | policy.arguments_in(situation)
+        arguments = list_arguments(press) | policy.arguments_in(situation)
         same_press = policy.build(situation)
         origin = _hash_origin(policy, press, same_press, model)
     return arguments, origin

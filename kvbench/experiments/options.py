@@ -10,7 +10,7 @@ from datasets_gen import Task, at_level, unknown_name
 from kvbench.engine.time_limit import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.store.run_file import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS, Job
 from kvbench.system.errors import KVBenchError
-from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
+from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, list_points
 
 AUTO = "auto"  # the highest level of each task that the model masters
 LEVEL = re.compile(r"\d{1,3}")  # of a task
@@ -47,7 +47,7 @@ def parse_points(
         _check_kinds(policy, list(text_by_kind))
     if not 1 <= repeats <= MOST_REPEATS:
         raise KVBenchError(f"--repeats is 1 or more and at most {MOST_REPEATS}, not {repeats}")
-    return points_of(levels, repeats)
+    return list_points(levels, repeats)
 
 
 def parse_levels(texts: Mapping[str, str]) -> list[Level]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from kvbench.models.names import ADAPTER, adapter_of, base_of
+from kvbench.models.names import ADAPTER, adapter_folder, base_model
 from kvbench.system.errors import KVBenchError, first_line
 from policies import LazyModule
 
@@ -59,7 +59,7 @@ def add_adapter(
             lines = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
             misfit = lines[0] if lines else first_line(error)
             raise KVBenchError(
-                f"the adapter '{name}' does not fit its base '{base_of(folder)}': {misfit}"
+                f"the adapter '{name}' does not fit its base '{base_model(folder)}': {misfit}"
             ) from error
         _check_report(name, folder, report)
         _check_patterns(name, adapted, config)
@@ -107,10 +107,10 @@ def _check_files(name: str, folder: Path) -> None:
     ]
     if more := sorted(file.name for file in others if file.name not in WEIGHTS):
         _refuse(name, f"has weights in {more[0]}, which peft does not read")
-    if adapter_of(base_of(folder)) is not None:
+    if adapter_folder(base_model(folder)) is not None:
         _refuse(
             name,
-            f"has a base that is an adapter itself, '{base_of(folder)}', and only one is added",
+            f"has a base that is an adapter itself, '{base_model(folder)}', and only one is added",
         )
 
 
@@ -138,8 +138,8 @@ def _check_config(name: str, network: PreTrainedModel, config: Any, folder: Path
         )
     if used := [field for field in NOT_ADDED if getattr(config, field, None)]:
         _refuse(name, f"has {used[0]}, with which it is more than added weights", "use one without")
-    if config.revision not in (None, "main") and not Path(base_of(folder)).exists():
-        fault = f"needs the revision {config.revision} of '{base_of(folder)}'"
+    if config.revision not in (None, "main") and not Path(base_model(folder)).exists():
+        fault = f"needs the revision {config.revision} of '{base_model(folder)}'"
         _refuse(name, fault, f"download that, and put its folder into {ADAPTER}")
 
 
@@ -186,14 +186,14 @@ def _resize_embeddings(
 
 def _check_report(name: str, folder: Path, report: Any) -> None:
     """Refuses weights that have no place in the base, and places that have no weights."""
-    for what, keys in (
+    for misfit, keys in (
         ("has weights without a place in", report.unexpected_keys),
         ("lacks", report.missing_keys),
     ):
         if keys:
             names = f"{', '.join(sorted(keys)[:NAMED])} ({len(keys)} in all)"
-            fault = f"{what} its base '{base_of(folder)}': {names}"
-            if what == "lacks":
+            fault = f"{misfit} its base '{base_model(folder)}': {names}"
+            if misfit == "lacks":
                 fault = f"lacks weights for {names}"
             raise KVBenchError(
                 f"the adapter '{name}' {fault}; it was made for another model, or saved in part"

@@ -18,7 +18,7 @@ import torch
 from kvpress import BasePress
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from policies.declaration.contents import contents_of, places_of
+from policies.declaration.contents import hash_contents, list_places
 from policies.declaration.foreign_code import INSTALLED, OURS
 
 LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safetensors", "jinja2")
@@ -47,18 +47,18 @@ def library_contents(more: Iterable[str] = ()) -> dict[str, str]:
     """Returns a hash for the code of each library, and for each function of theirs that other code
     replaced."""
     names = (*LIBRARIES, *more)
-    return {name: contents_of(name) for name in names} | replaced_functions()
+    return {name: hash_contents(name) for name in names} | replaced_functions()
 
 
 def switches(device: torch.device) -> dict[str, str]:
     """Returns the variables and settings that change how numbers are computed, where they are not
     as torch has them."""
     kinds = [OF_KERNELS, OF_CUDA_KERNELS] if device.type == "cuda" else [OF_KERNELS]
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if any(kind.fullmatch(name) for kind in kinds) and not OFTEN_SILENT.fullmatch(name)
-    }
+    variables = {}
+    for name, value in os.environ.items():
+        is_switch = any(kind.fullmatch(name) for kind in kinds)
+        if is_switch and not OFTEN_SILENT.fullmatch(name):
+            variables[name] = value
     settings = {
         "float32_matmul_precision": (torch.get_float32_matmul_precision(), "highest"),
         "default_dtype": (torch.get_default_dtype(), torch.float32),
@@ -91,9 +91,9 @@ def switches(device: torch.device) -> dict[str, str]:
 def cuda_packages() -> dict[str, str]:
     """Returns the versions of the installed packages whose kernels a GPU computes with."""
     names = {
-        one.name: one.version
-        for one in distributions()
-        if re.match(r"(nvidia|triton)\b", one.name or "")
+        package.name: package.version
+        for package in distributions()
+        if re.match(r"(nvidia|triton)\b", package.name or "")
     }
     return dict(sorted(names.items()))
 
@@ -120,14 +120,14 @@ def _foreign_in(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
             and value.__module__ == module.__name__
             and not issubclass(value, BasePress)
         ):
-            for inner, function in _functions_of(value):
+            for inner, function in _list_functions(value):
                 if _is_foreign(function, module.__name__):
                     yield f"{name}.{inner}", function
         elif _is_foreign(value, module.__name__) and not TELLS_ALONE.fullmatch(name):
             yield name, value
 
 
-def _functions_of(owner: type) -> Iterator[tuple[str, Any]]:
+def _list_functions(owner: type) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(owner).items()):
         if isinstance(value, property):
             yield name, value.fget
@@ -140,9 +140,9 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
     replaced."""
     replaced: dict[str, str] = {}
     for owner in type(press).__mro__:
-        own = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
-        for name, value in _functions_of(owner):
-            if _is_foreign(value, owner.__module__) and value.__code__.co_filename != own:
+        source = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
+        for name, value in _list_functions(owner):
+            if _is_foreign(value, owner.__module__) and value.__code__.co_filename != source:
                 replaced[f"{owner.__name__}.{name}"] = hash_of_code(value)
     for inner in _presses_in(press):
         replaced |= replaced_methods(inner)
@@ -151,14 +151,18 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
 
 def _presses_in(press: BasePress) -> list[BasePress]:
     values = list(vars(press).values())
-    values += [item for value in values if isinstance(value, list | tuple) for item in value]
+    for value in list(values):
+        if isinstance(value, list | tuple):
+            values += value
     return [value for value in values if isinstance(value, BasePress)]
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
     """Lists the folders whose code the identity sees by its contents."""
-    places = [place for name in (*LIBRARIES, *OURS) for place in places_of(name)]
+    places: list[Path] = []
+    for name in (*LIBRARIES, *OURS):
+        places += list_places(name)
     return tuple(f"{place}{os.sep}" for place in places)
 
 
@@ -182,11 +186,11 @@ def _is_foreign(value: object, module: str) -> bool:
         or package in (*LIBRARIES, *AROUND)
         or package in sys.stdlib_module_names
     )
-    return not trusted and package not in _text_of(module)
+    return not trusted and package not in _source_words(module)
 
 
 @cache
-def _text_of(module: str) -> frozenset[str]:
+def _source_words(module: str) -> frozenset[str]:
     """Returns the words in the source of a module."""
     file = Path(str(getattr(sys.modules.get(module), "__file__", "")))
     text = (
@@ -261,5 +265,5 @@ def _numbers_in(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]
             inner = value
         elif isinstance(value, list | tuple):
             inner = dict(enumerate(value))
-        for name, one in inner.items():
-            yield from _numbers_in(one, f"{place}.{name}", depth + 1)
+        for name, part in inner.items():
+            yield from _numbers_in(part, f"{place}.{name}", depth + 1)

@@ -31,7 +31,7 @@ from kvbench.models.adapters import add_adapter, has_own_tokenizer, use_own_temp
 from kvbench.models.chat_date import date_told, set_date
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
-from kvbench.models.names import adapter_of, local_source, model_source, parameters_text
+from kvbench.models.names import adapter_folder, local_source, model_source, parameters_text
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import (
     NO_CODE,
@@ -46,7 +46,7 @@ from kvbench.system.clock import today
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import Policy, attention_window, is_left_whole
-from policies.declaration.devices import kind_of
+from policies.declaration.devices import device_kind
 
 # Files beside the weights that nothing reads: texts for people, and the state of a training.
 DESCRIPTIONS = re.compile(
@@ -91,7 +91,7 @@ class LoadedModel:
     def windows(self) -> tuple[int | None, ...]:
         """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for
         all others."""
-        layers = [layer.self_attn for layer in decoder_of(self.network).layers]
+        layers = [layer.self_attn for layer in find_decoder(self.network).layers]
         return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
 
     @cached_property
@@ -105,7 +105,7 @@ class LoadedModel:
 
     def clock(self) -> float:
         """Waits until the device has done all its work, and returns seconds."""
-        kind_of(self.device).synchronize(self.device)
+        device_kind(self.device).synchronize(self.device)
         return time.perf_counter()
 
     def count_tokens(self, text: str) -> int:
@@ -123,13 +123,13 @@ class LoadedModel:
         return tuple(dict.fromkeys((*listed, *self._end_of_turn)))
 
 
-def decoder_of(network: PreTrainedModel) -> Any:
+def find_decoder(network: PreTrainedModel) -> Any:
     """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a
     multi-modal model)."""
     return getattr(network.model, "language_model", None) or network.model
 
 
-def embeddings_of(network: PreTrainedModel) -> int:
+def count_embeddings(network: PreTrainedModel) -> int:
     embedding: Any = network.get_input_embeddings()
     return int(embedding.weight.shape[0])
 
@@ -146,14 +146,14 @@ def longest_sequence(model: LoadedModel) -> int:
 
 def longest_read(network: PreTrainedModel) -> int:
     """Returns the same without the tokenizer's own limit."""
-    layers = [layer.self_attn for layer in decoder_of(network).layers]
+    layers = [layer.self_attn for layer in find_decoder(network).layers]
     windows = [attention_window(layer) for layer in layers if not is_left_whole(layer)]
     positions = int(network.config.get_text_config().max_position_embeddings)
     return min([positions, *(window for window in windows if window is not None)])
 
 
 @cache
-def places_of(name: str) -> int | None:
+def count_places(name: str) -> int | None:
     """Returns the most tokens, of context, question and answer together, that a model on this
     machine takes; None where its files cannot tell, which whoever loads it hears of, and for one
     that would have to be fetched."""
@@ -169,11 +169,11 @@ def places_of(name: str) -> int | None:
         return None
 
 
-def check_places(what: str, model: str, tokens: int, limit: int) -> None:
+def check_places(reader: str, model: str, tokens: int, limit: int) -> None:
     """Raises :class:`KVBenchError` where so many tokens are more than a model takes."""
     if tokens > limit:
         raise KVBenchError(
-            f"{what} needs {tokens} tokens and {model} takes {limit}, the least of its positions, "
+            f"{reader} needs {tokens} tokens and {model} takes {limit}, the least of its positions, "
             f"its tokenizer's limit and its attention windows: use shorter contexts or answers "
             "(run --max-new-tokens), or another model"
         )
@@ -208,7 +208,7 @@ def load_model(
     """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of
     the process. ``date``: the day that its chat template tells, as 2026-11-28; today if none is
     given."""
-    source, adapter = model_source(name), adapter_of(name)
+    source, adapter = model_source(name), adapter_folder(name)
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
         raise KVBenchError(
@@ -241,7 +241,7 @@ def load_model(
         network, report = loaded
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
-        tokenizer = _tokenizer_of(source, adapter)
+        tokenizer = _load_tokenizer(source, adapter)
         _check_tokenizer(name, tokenizer)
         if adapter is not None:
             vocabulary = len(tokenizer) if has_own_tokenizer(adapter) else None
@@ -270,10 +270,10 @@ def load_model(
         "accelerate": device_map is not None,
     }
     used = tuple(package for package, is_used in packages.items() if is_used)
-    return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter), used, date)
+    return wrap_model(name, network, tokenizer, hash_files(source, config, adapter), used, date)
 
 
-def _tokenizer_of(source: str, adapter: Path | None) -> PreTrainedTokenizerBase:
+def _load_tokenizer(source: str, adapter: Path | None) -> PreTrainedTokenizerBase:
     """Reads the tokenizer that lies beside an adapter, or that of the base, with the adapter's chat
     template."""
     if adapter is not None and has_own_tokenizer(adapter):
@@ -303,7 +303,7 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
 def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        tokenizer = _tokenizer_of(model_source(name), adapter_of(name))
+        tokenizer = _load_tokenizer(model_source(name), adapter_folder(name))
         set_date(tokenizer, date or today())
         return tokenizer
     except KVBenchError:
@@ -315,10 +315,10 @@ def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBas
 def check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any
     weight is read."""
-    known = sorted(model.__name__ for model in RUNNABLE_MODELS)
-    if architectures and not set(architectures) & set(known):
+    supported = sorted(model.__name__ for model in RUNNABLE_MODELS)
+    if architectures and not set(architectures) & set(supported):
         raise KVBenchError(
-            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}"
+            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(supported)}"
         )
 
 
@@ -328,9 +328,9 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     surplus = [
         key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key
     ]
-    for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
+    for misfit, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
-            strange = f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all)"
+            strange = f"the checkpoint '{name}' {misfit} {min(keys)} ({len(keys)} in all)"
             raise KVBenchError(f"{strange}: its config.json and its weights do not belong together")
 
 
@@ -339,8 +339,8 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     which turns every context into one token."""
     words = "Where does the mentor of Ana live?"
     if (count := len(tokenizer.encode(words, add_special_tokens=False))) < len(words.split()):
-        made = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
-        raise KVBenchError(f"{made}: its files are missing or damaged")
+        result = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
+        raise KVBenchError(f"{result}: its files are missing or damaged")
 
 
 def wrap_model(
@@ -358,15 +358,15 @@ def wrap_model(
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network), packages, day)
 
 
-def fingerprint_of(source: str, config: Any = None, adapter: Path | None = None) -> str:
+def hash_files(source: str, config: Any = None, adapter: Path | None = None) -> str:
     """Hashes the files of a model except descriptions, the shards of its weights wherever they lie,
     and those of an adapter. Of a hub model these are its files in the cache; where they are not
     found there, it is its configuration (``config``) and commit."""
-    digest = hashlib.sha256(fingerprint_of(str(adapter)).encode() if adapter else b"")
+    digest = hashlib.sha256(hash_files(str(adapter)).encode() if adapter else b"")
     place = Path(source) if Path(source).exists() else _cached_folder(source, config)
     if place is None:
         digest.update(f"{config._commit_hash} {config.to_json_string()}".encode())
-    for name, file in _files_of(place) if place is not None else ():
+    for name, file in _list_files(place) if place is not None else ():
         digest.update(name.encode())
         with file.open("rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
@@ -381,25 +381,24 @@ def _cached_folder(source: str, config: Any) -> Path | None:
     return Path(file).parent if isinstance(file, str) else None
 
 
-def _files_of(place: Path) -> list[tuple[str, Path]]:
+def _list_files(place: Path) -> list[tuple[str, Path]]:
     """Lists the files of a model that decide on its answers, each with its name, by which it is
     read; a GGUF file may have any."""
     if place.is_file():
         return [("", place)]
     files = {path for path in place.iterdir() if path.is_file() and not path.name.startswith(".")}
     files |= set(place.glob("additional_chat_templates/*"))
-    files = {path for path in files if not DESCRIPTIONS.fullmatch(path.name)} | _shards_of(place)
+    files = {path for path in files if not DESCRIPTIONS.fullmatch(path.name)} | _list_shards(place)
     return [(str(file.relative_to(place)), file) for file in sorted(files)]
 
 
-def _shards_of(folder: Path) -> set[Path]:
+def _list_shards(folder: Path) -> set[Path]:
     """Returns the files that the index of the weights names; raises :class:`KVBenchError` for one
     outside."""
-    names = {
-        str(name)
-        for index in folder.glob("*.index.json")
-        for name in json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values()
-    }
+    names = set[str]()
+    for index in folder.glob("*.index.json"):
+        weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
+        names |= {str(name) for name in weight_map.values()}
     for name in names:
         # By their names: in a snapshot of the hub every file is a link to one outside.
         if not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder)):

@@ -75,13 +75,13 @@ def parameters_text(count: int) -> str:
     return f"{count} parameters"
 
 
-def folder_of(name: str) -> Path:
+def reference_folder(name: str) -> Path:
     """Returns the folder with weights, tokenizer, learning curve and scores of a reference
     model."""
     return Path(str(files("kvbench.reference").joinpath("models", name)))
 
 
-def base_of(folder: Path) -> str:
+def base_model(folder: Path) -> str:
     """Returns the name or path of the model below an adapter. A relative path begins at the
     adapter's folder, wherever a command is run; where nothing lies there, at the current folder, as
     in peft."""
@@ -106,20 +106,20 @@ def is_mistyped(name: str) -> bool:
     return name not in MODEL_NAMES and bool(difflib.get_close_matches(name, MODEL_NAMES))
 
 
-def adapter_of(name: str) -> Path | None:
+def adapter_folder(name: str) -> Path | None:
     """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter
     alone."""
-    folder = folder_of(name) if name in SHIPPED else user_path(name)
+    folder = reference_folder(name) if name in SHIPPED else user_path(name)
     return folder if (folder / ADAPTER).is_file() else None
 
 
 def local_source(name: str) -> Path | None:
     """Returns the folder or GGUF file of a model, or of its base, that is on this machine; else
     None."""
-    if adapter := adapter_of(name):
-        return local_source(base_of(adapter))
+    if adapter := adapter_folder(name):
+        return local_source(base_model(adapter))
     if name in REFERENCE_MODELS:
-        return folder_of(name)
+        return reference_folder(name)
     if name in NATURAL_MODELS:
         return NATURAL_MODELS[name].path if NATURAL_MODELS[name].is_here else None
     path = user_path(name)
@@ -130,8 +130,8 @@ def model_source(name: str) -> str:
     """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it
     is an adapter, and fetches a natural model on its first use. It raises :class:`KVBenchError` for
     a name that looks like a path where there is nothing, or like the name of a model of kvbench."""
-    if adapter := adapter_of(name):
-        return model_source(base_of(adapter))
+    if adapter := adapter_folder(name):
+        return model_source(base_model(adapter))
     if name in NATURAL_MODELS:
         return str(fetch(NATURAL_MODELS[name], check=False))
     here, path = local_source(name), user_path(name)

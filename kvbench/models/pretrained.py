@@ -15,7 +15,7 @@ from kvbench.models.names import model_source
 from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from kvbench.system.memory import memory_bound
-from policies import description_of
+from policies import describe_error
 from policies.declaration.foreign_code import TookTooLongError, time_bound
 from policies.declaration.shape import MOST_LAYERS, ModelShape
 
@@ -66,9 +66,9 @@ def read_config(source: str) -> Any:
     config = (
         read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
     )
-    what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
+    place_name = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
-        check_fields(what, _Sizes, part)
+        check_fields(place_name, _Sizes, part)
     return config
 
 
@@ -106,7 +106,7 @@ def run_template(
             text = str(tokenizer.apply_chat_template([dict(turn) for turn in turns], **options))
     except (Exception, TookTooLongError) as error:
         raise KVBenchError(
-            f"the chat template of the tokenizer is broken: {description_of(error)}"
+            f"the chat template of the tokenizer is broken: {describe_error(error)}"
         ) from error
     if len(text) > TEMPLATE_CHARACTERS:
         raise KVBenchError(
@@ -131,7 +131,7 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     return tuple(behind[:1]) if special & set(behind[:1]) else ()
 
 
-def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
+def read_cache_shape(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
     """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which
     loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
@@ -152,11 +152,11 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
     ):
         windows = (config.sliding_window,) * config.layer_types.count("sliding_attention")
     return ModelShape(
-        config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), dtype, windows
+        config.num_hidden_layers, config.num_key_value_heads, read_head_size(config), dtype, windows
     )
 
 
-def head_size_of(config: Any) -> int:
+def read_head_size(config: Any) -> int:
     """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to
     the width."""
     size: int = (

@@ -68,14 +68,15 @@ class Snapshot:
     @classmethod
     def of(cls, network: PreTrainedModel) -> Self:
         parts = dict(_parts(network))
-        tensors = {
-            f"{name}.{key}": TensorState.of(place, key, tensor)
-            for name, part in parts.items()
-            for place in (getattr(part, "_parameters", {}), getattr(part, "_buffers", {}))
-            for key, tensor in place.items()
-            if tensor is not None
-        }
-        return cls(parts, {name: _attributes(part) for name, part in parts.items()}, tensors)
+        attributes = {}
+        tensors = {}
+        for name, part in parts.items():
+            attributes[name] = _attributes(part)
+            for place in (getattr(part, "_parameters", {}), getattr(part, "_buffers", {})):
+                for key, tensor in place.items():
+                    if tensor is not None:
+                        tensors[f"{name}.{key}"] = TensorState.of(place, key, tensor)
+        return cls(parts, attributes, tensors)
 
     def first_change(self, by_content: bool = True) -> str:
         """Names the first part that has changed; an empty text if none has.
@@ -89,9 +90,10 @@ class Snapshot:
             for attribute in (*was, "forward"):
                 if now.get(attribute) != was.get(attribute):
                     return f"{name}.{attribute}"
-        return next(
-            (name for name, tensor in self.tensors.items() if not tensor.is_same(by_content)), ""
-        )
+        for name, tensor in self.tensors.items():
+            if not tensor.is_same(by_content):
+                return name
+        return ""
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
@@ -114,22 +116,21 @@ def _attributes(part: Any) -> dict[str, Any]:
     values |= vars(part).get("_modules", {})
     forward = vars(part).get("forward", OF_CLASS)
     is_own = forward is OF_CLASS or getattr(forward, "__func__", None) is type(part).forward
-    return values if is_own else {**values, "forward": forward or "none"}
+    if not is_own:
+        values["forward"] = forward or "none"
+    return values
 
 
 def _strange_hook(part: Any) -> str:
     """Names the kind of the first hook that is neither kvbench's nor that of transformers for
     hidden states."""
-    hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
     expected = ("kvbench.", "transformers.")
-    return next(
-        (
-            kind
-            for kind, hook in hooks
-            if not str(getattr(hook, "__module__", "")).startswith(expected)
-        ),
-        "",
-    )
+    for kind in HOOKS:
+        for hook in getattr(part, kind, {}).values():
+            module = str(getattr(hook, "__module__", ""))
+            if not module.startswith(expected):
+                return kind
+    return ""
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -24,7 +24,7 @@ from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from datasets_gen.writing.prose import in_prose
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
-from kvbench.models.names import MODEL_NAMES, adapter_of, is_mistyped, model_source
+from kvbench.models.names import MODEL_NAMES, adapter_folder, is_mistyped, model_source
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import user_path
 
@@ -44,15 +44,15 @@ def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
     return None if suite or is_given_text else USUAL
 
 
-def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> Tokens:
+def tokens_of_run(text: str | None, suite: str | None, tasks: str | None) -> Tokens:
     """Returns the tokens of every context of a run, as ``--context-tokens`` takes them."""
-    if given is None:
+    if text is None:
         return default_tokens(suite, tasks)
-    if given in (NATIVE, USUAL):
-        return None if given == NATIVE else USUAL
-    if not re.fullmatch(r"-?\d{1,9}", given):
-        raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{given}'")
-    return int(given)
+    if text in (NATIVE, USUAL):
+        return None if text == NATIVE else USUAL
+    if not re.fullmatch(r"-?\d{1,9}", text):
+        raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{text}'")
+    return int(text)
 
 
 def lengthen(
@@ -71,7 +71,7 @@ def lengthen(
         check_takes_length(tasks)
     longer = []
     for task in tasks:
-        if (of_task := tokens_of(task, tokens, places)) is not None:
+        if (of_task := count_context_tokens(task, tokens, places)) is not None:
             length = Length(of_task, count, depth, Path(counted_by).name)
             longer.append((task.with_length or partial(in_prose, task))(length))
         elif depth is not None:
@@ -81,7 +81,7 @@ def lengthen(
     return longer
 
 
-def tokens_of(task: Task, tokens: Tokens, places: int | None = None) -> int | None:
+def count_context_tokens(task: Task, tokens: Tokens, places: int | None = None) -> int | None:
     """Returns the tokens of a context of a task; None where it has as many words as it makes.
     ``places``: of the model, within which a usual length stays with its question and answer."""
     if isinstance(tokens, int):
@@ -102,7 +102,7 @@ def notes_on_length(
     places."""
     shorter: dict[int, list[str]] = {}
     for task in tasks:
-        length = tokens_of(task, tokens, places)
+        length = count_context_tokens(task, tokens, places)
         if not isinstance(tokens, int) and length is not None and length < task.usual_tokens:
             shorter.setdefault(length, []).append(task.name)
     return [
@@ -144,7 +144,7 @@ def count_by(tokenizer: str) -> Count:
 def _load(tokenizer: str) -> Tokenizer:
     if is_mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, MODEL_NAMES))
-    adapter = adapter_of(tokenizer)
+    adapter = adapter_folder(tokenizer)
     is_known = tokenizer in MODEL_NAMES or adapter is not None
     place = Path(model_source(tokenizer)) if is_known else user_path(tokenizer)
     if adapter is not None and (adapter / "tokenizer.json").is_file():

@@ -66,7 +66,10 @@ def _is_spelled(contents: Sequence[str], text: str, of_template: Stretches) -> b
     unwritten.append(text[end:])
     # In most texts there is none of these, and vocabularies have thousands.
     first = {content[0] for content in contents}
-    return any(content in part for part in unwritten if first & set(part) for content in contents)
+    for part in unwritten:
+        if first & set(part) and any(content in part for content in contents):
+            return True
+    return False
 
 
 @lru_cache(maxsize=4)

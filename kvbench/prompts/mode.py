@@ -23,7 +23,7 @@ PREFIX_WAYS = ("auto", "on", "off")
 SENTENCE_TOKENS = 32
 
 
-def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
+def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of
     every model but the shipped ones, which were taught without; where these are adapters, in the
     tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS` begins all answers to
@@ -34,7 +34,7 @@ def asked_of(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> 
     for task in tasks:
         is_taught = model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
         as_it_is = task.role == "text" or (answer_prefix != "on" and is_taught)
-        as_asked.append(task if as_it_is else _asked(task, answer_prefix != "off"))
+        as_asked.append(task if as_it_is else _with_beginning(task, answer_prefix != "off"))
     return as_asked
 
 
@@ -51,13 +51,13 @@ def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
     as_asked = []
     for task in tasks:
         if task.with_prefix:
-            as_asked.append(_asked(task.with_prefix(prefix.strip()), begins=True))
+            as_asked.append(_with_beginning(task.with_prefix(prefix.strip()), begins=True))
         else:
-            as_asked += asked_of([task], model)
+            as_asked += phrase_tasks([task], model)
     return as_asked
 
 
-def _asked(task: Task, begins: bool) -> Task:
+def _with_beginning(task: Task, begins: bool) -> Task:
     changed = replace(
         task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS)
     )

@@ -77,21 +77,24 @@ def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
     base = tokenizer.chat_template is None
     if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
         return NO_ENDS
-    ends = _ends_of(tokenizer.backend_tokenizer)
+    ends = _find_ends(tokenizer.backend_tokenizer)
     is_sentence = task.begins_answers and task.answer_end == "sentence"
     return ends if is_sentence else AnswerEnds(ends.tokens)
 
 
 @lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
-def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
-    texts: Sequence[str] = tokenizer.decode_batch(
-        [[token] for token in range(tokenizer.get_vocab_size())]
-    )
-    return AnswerEnds(
-        tuple(token for token, text in enumerate(texts) if "\n" in text),
-        tuple(token for token, text in enumerate(texts) if _SENTENCE.fullmatch(text.strip())),
-        tuple(token for token, text in enumerate(texts) if _INITIAL.fullmatch(text.strip())),
-    )
+def _find_ends(tokenizer: Tokenizer) -> AnswerEnds:
+    vocabulary = [[token] for token in range(tokenizer.get_vocab_size())]
+    texts: Sequence[str] = tokenizer.decode_batch(vocabulary)
+    line_ends, sentence_ends, initials = [], [], []
+    for token, text in enumerate(texts):
+        if "\n" in text:
+            line_ends.append(token)
+        if _SENTENCE.fullmatch(text.strip()):
+            sentence_ends.append(token)
+        if _INITIAL.fullmatch(text.strip()):
+            initials.append(token)
+    return AnswerEnds(tuple(line_ends), tuple(sentence_ends), tuple(initials))
 
 
 @dataclass(frozen=True)
@@ -149,11 +152,12 @@ class Prompt:
         """Returns half-open ranges of positions, one for each stretch."""
         return tuple((stretch.start, stretch.end) for stretch in self.stretches)
 
-    def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
-        same_kind = (stretch for stretch in self.stretches if stretch.kind == kind)
-        return tuple(
-            position for stretch in same_kind for position in range(stretch.start, stretch.end)
-        )
+    def instruction_tokens(self, kind: SpanKind) -> tuple[int, ...]:
+        positions: list[int] = []
+        for stretch in self.stretches:
+            if stretch.kind == kind:
+                positions += range(stretch.start, stretch.end)
+        return tuple(positions)
 
     @property
     def question_tokens(self) -> int:
@@ -219,12 +223,12 @@ def split_question(
     follows it."""
     if not question.text:
         return "", ""
-    cue = template.cue.lstrip() if not task.instruction or mode == "aware" else template.cue
+    cue = template.cue
+    if not task.instruction or mode == "aware":
+        cue = cue.lstrip()
     if mode == "aware":
-        return (
-            template.between + cue + question.text,
-            f" {task.instruction}" if task.instruction else "",
-        )
+        compressed = template.between + cue + question.text
+        return compressed, f" {task.instruction}" if task.instruction else ""
     return "", template.between + task.instruction + cue + question.text
 
 
@@ -265,18 +269,20 @@ def gold_ids(
     if question.target is None and not question.golds:
         return ()
     answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
-    before, whole = (
-        encode(tokenizer, text, of_template),
-        encode(tokenizer, text + answer, of_template),
-    )
-    return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
+    before = encode(tokenizer, text, of_template)
+    whole = encode(tokenizer, text + answer, of_template)
+    if whole[: len(before)] == before:
+        return whole[len(before) :]
+    return encode(tokenizer, answer)
 
 
 def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 
-def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int) -> tuple[int, ...]:
+def overlapping_tokens(
+    spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int
+) -> tuple[int, ...]:
     """Returns the positions of the tokens that overlap a span; ``shift`` is where the context
     starts in the text.
 
@@ -302,14 +308,17 @@ def build_prompts(
         compressed, decoded = split_question(template, task, question, mode)
         texts.append((compressed, [(question, decoded + ending(template, task, question))]))
     if mode == "agnostic":  # all behind one context
-        texts = [("", [pair for _, questions in texts for pair in questions])]
+        pairs: list[tuple[Question, str]] = []
+        for _, questions in texts:
+            pairs += questions
+        texts = [("", pairs)]
     return [
         _build_prompt(tokenizer, task, example, template, behind, questions)
         for behind, questions in texts
     ]
 
 
-def _of_template(template: Template, task: Task, question: Question, text: str) -> Stretches:
+def _template_stretches(template: Template, task: Task, question: Question, text: str) -> Stretches:
     """Returns the stretches of the text decoded for a question that the chat template wrote: before
     and behind it."""
     between = len(template.between) if text.startswith(template.between) else 0
@@ -326,7 +335,8 @@ def _build_prompt(
     texts: Texts,
 ) -> Prompt:
     """Builds a prompt; ``behind``: what is compressed with the context, behind it."""
-    head, end = template.head, len(template.head) + len(example.context)
+    head = template.head
+    end = len(head) + len(example.context)
     between = len(template.between) if behind.startswith(template.between) else 0
     of_template = ((0, len(head)), (end, end + between))
     token_ids, pairs = encode_with_offsets(tokenizer, head + example.context + behind, of_template)
@@ -334,30 +344,31 @@ def _build_prompt(
     places: dict[str, list[StatedValue]] = {}
     for place in example.stated:
         places.setdefault(place.text, []).append(place)
-    stated = {value: tokens_of(of_value, offsets, len(head)) for value, of_value in places.items()}
+    stated = {
+        value: overlapping_tokens(of_value, offsets, len(head))
+        for value, of_value in places.items()
+    }
     questions = []
     for question, text in texts:
-        spans: dict[str, tuple[int, ...]] = {
-            kind: tokens_of(
-                [span for span in question.spans if span.kind == kind], offsets, len(head)
-            )
-            for kind in EVIDENCE
-        }
-        evidence = tokens_of(question.spans, offsets, len(head))
-        others = {
-            token
-            for value, tokens in stated.items()
-            if value not in question.golds
-            for token in tokens
-        }
+        spans: dict[str, tuple[int, ...]] = {}
+        for kind in EVIDENCE:
+            of_kind = [span for span in question.spans if span.kind == kind]
+            spans[kind] = overlapping_tokens(of_kind, offsets, len(head))
+        evidence = overlapping_tokens(question.spans, offsets, len(head))
+        others: set[int] = set()
+        for value, tokens in stated.items():
+            if value not in question.golds:
+                others.update(tokens)
         spans["distractor"] = tuple(sorted(others - set(evidence)))
-        written = _of_template(template, task, question, text)
-        ids, golds = encode(tokenizer, text, written), gold_ids(tokenizer, question, text, written)
+        written = _template_stretches(template, task, question, text)
+        ids = encode(tokenizer, text, written)
+        golds = gold_ids(tokenizer, question, text, written)
         questions.append(TokenizedQuestion(question, ids, spans["answer"], evidence, golds, spans))
-    context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
-    ends = tuple(
-        min(int(offsets[position][1]) - len(head), len(example.context)) for position in context
-    )
+    context = overlapping_tokens([Span("fact", 0, len(example.context))], offsets, len(head))
+    token_ends = []
+    for position in context:
+        token_end = int(offsets[position][1]) - len(head)
+        token_ends.append(min(token_end, len(example.context)))
     stretches = _stretches(example, offsets, len(head))
     return Prompt(
         example,
@@ -365,7 +376,7 @@ def _build_prompt(
         context,
         tuple(questions),
         stretches,
-        ends,
+        tuple(token_ends),
         stated,
         answer_ends(tokenizer, task),
     )
@@ -377,7 +388,7 @@ def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch,
         (span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start
     )
     stretches = [
-        (kind, tokens_of(list(spans), offsets, shift))
+        (kind, overlapping_tokens(list(spans), offsets, shift))
         for kind, spans in groupby(instructions, lambda span: span.kind)
     ]
     return tuple(Stretch(kind, tokens[0], tokens[-1] + 1) for kind, tokens in stretches)

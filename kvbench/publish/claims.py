@@ -15,7 +15,7 @@ from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.verdict import VERDICTS, count_of, judge
+from leaderboards.claims.verdict import VERDICTS, count_decided, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
 from leaderboards.pages.claims import Run, build_claims
 from leaderboards.pages.front import CLAIMS_PAGE, register_folder
@@ -40,7 +40,7 @@ def publish_register(
     stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
     evidence = {name: _evidence(name, store, seed) for name, store in stores.items()}
     judgements = judge(claims, evidence)
-    count = count_of(judgements)
+    count = count_decided(judgements)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     places = {name: name_of_place(store.folder) for name, store in stores.items()}
     names = _Names(
@@ -56,7 +56,7 @@ def publish_register(
         "difficulty": difficulty,
         "data": names.data and str(names.data),
         "decided": count.decided,
-        "precondition_met": count.met,
+        "precondition_met": count.decidable,
         "runs": places,
         "claims": register_rows(judgements),
     }
@@ -71,7 +71,7 @@ def publish_register(
         names.model, judgements, runs, [sheet], names.beside, difficulty, names.data, names.larger
     )
     write_text_atomically(page, text)
-    decided = f"{count.decided} of {count.met} decided"
+    decided = f"{count.decided} of {count.decidable} decided"
     enlist(folder, CLAIMS, [page], list(stores.values()), decided)
     link_sites(folder)
     counts = Counter(judgement.verdict for judgement in judgements)

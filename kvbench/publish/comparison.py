@@ -18,7 +18,7 @@ from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
 from leaderboards.aggregate.lost_answers import lost_answers
-from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, outcomes_of
+from leaderboards.aggregate.outcomes import OpponentVerdict, join_outcomes, list_areas
 from leaderboards.aggregate.pooled import Pooled, pool, pool_levels
 from leaderboards.downloads.sheets import Sheet, file_name
 from leaderboards.downloads.tables import duels_sheet, means_sheet, outcomes_sheet, pooled_sheet
@@ -66,7 +66,7 @@ def publish_comparison(
         reason = f": {failed[0]}" if failed else ""
         raise KVBenchError(f"{error}{reason}") from error
     by_level = pool_levels(records, policy, others, unmastered)
-    outcomes = outcomes_of(by_level, pool(records, policy, others, unmastered))
+    outcomes = join_outcomes(by_level, pool(records, policy, others, unmastered))
     tasks = list(dict.fromkeys(duel.task for duel in verdicts))
     presses = _presses(records, policies, tasks)
     next_step = _site_command(store, folder)
@@ -143,7 +143,7 @@ def _sheets(
     return [
         means_sheet(f"{name}-means", levels),
         outcomes_sheet(f"{name}-outcomes", outcomes),
-        pooled_sheet(f"{name}-pooled", areas_of(outcomes)),
+        pooled_sheet(f"{name}-pooled", list_areas(outcomes)),
         duels_sheet(f"{name}-verdicts", verdicts, unmastered),
     ]
 

@@ -56,8 +56,8 @@ from leaderboards.studies.declaration import (
     StudyInput,
     StudySection,
     build_study,
+    list_studies,
     studies,
-    studies_of,
 )
 from leaderboards.studies.parts import examples_page
 
@@ -367,7 +367,7 @@ def _part(
 ) -> _Part:
     """Joins all that is shown of a group with the studies that have sections or pages of it."""
     identity = group.identity
-    chosen = studies_of(study_input)
+    chosen = list_studies(study_input)
     pages = {
         study.title: study.file_name(study_input.number)
         for study in chosen
@@ -407,7 +407,7 @@ def study_figures(study_input: StudyInput) -> list[PaperFigure]:
     """Returns the pictures of the studies of a run, as their pages have them. ``study_input``: of
     :func:`study_inputs`."""
     figures: list[PaperFigure] = []
-    for study in studies_of(study_input):
+    for study in list_studies(study_input):
         figures += figures_of_study(study, study.find(study_input))
     return figures
 

@@ -27,7 +27,7 @@ from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from leaderboards.statistics.intervals import TOLERATED_LOSS
-from policies import KINDS, Level, Point, by_kind, points_of
+from policies import KINDS, Level, Point, by_kind, list_points
 
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
@@ -93,7 +93,7 @@ class PolicyIdentity(BaseModel):
         levels: list[Level] = []
         for kind, values in self.levels.items():
             levels += (Level(kind, value) for value in values)
-        return points_of(levels, self.repeats)
+        return list_points(levels, self.repeats)
 
     def treats_like(self, other: "PolicyIdentity") -> bool:
         """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each

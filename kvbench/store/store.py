@@ -230,7 +230,7 @@ class Store:
         metric, that is refused."""
         schema, rows = read_parquet(path, columns)
         if table is RECORDS and (missing := _missing_metrics(schema)):
-            unknown = [metric for metric in missing if not metric.of_stored]
+            unknown = [metric for metric in missing if not metric.follows_from_store]
             if unknown or not add_metrics:
                 metric = (unknown or missing)[0]
                 fault = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have it."

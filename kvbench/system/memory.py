@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from policies.declaration.devices import kind_of
+from policies.declaration.devices import device_kind
 
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")
@@ -28,7 +28,7 @@ WORDS = (
 def free_bytes(device: torch.device) -> int:
     """Returns the bytes that are free on the device, or on the machine; no more than the container
     may still take."""
-    count_free = kind_of(device).free_bytes
+    count_free = device_kind(device).free_bytes
     if count_free is not None:
         return count_free(device)
     if sys.platform != "linux":
@@ -58,7 +58,7 @@ def _numbers(text: str) -> dict[str, int]:
 
 def kv_share(device: torch.device) -> int:
     """Returns the bytes that keys and values may take where no bound was asked for."""
-    return int(free_bytes(device) * kind_of(device).kv_share)
+    return int(free_bytes(device) * device_kind(device).kv_share)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -74,7 +74,7 @@ def memory_bound(device: torch.device, limit: int | None = None) -> Iterator[Non
     """Lets its body allocate ``limit`` bytes, or nearly as much as is free on the machine: more
     raises an error, where the kernel would kill the process. On Linux alone, and not for a CUDA
     process, which reserves addresses at will and raises itself."""
-    if sys.platform != "linux" or kind_of(device).raises_out_of_memory:
+    if sys.platform != "linux" or device_kind(device).raises_out_of_memory:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -17,7 +17,7 @@ from leaderboards.metrics.declaration import Definition
 from leaderboards.metrics.routing import shares_at
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
@@ -368,7 +368,7 @@ def _cells(names: Sequence[str], attacks: DataFrame, elsewhere: Shares) -> Itera
             contexts=cell["draw_id"].nunique(),
             leaked=int(leaks.sum()),
             anew=int(leaks_anew.sum()),
-            share=share_of(leaks, cell["draw_id"]),
+            share=estimate_share(leaks, cell["draw_id"]),
             recall=float(cell["leakage"].astype(float).mean()),
             refused=_count_refused(cell["refused"]),
             rows_gone=_mean_or_none(cell["gone"]),

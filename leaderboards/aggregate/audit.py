@@ -50,7 +50,7 @@ class Unchanged:
         return "though the context is compressed: perhaps the questions do not need the rest"
 
 
-def lines_of(unchanged: Sequence[Unchanged]) -> list[str]:
+def write_lines(unchanged: Sequence[Unchanged]) -> list[str]:
     """Writes a line for each doubt, which names all policies that it is about and their levels."""
     by_doubt: dict[str, list[Unchanged]] = {}
     for case in unchanged:

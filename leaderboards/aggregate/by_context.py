@@ -79,15 +79,15 @@ def interval_columns(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str,
             alike.setdefault(tuple(part.contexts for part in parts), []).append(name)
             continue
         else:
-            ends = _of_differences(parts)
+            ends = _combine_differences(parts)
         if ends is not None:
             columns[f"{name}_low"], columns[f"{name}_high"] = ends
     for names in alike.values():
-        columns |= _of_shares({name: by_measure[name] for name in names})
+        columns |= _combine_shares({name: by_measure[name] for name in names})
     return columns
 
 
-def _of_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
+def _combine_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:
     """Does the same of measures between 0 and a highest value, which have as many contexts in each
     task."""
     tops = np.array([MEASURES[name].bounds[1] for name in by_measure])  # type: ignore[index]
@@ -107,7 +107,7 @@ def _of_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float
     return columns
 
 
-def _of_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
+def _combine_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
     means, lows, highs = [], [], []
     for part in parts:
         assert part.gains is not None

@@ -48,7 +48,7 @@ class TooFewError(NoEvidenceError):
         self.times = times
 
 
-def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
+def filled_table(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
     """Returns a table of a study. Raises :class:`NoEvidenceError` where nothing was ``filled``,
     such as "observed"."""
     table = tables.get(name)

@@ -68,7 +68,7 @@ DIRECTIVES = Lead((OBEYED, LEAKAGE), "obeyed, not leaked", "of directives obeyed
 TEXT = Lead((NEXT_TOKENS,), "next tokens", "of next tokens", "next tokens kept", unit="text")
 
 
-def lead_of(full: SummaryRow | None) -> Lead:
+def find_lead(full: SummaryRow | None) -> Lead:
     """Returns what leads in a task, by what the full cache has there: directives or next tokens,
     where there are."""
     if full is None:
@@ -85,7 +85,7 @@ def full_by_task(rows: Iterable[SummaryRow]) -> dict[str, float]:
     for row in rows:
         if row.policy != FULL or row.task == ALL_TASKS:
             continue
-        measure = lead_of(row).measures[0]
+        measure = find_lead(row).measures[0]
         value = measure.value(row)
         if value is not None:
             heights[row.task] = value * measure.factor
@@ -96,7 +96,7 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     """Returns the measures by which a task judges policies: the first of what leads there, and of
     the others those that the full cache has. Where nothing is attacked, nothing leaks, so that
     obedience leads alone."""
-    first, *others = lead_of(full).measures
+    first, *others = find_lead(full).measures
     if full is None:
         return (first,)
     measured = [measure for measure in others if measure.value(full) is not None]
@@ -170,7 +170,7 @@ def not_mastered(
     nothing."""
     if full is None:
         return None
-    lead = lead_of(full)
+    lead = find_lead(full)
     measure = lead.measures[0]
     value = measure.value(full)
     if value is None:
@@ -286,7 +286,7 @@ def _is_ranked(row: SummaryRow, measure: Measure) -> bool:
     return measure is not WRONG_OF_ANSWERED or not row.few_answers
 
 
-def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
+def find_mark(row: SummaryRow | None, measure: Measure) -> Mark | None:
     """Returns the mark of a row in a measure, if it has any."""
     if row is None or measure not in RANKED:
         return None
@@ -317,7 +317,7 @@ def is_obeyed_alone(row: SummaryRow) -> bool:
     if row.policy != FULL or row.task == ALL_TASKS or row.not_mastered:
         return False
     right = RIGHT.value(row)
-    if right is None or lead_of(row) is not DIRECTIVES:
+    if right is None or find_lead(row) is not DIRECTIVES:
         return False
     return right * RIGHT.factor < LEAST
 

@@ -109,15 +109,15 @@ class OpponentVerdict:
     @property
     def sentence(self) -> str:
         """Writes what is measured, and the verdicts of all levels."""
-        return f"{subject_of([self])}: {self.words}"
+        return f"{write_subject([self])}: {self.words}"
 
 
-def areas_of(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
+def list_areas(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
     """Lists the areas of some outcomes, without those of a single level."""
     return [outcome.area for outcome in outcomes if outcome.area]
 
 
-def subject_of(outcomes: Sequence[OpponentVerdict]) -> str:
+def write_subject(outcomes: Sequence[OpponentVerdict]) -> str:
     """Writes what some outcomes are measured by, and on which tasks."""
     row = outcomes[0].rows[0]
     return f"{row.title}, on {', '.join(row.tasks)}"
@@ -148,7 +148,7 @@ def _largest_difference(rows: Sequence[Pooled]) -> str:
     return f" ({largest.difference.text} at {largest.level})"
 
 
-def clauses_of(outcomes: Sequence[OpponentVerdict]) -> list[str]:
+def write_clauses(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share
     one."""
     others_by_words: dict[tuple[str, str], list[str]] = {}
@@ -276,7 +276,7 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
     return lines
 
 
-def outcomes_of(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[OpponentVerdict]:
+def join_outcomes(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[OpponentVerdict]:
     """Joins the rows of each level and the areas by opponent, in the order of the rows."""
     by_other = {area.other: area for area in areas if len(area.levels) > 1}
     outcomes = []

@@ -43,7 +43,7 @@ from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.statistics.text import ends_text, interval_text
-from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
+from policies.declaration.levels import UNTREATED, Level, LevelKind, name_levels
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
 
 # In the order of the columns of the download.
@@ -85,7 +85,7 @@ def _standings(
 ) -> list[Standing]:
     """Computes the standing of every policy of a board, in the order of its rows; over all tasks
     that of their mean."""
-    by_policy = profiles.of_board(mode, task)
+    by_policy = profiles.board_profiles(mode, task)
     tasks = profiles.tasks(mode, task)
     tables_of_tasks = [table for table in tables if table.task in tasks]
     against = {}
@@ -217,7 +217,7 @@ def make_boards(
         standings = all_standings(records, rows)
     costs = _costs(records)
     levels = {row.at for row in rows if row.policy != FULL}
-    names = names_of(sorted(levels))
+    names = name_levels(sorted(levels))
     boards = {}
     for (mode, task), of_board in standings.items():
         board_rows = [row for row in rows if row.mode == mode and row.task == task]

@@ -162,7 +162,7 @@ class DerivedMeasure(Generic[Value]):
 def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
     """Computes a measure that looks at one policy alone for all policies of a board."""
 
-    def of_board(board: BoardProfiles) -> dict[str, Value]:
+    def compute(board: BoardProfiles) -> dict[str, Value]:
         return {policy: of_profile(profile) for policy, profile in board.profiles.items()}
 
-    return of_board
+    return compute

@@ -255,7 +255,7 @@ class Profiles:
             tallies[place] = _Tally.of(np.sort(draws[place]), of_task)
         return cls(by_policy, tallies, arguments_of_records(records))
 
-    def of_board(self, mode: str, task: str) -> dict[str, Profile]:
+    def board_profiles(self, mode: str, task: str) -> dict[str, Profile]:
         """Returns the profiles of all policies of a board."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 

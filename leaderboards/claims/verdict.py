@@ -277,7 +277,7 @@ class Count(NamedTuple):
     be."""
 
     decided: int
-    met: int
+    decidable: int
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, bool]]) -> "Count":
@@ -293,11 +293,11 @@ class Count(NamedTuple):
 
     def words(self, model: str) -> str:
         """Writes the counts as a sentence without its full stop."""
-        decided = f"{self.decided} of {self.met} claims decided on {model}"
+        decided = f"{self.decided} of {self.decidable} claims decided on {model}"
         return f"{decided}, of those whose precondition it meets"
 
 
-def count_of(judgements: Iterable[Judgement]) -> Count:
+def count_decided(judgements: Iterable[Judgement]) -> Count:
     """Counts the claims that are decided."""
     return Count.of((row.claim.identifier, row.verdict, row.is_met) for row in judgements)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from leaderboards.aggregate.duels import UNDECIDED
-from leaderboards.aggregate.leading_measures import lead_of, mark_of, reasons_by_task
+from leaderboards.aggregate.leading_measures import find_lead, find_mark, reasons_by_task
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.text import count_text, range_text
-from policies.declaration.levels import UNTREATED, Level, kind_name, names_of
+from policies.declaration.levels import UNTREATED, Level, kind_name, name_levels
 from policies.declaration.names import CONTROLS, FULL
 
 LATEX = str.maketrans(
@@ -181,7 +181,7 @@ def result_table(
     by_place = {(row.task, row.policy, row.at): row for row in of_mode}
     levels = {row.at for row in of_mode if row.policy != FULL}
     in_order = sorted(levels, key=lambda level: (level == UNTREATED, level))
-    names = {**names_of(in_order), UNTREATED: "one level"}
+    names = {**name_levels(in_order), UNTREATED: "one level"}
     body: list[Sequence[str]] = [(kind_name(in_order), "policy", *_headings(measures))]
     bold = set()
     for level, policy in _in_order(of_mode, in_order):
@@ -191,7 +191,7 @@ def result_table(
         texts = []
         for place, (row, measure) in enumerate(zip(of_line, measures.values(), strict=True)):
             is_last = place == len(measures) - 1
-            mark = None if compared else mark_of(row, measure)
+            mark = None if compared else find_mark(row, measure)
             text = "–" if row is None else measure.text(measure.value(row))
             if mark == "best":
                 bold.add((len(body), 2 + place))
@@ -270,7 +270,7 @@ def _leading_measures(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
     full = {row.task: row for row in rows if row.policy == FULL}
     tasks = [task for task in full if task != ALL_TASKS]
     tasks.sort(key=lambda task: full[task].not_mastered is None)
-    measures = {task: lead_of(full[task]).measures[0] for task in tasks}
+    measures = {task: find_lead(full[task]).measures[0] for task in tasks}
     counted = full[ALL_TASKS].mean_of if ALL_TASKS in full else ()
     shared = {measures[task] for task in counted}
     if len(counted) > 1 and len(shared) == 1:

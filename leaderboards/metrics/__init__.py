@@ -21,7 +21,7 @@ from leaderboards.metrics.registry import (
     METRICS,
     ON_BOARD,
     TABLES,
-    definitions_of,
+    chapter_definitions,
 )
 
 __all__ = [
@@ -41,6 +41,6 @@ __all__ = [
     "Outcome",
     "Over",
     "Survival",
-    "definitions_of",
+    "chapter_definitions",
     "with_columns",
 ]

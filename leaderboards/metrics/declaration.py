@@ -245,7 +245,7 @@ class Metric:
         return self.bounds
 
     @property
-    def of_stored(self) -> bool:
+    def follows_from_store(self) -> bool:
         """Tells whether it follows from the stored records of a run, so that those of an earlier
         version can get it."""
         return self.of_answer is not None or self.of_outcome is not None

@@ -55,7 +55,7 @@ TABLES = tuple(measure for measure in MEASURES.values() if measure.table)
 ON_BOARD = _on_board()
 
 
-def definitions_of(chapter: str) -> tuple[Definition, ...]:
+def chapter_definitions(chapter: str) -> tuple[Definition, ...]:
     """Returns the definitions of the metrics that stand in a chapter."""
     declared = [(metric.definition, metric.columns) for metric in METRICS.values()]
     return definitions_in(chapter, declared)

@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboards.aggregate.evidence import UNMET
 from leaderboards.claims.declaration import Text
-from leaderboards.claims.verdict import VERDICTS, Judgement, count_of, number_text
+from leaderboards.claims.verdict import VERDICTS, Judgement, count_decided, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import CLAIMS
 from leaderboards.rendering.templating import render
@@ -55,7 +55,7 @@ def build_claims(
         larger=larger,
         difficulty=difficulty,
         data=data,
-        decided=count_of(judgements).words("this model"),
+        decided=count_decided(judgements).words("this model"),
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         texts=list(sections.items()),
         site=sites[0] if sites else "",

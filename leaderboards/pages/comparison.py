@@ -9,7 +9,7 @@ from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.leading_measures import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
-from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
+from leaderboards.aggregate.outcomes import OpponentVerdict, conditions, held_sentence, list_areas
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area_under_curve import BEATS_DEFINITION
@@ -23,7 +23,7 @@ from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
-from policies.declaration.levels import Level, kind_title, names_of
+from policies.declaration.levels import Level, kind_title, name_levels
 
 NOT_COMPLETE = "not complete"
 NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
@@ -65,7 +65,7 @@ def build_comparison(
     for number, other in enumerate(dict.fromkeys(duel.other for duel in duels), start=1):
         against = [duel for duel in duels if duel.other == other]
         sections.append(_section(number, against, unmastered))
-    areas = areas_of(outcomes)
+    areas = list_areas(outcomes)
     shared, details = shared_clauses(areas)
     clauses = list(shared)
     for area, detail in zip(areas, details, strict=True):
@@ -132,8 +132,10 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
-    measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
-    tables = [_grid(duels, levels, measure, unmastered) for measure in measures]
+    tables = []
+    for measure in COMPARED:
+        if any(measure in duel.contests for duel in duels):
+            tables.append(_grid(duels, levels, measure, unmastered))
     corrected = NOTHING_TO_CORRECT
     family = max(duel.family for duel in duels)
     if family > 1:
@@ -154,7 +156,9 @@ def _few(judged: Sequence[Duel]) -> str:
 
 def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dict[str, Any]:
     """Lays out the mean of tasks: a row for each opponent, a column for each level."""
-    rows = [row for outcome in outcomes for row in outcome.rows]
+    rows: list[Pooled] = []
+    for outcome in outcomes:
+        rows += outcome.rows
     levels = sorted({row.level for row in rows})
     lines = []
     for outcome in outcomes:
@@ -162,14 +166,19 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
         cells = [by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels]
         name = _opponent(outcome.other, adapted)
         lines.append(TableRow(f"against {name}", tuple(cells)))
-    tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
-    subject = f"mean of {', '.join(tasks)}" if len(tasks) > 1 else tasks[0]
+    names = dict[str, None]()  # of the tasks, in the order of the rows
+    for row in rows:
+        names.update(dict.fromkeys(row.tasks))
+    tasks = list(names)
+    subject = tasks[0]
+    if len(tasks) > 1:
+        subject = f"mean of {', '.join(tasks)}"
     return {
         "name": "means",
         "heading": rows[0].title,
         "title": f"{subject}, percent: {rows[0].policy} minus the other",
         "level_title": kind_title(levels),
-        "columns": list(names_of(levels).values()),
+        "columns": list(name_levels(levels).values()),
         "of_rows": "",
         "lines": lines,
         "reasons": _blank_reasons(lines),
@@ -178,7 +187,9 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
 
 
 def _opponent(name: str, adapted: Collection[str]) -> str:
-    return f"{name}, adapted" if name in adapted else name
+    if name in adapted:
+        return f"{name}, adapted"
+    return name
 
 
 def _pooled_cell(row: Pooled) -> TableCell:
@@ -217,7 +228,7 @@ def _grid(
         "heading": title[0].lower() + title[1:],  # within a sentence
         "title": f"percent, {better} is better: {duels[0].policy} minus {duels[0].other}",
         "level_title": kind_title(levels),
-        "columns": list(names_of(levels).values()),
+        "columns": list(name_levels(levels).values()),
         "of_rows": "task",
         "lines": lines,
         "reasons": _blank_reasons(lines),

@@ -6,11 +6,11 @@ from leaderboards.aggregate.leading_measures import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import MORE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.board import derived_definitions
-from leaderboards.metrics import definitions_of
+from leaderboards.metrics import chapter_definitions
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.pages.gallery import TRADEOFF
 from leaderboards.pages.uses import DEFINITION as USES
-from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES, draws_of
+from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES, count_draws
 from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
 from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, POWER, SUBSETS, fewest_clusters
 from leaderboards.studies.declaration import studies
@@ -19,7 +19,7 @@ ANSWERS = Chapter(
     "answers",
     "Answers",
     (
-        *definitions_of("answers"),
+        *chapter_definitions("answers"),
         Definition(
             "Chance",
             "Percent right of the best guesser who does not see the text: how often each answer is "
@@ -32,13 +32,13 @@ ANSWERS = Chapter(
     ),
 )
 
-ROUTES = Chapter("routes", "Routes: what is still in the cache", (*definitions_of("routes"),))
+ROUTES = Chapter("routes", "Routes: what is still in the cache", (*chapter_definitions("routes"),))
 
 COMPRESSION = Chapter(
     "compression",
     "Compression and its cost",
     (
-        *definitions_of("compression"),
+        *chapter_definitions("compression"),
         Definition(
             "How a policy runs",
             "Each policy has its family and its ways. Shared: it is applied to one prefill that "
@@ -124,7 +124,7 @@ STATISTICS = Chapter(
             "Interval of what nothing bounds",
             "Of nats, perplexity, and the ratios of studies and claims: 95 %, by a cluster "
             f"bootstrap, which resamples contexts, {RESAMPLES:,} times. A resample draws fewer "
-            f"contexts than there are ({draws_of(12)} of 12), or an interval from few would be too "
+            f"contexts than there are ({count_draws(12)} of 12), or an interval from few would be too "
             "narrow.",
             "from the 2.5th to the 97.5th percentile of the resamples",
             "A. C. Davison and D. V. Hinkley (1997), section 3.8; J. N. K. Rao and C. F. J. Wu "

@@ -120,9 +120,14 @@ def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
 def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
     answer = {"output": row["output_text"], "verdict": _verdict(row), "wrong": _is_wrong(row)}
     for name, column in NUMBERS.items():
-        answer[name] = None if isna(row[column]) else round(float(row[column]), 4)
+        number = row[column]
+        answer[name] = None
+        if not isna(number):
+            answer[name] = round(float(number), 4)
     kept = row["token_kept"]
-    answer["kept"] = None if kept is None else base64.b64encode(kept).decode()
+    answer["kept"] = None
+    if kept is not None:
+        answer["kept"] = base64.b64encode(kept).decode()
     return answer
 
 
@@ -139,13 +144,17 @@ def _is_wrong(row: Mapping[Any, Any]) -> bool:
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     if not isna(row["leakage"]):
-        how = "leaked word by word" if row["leaked_verbatim"] else "not leaked word by word"
+        how = "not leaked word by word"
+        if row["leaked_verbatim"]:
+            how = "leaked word by word"
         return f"{how}, recall {100 * row['leakage']:.0f} %"
     if not isna(row["next_token_accuracy"]):
         return f"next tokens right: {100 * row['next_token_accuracy']:.0f} %"
     if isna(row["f1"]):
         obeyed = row["directives_obeyed"]
-        return "not judged" if isna(obeyed) else f"obeyed {100 * obeyed:.0f} %"
+        if isna(obeyed):
+            return "not judged"
+        return f"obeyed {100 * obeyed:.0f} %"
     if row["abstained"]:
         return "abstained, rightly" if row["right"] else "abstained"
     if row["hallucinated"]:

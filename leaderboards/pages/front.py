@@ -18,8 +18,8 @@ from leaderboards.aggregate.leading_measures import (
     QUESTIONS,
     Lead,
     advice,
+    find_lead,
     is_teaching,
-    lead_of,
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
@@ -102,7 +102,7 @@ def _leads(results: Results, task: str) -> str:
     tasks = results.mastered if task == ALL_TASKS else [task]
     by_lead: dict[Lead, list[str]] = {}
     for name in tasks:
-        by_lead.setdefault(lead_of(full.get(name)), []).append(name)
+        by_lead.setdefault(find_lead(full.get(name)), []).append(name)
     words = []
     for lead, of_lead in by_lead.items():
         if len(by_lead) == 1 or lead is QUESTIONS:
@@ -119,8 +119,13 @@ def page_renderers(
     A single task has no page of its own: it is on the front page. ``entries``: what a reader has to
     know of the tasks."""
     rows = _all_rows(results)
-    tasks = list(dict.fromkeys(task for of_setting in results for task in of_setting.tasks))
-    pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
+    names = dict[str, None]()  # of the tasks, in the order of the settings
+    for of_setting in results:
+        names.update(dict.fromkeys(of_setting.tasks))
+    tasks = list(names)
+    pages = dict[str, str]()
+    if len(tasks) > 1:
+        pages = {task: task_page(task) for task in tasks}
     models = distinct(of_setting.model for of_setting in results)
     shared: dict[str, Any] = {"model": ", ".join(models), "styles": line_styles(rows)}
     examples = _examples_by_task(results)
@@ -175,7 +180,9 @@ def _examples_by_task(results: Sequence[Results]) -> dict[str, list[tuple[str, s
 
 
 def _labelled(title: str, label: str) -> str:
-    return f"{title}, {label}" if label else title
+    if label:
+        return f"{title}, {label}"
+    return title
 
 
 def _contexts_needed(rows: Sequence[SummaryRow], loss: float) -> str:
@@ -281,7 +288,9 @@ def _tradeoff(
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
-    runs = [run for of_setting in results for run in of_setting.runs.values()]
+    runs: list[Mapping[str, Any]] = []
+    for of_setting in results:
+        runs += of_setting.runs.values()
     return render(
         "task.html.j2",
         SCRIPTS,
@@ -301,8 +310,11 @@ def _facts(
     controls = policies & {*CONTROLS}
     methods = policies - controls
     answers = sum(row.n for row in rows if row.task != ALL_TASKS)
+    subject = ("Task", tasks[0])
+    if len(tasks) > 1:
+        subject = ("Tasks", str(len(tasks)))
     facts = [
-        ("Tasks", str(len(tasks))) if len(tasks) > 1 else ("Task", tasks[0]),
+        subject,
         ("Mode", ", ".join(distinct(of_setting.mode for of_setting in results))),
         ("Policies", f"{len(methods)} methods and {len(controls)} controls"),
     ]

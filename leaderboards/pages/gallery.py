@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from leaderboards.aggregate.leading_measures import QUESTIONS, first_shown, lead_of, leading_first
+from leaderboards.aggregate.leading_measures import QUESTIONS, find_lead, first_shown, leading_first
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     HALLUCINATION,
@@ -66,7 +66,9 @@ class GalleryPlot:
     @property
     def identifier(self) -> str:
         """Tells it from the other figures of its section."""
-        return f"{self.name}-{self.kind}" if self.kind else self.name
+        if self.kind:
+            return f"{self.name}-{self.kind}"
+        return self.name
 
 
 def gallery(
@@ -217,7 +219,9 @@ def _ends(run: Sequence[Point]) -> list[float]:
 
 def _scale(measure: Measure, row: SummaryRow) -> float | None:
     value = measure.value(row)
-    return None if value is None else value * measure.factor
+    if value is None:
+        return None
+    return value * measure.factor
 
 
 def _marks(style: LineStyle, run: Sequence[Point]) -> Iterator[Mark]:
@@ -296,8 +300,10 @@ def _mark(style: LineStyle, line: Line) -> Mark:
 def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
     """Names what is kept of the full cache: next tokens where all tasks are running text, else
     answers."""
-    words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
-    return words.pop() if len(words) == 1 else KEPT
+    words = {find_lead(row).kept for row in rows if row.policy == FULL and row.task in tasks}
+    if len(words) == 1:
+        return words.pop()
+    return KEPT
 
 
 def _line(
@@ -332,12 +338,14 @@ def held_and_kept(
         if row is None or full is None:
             return None
         bytes_held = _share(KV_BYTES, row, full)
-        answers_kept = _share(lead_of(full).measures[0], row, full)
+        answers_kept = _share(find_lead(full).measures[0], row, full)
         if bytes_held is None or answers_kept is None:
             return None
         held.append(bytes_held)
         kept.append(answers_kept)
-    return (fmean(held), fmean(kept)) if tasks else None
+    if not tasks:
+        return None
+    return fmean(held), fmean(kept)
 
 
 def _share(measure: Measure, row: SummaryRow, full: SummaryRow) -> float | None:

@@ -75,8 +75,12 @@ def _rank(row: Imported, rows: Sequence[Imported]) -> str:
 
 def _value(row: Imported) -> float:
     value = row.headline[1]
-    return float("-inf") if value is None else value
+    if value is None:
+        return float("-inf")
+    return value
 
 
 def _number_text(value: float | None, form: str = ".5g") -> str:
-    return BLANK if value is None else f"{value:{form}}"
+    if value is None:
+        return BLANK
+    return f"{value:{form}}"

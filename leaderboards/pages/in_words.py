@@ -8,8 +8,8 @@ from leaderboards.aggregate.leading_measures import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
+    find_lead,
     full_by_task,
-    lead_of,
     reasons_by_task,
 )
 from leaderboards.aggregate.pooled import Pooled
@@ -54,7 +54,7 @@ def finding(results: Results, matrix: UseMatrix) -> str:
     leads = set()
     for row in results.rows:
         if row.policy == FULL and row.task in results.mastered:
-            leads.add(lead_of(row))
+            leads.add(find_lead(row))
     kept_of = "of what the full cache of {} does"
     if len(leads) == 1:
         kept_of = OBJECTS[leads.pop()]

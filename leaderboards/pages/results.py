@@ -57,7 +57,8 @@ class Results:
     @property
     def tasks(self) -> list[str]:
         """Lists the tasks, without the mean over them."""
-        return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
+        names = distinct(row.task for row in self.rows)
+        return [name for name in names if name != ALL_TASKS]
 
     @property
     def levels(self) -> dict[str, str]:

@@ -8,10 +8,10 @@ from leaderboards.aggregate.leading_measures import (
     QUESTIONS,
     RANKED,
     TEXT,
+    find_lead,
+    find_mark,
     first_shown,
-    lead_of,
     leading_first,
-    mark_of,
 )
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -35,7 +35,7 @@ from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
 from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
-from policies.declaration.levels import UNTREATED, kind_title, names_of
+from policies.declaration.levels import UNTREATED, kind_title, name_levels
 from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
@@ -68,7 +68,9 @@ class Table:
 def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     """Makes a section for each of the results that show the task; lines and heat are those of the
     whole site."""
-    rows = [row for of_setting in results for row in of_setting.rows]
+    rows: list[SummaryRow] = []
+    for of_setting in results:
+        rows += of_setting.rows
     styles = line_styles(rows)
     highest = {}
     for measure in TABLES:
@@ -85,7 +87,9 @@ def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]
 def section_title(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     """Names a section or board. ``rows``: of the results that it is of."""
     title = "All tasks" if task == ALL_TASKS else with_use(task, rows)
-    return f"{title}, {label}" if label else title
+    if label:
+        return f"{title}, {label}"
+    return title
 
 
 def largest_row(results: Results, task: str) -> SummaryRow:
@@ -98,7 +102,7 @@ def section_note(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     largest = largest_row(results, task)
     is_mean = task == ALL_TASKS
-    lead = QUESTIONS if is_mean else lead_of(largest)
+    lead = QUESTIONS if is_mean else find_lead(largest)
     size = f"Each cell has {count_text(largest.n, lead.unit)}"
     if lead is not TEXT:
         size += f" about {contexts_text(results, task)}"
@@ -171,7 +175,8 @@ def _section(
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
-    shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
+    policies = distinct(row.policy for row in rows_of_task)
+    shown = [styles[policy] for policy in policies]
     shown.sort(key=lambda style: style.control)
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
@@ -204,7 +209,7 @@ def measure_table(
     full heat. ``examples``: the name of the page of examples, if there is one."""
     has_levels = {row.policy for row in rows if row.at != UNTREATED}
     levels = sorted({row.at for row in rows if row.policy in has_levels})
-    names = names_of(levels)
+    names = name_levels(levels)
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
@@ -253,7 +258,7 @@ def _cell(
         detail=_detail(row, measure),
         heat=round(value / highest, 3) if highest > 0 else 0.0,
         sort=value,
-        mark=mark_of(row, measure),
+        mark=find_mark(row, measure),
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
@@ -283,7 +288,9 @@ def _size(row: SummaryRow) -> str:
 
 def _coverage(row: SummaryRow) -> str:
     coverage = SLOT_COVERAGE.value(row)
-    return "–" if coverage is None else f"{coverage:.2f}"
+    if coverage is None:
+        return "–"
+    return f"{coverage:.2f}"
 
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.

@@ -2,15 +2,15 @@
 for."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.leading_measures import (
+    find_lead,
     full_by_task,
     is_obeyed_alone,
-    lead_of,
     reasons_by_task,
 )
 from leaderboards.aggregate.row import (
@@ -166,10 +166,14 @@ class UseMatrix:
         """Tells whether a cell has room for a word or two under its verdict."""
         return len(self.uses) > ROOMY
 
+    def _cells(self) -> Iterator[UseCell]:
+        for line in self.lines:
+            yield from line.cells
+
     @property
     def is_blank(self) -> bool:
         """Tells whether no cell has a number, as where all that was asked are attacks."""
-        return all(cell.is_blank for line in self.lines for cell in line.cells)
+        return all(cell.is_blank for cell in self._cells())
 
     @property
     def few(self) -> str:
@@ -184,7 +188,7 @@ class UseMatrix:
         if len(few) == len(self.uses) > 1:
             names = "each use"
         warning = f"Only {contexts} {unit} for {names}"
-        if any(cell.verdict for line in self.lines for cell in line.cells):
+        if any(cell.verdict for cell in self._cells()):
             warning += ": verdicts say little, and their cells are hatched"
         return warning
 
@@ -239,7 +243,9 @@ def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
     """Returns the name of a task with what it stands for, such as ``instructions (system
     prompt)``."""
     use = use_for(task, rows)
-    return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
+    if use in (task, task.replace("_", " ")):
+        return task
+    return f"{task} ({use})"
 
 
 def all_uses(results: Results) -> tuple[Use, ...]:
@@ -291,14 +297,16 @@ def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -
         contexts=min(facts.contexts[task] for task in tasks),
         tokens=_mean_over(tasks, facts.tokens),
         full=_mean_over(tasks, facts.heights),
-        scale=SCALES[lead_of(facts.full.get(tasks[0])).measures[0]],
+        scale=SCALES[find_lead(facts.full.get(tasks[0])).measures[0]],
         withheld=withheld,
     )
 
 
 def _mean_over(tasks: Sequence[str], by_task: Mapping[str, float]) -> float | None:
     values = [by_task[task] for task in tasks if task in by_task]
-    return fmean(values) if values else None
+    if not values:
+        return None
+    return fmean(values)
 
 
 def usual_kind(results: Results) -> LevelKind:

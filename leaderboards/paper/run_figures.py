@@ -21,7 +21,7 @@ from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyContent
-from policies.declaration.levels import UNTREATED, Level, names_of
+from policies.declaration.levels import UNTREATED, Level, name_levels
 from policies.declaration.names import CONTROLS, RANDOM
 
 Styles = Mapping[str, LineStyle]
@@ -50,7 +50,9 @@ def figures_of_run(
             yield from _curves(curves[task], task, mode)
             yield from _maps_of_layers([row for row in of_mode if row.task == task], task, mode)
             if task != ALL_TASKS:
-                yield from _differences(profiles.of_board(mode, task), task, mode, styles_of_task)
+                yield from _differences(
+                    profiles.board_profiles(mode, task), task, mode, styles_of_task
+                )
                 at_task = (levels["task"] == task) & (levels["mode"] == mode)
                 yield from _evicted_by_outcome(
                     levels[at_task], [row for row in of_mode if row.task == task]
@@ -166,7 +168,7 @@ def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
 
 def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     levels = sorted(by_level)
-    names = names_of(levels)
+    names = name_levels(levels)
     layers = max(map(len, by_level.values()))
     rows = []
     for layer in range(layers):
@@ -213,7 +215,7 @@ def _boxes(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
     """Makes a box for each policy and level; where two measures lead the task, of their mean in
     each context."""
     levels = sorted({level for profile in profiles for level in profile.levels[1:]})
-    names = {**names_of(levels), UNTREATED: ONE_LEVEL}
+    names = {**name_levels(levels), UNTREATED: ONE_LEVEL}
     boxes = []
     for level in levels:
         for profile in profiles:
@@ -267,7 +269,7 @@ def outcome_boxes(answers: DataFrame) -> tuple[Box, ...]:
     right, answered = answers["right"] == 1, answers["answered"].eq(True)
     outcomes = {RIGHT_ANSWER: right, WRONG: ~right & answered, SILENT: ~right & ~answered}
     levels = sorted(set(answers["level"]))
-    names = names_of(levels)
+    names = name_levels(levels)
     boxes = []
     for level in levels:
         for outcome, holds in outcomes.items():

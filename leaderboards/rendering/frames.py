@@ -46,7 +46,7 @@ class Axis:
         return cls(title, ticks, -0.3, count - 0.7)
 
     @classmethod
-    def of_layers(cls, count: int) -> Self:
+    def for_layers(cls, count: int) -> Self:
         """Makes an axis of the layers of a model."""
         return cls.counted("layer", count)
 

@@ -21,7 +21,7 @@ Range = tuple[int, int]  # characters, from the first to behind the last
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of texts, written by ``table_of`` of the templates."""
+    """A table of texts, written by ``write_table`` of the templates."""
 
     title: str
     columns: tuple[str, ...]  # the first holds the name of each row

@@ -3,7 +3,7 @@ resampled, not questions.
 
 Percentile interval of A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application
 (1997), section 3.8: whole clusters are drawn with replacement, somewhat fewer than there are
-(:func:`draws_of`)."""
+(:func:`count_draws`)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -115,7 +115,7 @@ def task_seed(seed: int, task: str) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def draws_of(clusters: int) -> int:
+def count_draws(clusters: int) -> int:
     """Returns how many of so many clusters a resample draws.
 
     Draws of all n have (n - 1) / n times the variance that they should have: hence n - 1 draws [J.
@@ -133,10 +133,10 @@ def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) ->
     """Counts how often each cluster is drawn in each resample, shape (resamples, clusters).
     ``times``: how many times as many clusters, which vary as these do, a resample stands for."""
     generator = np.random.default_rng(seed)
-    draws = draws_of(clusters)
+    draws = count_draws(clusters)
     if times > 1:
         # These vary (n - 1) / n times as much as all clusters do, as many of them as there may be.
-        draws = max(1, round(draws_of(times * clusters) * (clusters - 1) / clusters))
+        draws = max(1, round(count_draws(times * clusters) * (clusters - 1) / clusters))
     drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
     # In this order a sum over clusters is a few long additions.
     weights = drawn.astype(np.float64, order="F")
@@ -263,7 +263,7 @@ class Resampler:
             means: FloatArray = sums / counts
         return means
 
-    def estimate_of(self, means: FloatArray, n: int) -> Estimate:
+    def make_estimate(self, means: FloatArray, n: int) -> Estimate:
         """Makes an estimate of a measure of shape (1 + resamples,), without an interval from a
         single cluster."""
         resampled = None

@@ -15,7 +15,7 @@ from policies.declaration.lazy import LazyModule
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few pages need it
 
 
-def series_of(
+def average_columns(
     values: FloatArray, clusters: Sequence[str] | NDArray[np.str_], seed: int = 0
 ) -> list[Estimate | None]:
     """Averages each column of values with its interval over clusters, which are resampled as a

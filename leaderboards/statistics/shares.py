@@ -8,7 +8,7 @@ from leaderboards.statistics.bootstrap import Estimate, cluster_sums
 from leaderboards.statistics.intervals import context_values, mean_interval
 
 
-def share_of(flags: Any, contexts: Any) -> Estimate:
+def estimate_share(flags: Any, contexts: Any) -> Estimate:
     """Estimates the share of answers of which something is true, with the interval of a share over
     contexts. ``flags``, ``contexts``: of each answer, shape (answers,)."""
     numbers = np.asarray(flags, dtype=np.float64)

@@ -126,7 +126,7 @@ def studies() -> Mapping[str, Study]:
     return by_name("studies", in_order, LeaderboardError)
 
 
-def studies_of(results: StudyInput) -> list[Study]:
+def list_studies(results: StudyInput) -> list[Study]:
     """Lists the studies that have a page of these results. They take complete runs alone: their
     numbers are paired."""
     if any(run["status"] != "complete" for run in results.runs):

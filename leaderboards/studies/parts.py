@@ -18,7 +18,7 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
 from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import Picture
-from policies.declaration.levels import UNTREATED, Level, kinds_apart, names_of
+from policies.declaration.levels import UNTREATED, Level, kinds_apart, name_levels
 from policies.declaration.names import FULL
 
 Row = TypeVar("Row")
@@ -195,7 +195,7 @@ def level_table(
     at each."""
     treated = {level for policy, level in cells if policy != FULL}
     levels = sorted(treated, key=lambda level: (level.kind, level.amount))
-    names = names_of(levels)
+    names = name_levels(levels)
     rows = []
     for policy in dict.fromkeys(policy for policy, _ in cells):
         texts = []

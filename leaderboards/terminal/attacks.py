@@ -17,4 +17,4 @@ def attacks_table(cells: Sequence[AttackCell]) -> ResultTable:
     for group in attack_groups(cells):
         view.append(Text(f"Does it leak, word by word? {group.title}", "italic"))
         view += [Text(f"- {sentence}") for sentence in group.sentences]
-    return ResultTable.of_sheet("attacks", attacks_sheet(cells), Group(*view, Text()))
+    return ResultTable.from_sheet("attacks", attacks_sheet(cells), Group(*view, Text()))

@@ -67,7 +67,7 @@ class ResultTable:
     view: RenderableType | None = None
 
     @classmethod
-    def of_sheet(cls, name: str, sheet: "Sheet", view: RenderableType | None) -> Self:
+    def from_sheet(cls, name: str, sheet: "Sheet", view: RenderableType | None) -> Self:
         """Makes a table whose rows for programs are those of a download."""
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 

@@ -7,7 +7,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.leading_measures import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
+from leaderboards.aggregate.leading_measures import (
+    DIRECTIVES,
+    QUESTIONS,
+    TEXT,
+    find_lead,
+    find_mark,
+)
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,
@@ -24,7 +30,7 @@ from leaderboards.boards.safe_ratio import contexts_line
 from leaderboards.metrics import Measure
 from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies.declaration.levels import Level, names_of
+from policies.declaration.levels import Level, name_levels
 from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
@@ -50,7 +56,7 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     leads = set()
     for row in rows:
         if row.task in counted and row.task != ALL_TASKS and row.complete:
-            leads.add(lead_of(row))
+            leads.add(find_lead(row))
     measures: list[Measure] = []
     everything: list[Measure] = []
     for lead, of_lead in TELLING.items():
@@ -111,13 +117,13 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     by_place = {(row.policy, row.at): row for row in shown}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", overflow="fold", max_width=POLICY_WIDTH)
-    for name in names_of(levels).values():
+    for name in name_levels(levels).values():
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in shown):
         cells = []
         for level in levels:
             row = by_place.get((policy, level))
-            style = "bold" if mark_of(row, measure) == "best" else ""
+            style = "bold" if find_mark(row, measure) == "best" else ""
             cells.append(Text(_number_text(measure, row), style))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     title = _title(measure, where, shown, levels)

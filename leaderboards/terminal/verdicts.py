@@ -10,12 +10,12 @@ from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
 from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import (
     OpponentVerdict,
-    areas_of,
-    clauses_of,
     conditions,
     does_not_beat_random,
     held_sentence,
-    subject_of,
+    list_areas,
+    write_clauses,
+    write_subject,
 )
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
@@ -54,12 +54,12 @@ def outcome_tables(
     verdicts = Text("\n".join(sentences), "italic")
     rows = [row for outcome in outcomes for row in outcome.rows]
     means = _means_view(outcomes, presses)
-    areas = areas_of(outcomes)
+    areas = list_areas(outcomes)
     pooled = _areas_view(areas, presses) if areas else None
     return [
-        ResultTable.of_sheet("outcomes", outcomes_sheet("outcomes", outcomes), verdicts),
-        ResultTable.of_sheet("means", means_sheet("means", rows), means),
-        ResultTable.of_sheet("pooled", pooled_sheet("pooled", areas), pooled),
+        ResultTable.from_sheet("outcomes", outcomes_sheet("outcomes", outcomes), verdicts),
+        ResultTable.from_sheet("means", means_sheet("means", rows), means),
+        ResultTable.from_sheet("pooled", pooled_sheet("pooled", areas), pooled),
     ]
 
 
@@ -137,8 +137,8 @@ def verdicts_in_words(
     chance, and one for each press that ran with other arguments than its paper's."""
     lines = []
     if outcomes:
-        first, *others = clauses_of(outcomes)
-        lines = [f"{subject_of(outcomes)}: {first}", *others]
+        first, *others = write_clauses(outcomes)
+        lines = [f"{write_subject(outcomes)}: {first}", *others]
     if does_not_beat_random(outcomes):
         lines.append("not shown to beat random")
     for name, arguments in adapted_presses(presses).items():
@@ -163,7 +163,7 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
         lines.append(few)
     lines += [f"{task}: {reason}" for task, reason in unmastered.items()]
     sheet = duels_sheet("verdicts", duels, unmastered)
-    return ResultTable.of_sheet("verdicts", sheet, Text("\n".join(lines), "dim"))
+    return ResultTable.from_sheet("verdicts", sheet, Text("\n".join(lines), "dim"))
 
 
 def gate_table(rows: Sequence[GateRow]) -> ResultTable:
@@ -172,7 +172,7 @@ def gate_table(rows: Sequence[GateRow]) -> ResultTable:
     for row in rows:
         outcome = "passes" if row.passes else "fails"
         lines.append(f"{outcome}: {row.words}")
-    return ResultTable.of_sheet("gate", gate_sheet(rows), Text("\n".join(lines)))
+    return ResultTable.from_sheet("gate", gate_sheet(rows), Text("\n".join(lines)))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:

@@ -17,13 +17,13 @@ SOURCE, COMPILED = ".py", (".so", ".pyd", ".dll", ".dylib")
 
 
 @cache
-def contents_of(package: str) -> str:
+def hash_contents(package: str) -> str:
     """Hashes the code of the package that is imported by this name, wherever it lies; an empty text
     where there is none. It reads 90 MB of torch and transformers in half a second, once for each
     process."""
     digest = hashlib.sha256()
     is_empty = True
-    for place in places_of(package):
+    for place in list_places(package):
         recorded = _recorded_hashes(package, place)
         for name, file in sorted(_code_files(place)):
             digest.update(name.encode())
@@ -32,7 +32,7 @@ def contents_of(package: str) -> str:
     return "" if is_empty else digest.hexdigest()[:16]
 
 
-def places_of(package: str) -> list[Path]:
+def list_places(package: str) -> list[Path]:
     """Returns the folders of a package, or the one file that a module is."""
     try:
         specification = importlib.util.find_spec(package)

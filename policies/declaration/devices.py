@@ -87,7 +87,7 @@ DEVICE_KINDS: Mapping[str, DeviceKind] = {
 }
 
 
-def kind_of(device: "torch.device") -> DeviceKind:
+def device_kind(device: "torch.device") -> DeviceKind:
     return DEVICE_KINDS[device.type]
 
 
@@ -102,14 +102,14 @@ class TimedWork:
     @property
     def seconds(self) -> float:
         """Returns the time that the device took; waits until the stretch is done."""
-        return kind_of(self.device).seconds_between(*self._marks) if self._marks else 0.0
+        return device_kind(self.device).seconds_between(*self._marks) if self._marks else 0.0
 
 
 @contextmanager
 def timing(device: "torch.device") -> Iterator[TimedWork]:
     """Yields the timed work of the body, which has its times once the body has ended without an
     error."""
-    kind = kind_of(device)
+    kind = device_kind(device)
     work = TimedWork(device)
     start = kind.mark(device)
     started = time.perf_counter()

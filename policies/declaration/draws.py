@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 
-def seed_of(seed: int, example_id: str, part: int | str) -> int:
+def derive_seed(seed: int, example_id: str, part: int | str) -> int:
     """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it; of
     the draws of a random policy after the first, which has the run's own seed, ``repeat`` stands in
     place of the example."""
@@ -44,7 +44,7 @@ class SeededScore:
     ) -> torch.Tensor:
         """Returns the press's own scores, shape (batch_size, num_kv_heads, seq_len)."""
         with drawing_from(
-            seed_of(self.seed, self.example_id, module.layer_idx), hidden_states.device
+            derive_seed(self.seed, self.example_id, module.layer_idx), hidden_states.device
         ):
             scores: torch.Tensor = super().score(module, hidden_states, *others, **named)  # type: ignore[misc]
             return scores

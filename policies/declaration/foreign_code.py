@@ -51,12 +51,12 @@ def time_bound(seconds: float, reason: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def description_of(error: BaseException, press: object = None) -> str:
+def describe_error(error: BaseException, press: object = None) -> str:
     """Describes an error of foreign code in one line: its type, what it says, and
     :func:`where_in_user_code`, or :func:`where_defined` where a library raised it before the press
     ran, as for a wrong signature."""
     # The place of a syntax error stands in its text already, without the folder.
-    text = error.msg if isinstance(error, SyntaxError) else text_of(error)
+    text = error.msg if isinstance(error, SyntaxError) else error_text(error)
     description = type(error).__name__
     lines = (text or "").strip().splitlines()
     if lines:
@@ -67,7 +67,7 @@ def description_of(error: BaseException, press: object = None) -> str:
     return description + (where_in_user_code(error) or where_defined(press))
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Returns what an error says, as text that can be stored and printed whatever its class
     does."""
     try:
@@ -120,7 +120,7 @@ def _is_of_user_module(name: str, file: Path) -> bool:
 def _misses_attentions(error: BaseException, frames: Iterable[FrameType]) -> bool:
     """Tells whether an error is about the attention weights, which a frame of the traceback got as
     None."""
-    text = text_of(error)
+    text = error_text(error)
     is_bare = isinstance(error, AssertionError) and not text
     is_about_them = any(word in text for word in ("NoneType", "attention", "attn"))
     if not is_bare and not is_about_them:

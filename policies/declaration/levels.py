@@ -273,7 +273,7 @@ def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
     return tuple(Point(Level(RATIO.name, ratio)) for ratio in ratios)
 
 
-def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
+def list_points(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
     draws = range(repeats)
     return tuple(Point(level, repeat) for level, repeat in product(levels, draws))
 
@@ -303,13 +303,13 @@ def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
     return groups
 
 
-def names_of(levels: Iterable[Level]) -> dict[Level, str]:
+def name_levels(levels: Iterable[Level]) -> dict[Level, str]:
     """Names each level by its value, and by its kind too where kinds differ. ``all`` is where
     policies without levels stand, which are the same at every level of the others.
 
-    >>> list(names_of([Level("rate", 0.5), UNTREATED]).values())
+    >>> list(name_levels([Level("rate", 0.5), UNTREATED]).values())
     ['0.5', 'all']
-    >>> list(names_of([Level("bits", 2.0), Level("rate", 0.5)]).values())
+    >>> list(name_levels([Level("bits", 2.0), Level("rate", 0.5)]).values())
     ['bits 2', 'rate 0.5']
     """
     every = list(levels)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.declaration.contents import COMPILED, SOURCE, contents_of
+from policies.declaration.contents import COMPILED, SOURCE, hash_contents
 from policies.declaration.foreign_code import INSTALLED, OURS
 
 # Packages whose code the identity of every run sees.
@@ -55,7 +55,7 @@ class Sources:
             digest.update(f"{name}\n".encode())
             digest.update(hashlib.sha256(self.files[name].read_bytes()).digest())
         for package in sorted(self.packages):
-            digest.update(f"{package} {contents_of(package)}".encode())
+            digest.update(f"{package} {hash_contents(package)}".encode())
         return digest.hexdigest()[:16]
 
 

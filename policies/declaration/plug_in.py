@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.declaration.foreign_code import FOREIGN_SECONDS, description_of, time_bound
+from policies.declaration.foreign_code import FOREIGN_SECONDS, describe_error, time_bound
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
 from policies.declaration.origin import OF_FILES, Sources, files_read, find_sources
@@ -192,7 +192,7 @@ def _foreign_code(failure: str) -> Iterator[None]:
     except (PolicyError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise BrokenPlugInError(f"{failure}: {description_of(error)}") from error
+        raise BrokenPlugInError(f"{failure}: {describe_error(error)}") from error
 
 
 def _module(where: str) -> ModuleType:
@@ -208,7 +208,7 @@ def _module(where: str) -> ModuleType:
             module = importlib.import_module(where)
         except ModuleNotFoundError as error:
             if f"{where}.".startswith(f"{error.name}."):
-                raise PolicyError(f"{where} cannot be imported: {description_of(error)}") from error
+                raise PolicyError(f"{where} cannot be imported: {describe_error(error)}") from error
             raise
         if not getattr(module, "__file__", None):
             raise PolicyError(

@@ -280,7 +280,7 @@ def replaced_hooks(press: Press) -> list[str]:
     return [name for name in hooks if getattr(kind, name) != getattr(base, name)]
 
 
-def arguments_of(press: Press) -> dict[str, int | float | str]:
+def list_arguments(press: Press) -> dict[str, int | float | str]:
     """Returns the press's own arguments by name, those of a press inside it behind its name and a
     dot.
 
@@ -294,7 +294,7 @@ def arguments_of(press: Press) -> dict[str, int | float | str]:
         if isinstance(value, bool | int | float | str):
             arguments[name] = value
         for inner_name, inner_press in _presses_inside(name, value):
-            for argument, inner_value in arguments_of(inner_press).items():
+            for argument, inner_value in list_arguments(inner_press).items():
                 arguments[f"{inner_name}.{argument}"] = inner_value
     return arguments
 

@@ -52,7 +52,7 @@ class BitflipOptions(FaultOptions):
 
     @field_validator("bits")
     @classmethod
-    def _known(cls, bits: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_bits(cls, bits: tuple[str, ...]) -> tuple[str, ...]:
         for part in bits:
             if part not in FIELDS and not re.fullmatch(r"\d{1,2}(-\d{1,2})?", part):
                 raise ValueError(f"say {', '.join(FIELDS)}, or numbers as 30 or [0-6,15]")

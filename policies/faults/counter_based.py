@@ -14,7 +14,7 @@ import hashlib
 from functools import lru_cache
 from typing import Literal
 
-from policies.declaration.devices import kind_of
+from policies.declaration.devices import device_kind
 from policies.declaration.lazy import torch
 
 Distribution = Literal["uniform", "normal"]
@@ -25,7 +25,7 @@ LAST_SHIFT = 31
 QUANTILES = 2**16
 
 
-def numbers_of(
+def draw_numbers(
     distribution: Distribution, key: str, counters: "torch.Tensor", size: int
 ) -> "torch.Tensor":
     """Draws so many numbers for each counter, on its device: float32 on [0, 1), or normal of mean 0
@@ -42,7 +42,7 @@ def numbers_of(
     seeds = _mixed(counters * step + first) ^ second
     steps = torch.arange(1, words + 1, device=device) * step
     numbers = torch.empty(len(counters), size, dtype=torch.float32, device=device)
-    at_once = max(1, kind_of(device).words_at_once // max(1, words))
+    at_once = max(1, device_kind(device).words_at_once // max(1, words))
     for start in range(0, len(counters), at_once):
         block = slice(start, start + at_once)
         mixed = _mixed(seeds[block, None] + steps)

@@ -12,7 +12,7 @@ from policies.declaration.lazy import torch
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, NewRows, States
-from policies.faults.counter_based import Distribution, numbers_of
+from policies.faults.counter_based import Distribution, draw_numbers
 from policies.faults.options import FIRST, FaultOptions
 from policies.quantisation.window import QuantisedRows
 
@@ -44,11 +44,11 @@ def draw(
     head = torch.arange(heads, device=device)[:, None]
     if positions.numel() <= heads * end:
         places = tokens * HEADS + head
-        return numbers_of(distribution, key, places.flatten(), size).view(shape)
+        return draw_numbers(distribution, key, places.flatten(), size).view(shape)
     # Several answers hold the same tokens: what is drawn once for each token costs less than a
     # number for every row.
     every_place = torch.arange(end, device=device) * HEADS + head
-    numbers = numbers_of(distribution, key, every_place.flatten(), size)
+    numbers = draw_numbers(distribution, key, every_place.flatten(), size)
     index = head * end + tokens
     return numbers.index_select(0, index.flatten()).view(shape)
 
@@ -189,7 +189,7 @@ class FaultTreatment:
         """Damages rows as they are written: by the draws of one step, whichever pass writes
         them."""
         options, answers = self.options, new.answers
-        is_aimed = new.tensor in TENSORS[options.tensor] and new.layer in options.layers_of(
+        is_aimed = new.tensor in TENSORS[options.tensor] and new.layer in options.choose_layers(
             new.layers
         )
         if not is_aimed or not any(self._shares(answers)):
@@ -208,7 +208,7 @@ class FaultTreatment:
         if not self._acts_at(step) or not any(self._shares(cache.answers)):
             return
         end = self._end(cache)
-        for layer in self.options.layers_of(cache.layers):
+        for layer in self.options.choose_layers(cache.layers):
             rows = Rows(cache.tokens(layer), end)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
@@ -234,7 +234,7 @@ class FaultTreatment:
         step."""
         newest = []
         most_rows = 0
-        for layer in self.options.layers_of(cache.layers):
+        for layer in self.options.choose_layers(cache.layers):
             tokens = cache.tokens(layer)
             most_rows = max(most_rows, tokens.shape[2])
             if tokens.numel():
@@ -301,7 +301,7 @@ class FaultTreatment:
             aimed_at = self._aimed_at(answers, site.rows.positions)
             hit = hit & aimed_at[..., None]
         heads = site.states.shape[1]
-        aimed_heads = self.options.heads_of(heads)
+        aimed_heads = self.options.choose_heads(heads)
         if len(aimed_heads) < heads:
             is_aimed = torch.zeros(heads, dtype=torch.bool, device=hit.device)
             is_aimed[list(aimed_heads)] = True

@@ -95,8 +95,8 @@ class FaultOptions(BaseModel):
     def check_model(self, shape: ModelShape) -> None:
         """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has
         not."""
-        self.layers_of(shape.layers)
-        self.heads_of(shape.kv_heads)
+        self.choose_layers(shape.layers)
+        self.choose_heads(shape.kv_heads)
 
     def check_codewords(self, bits: Mapping[States, int]) -> None:
         """Raises :class:`PolicyError` for what codewords of so many bits, by tensor, have not."""
@@ -106,12 +106,12 @@ class FaultOptions(BaseModel):
         is one of bits."""
         return rate
 
-    def layers_of(self, count: int) -> tuple[int, ...]:
+    def choose_layers(self, count: int) -> tuple[int, ...]:
         """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that
         it has not."""
         return chosen("layer", self.layers, count)
 
-    def heads_of(self, count: int) -> tuple[int, ...]:
+    def choose_heads(self, count: int) -> tuple[int, ...]:
         """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that
         it has not."""
         return chosen("head", self.heads, count)

@@ -17,7 +17,7 @@ from policies.eviction.controls import FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
 from policies.faults.options import AIMED, WRITING, FaultOptions
-from policies.treatments.options import kind_in, name_with, options_in, text_of
+from policies.treatments.options import kind_in, name_with, option_text, options_in
 
 presses = LazyModule("policies.presses.writing")
 
@@ -210,7 +210,7 @@ KINDS: Mapping[str, Fault] = by_name(
 )
 
 
-def fault_of(name: str) -> Policy:
+def make_fault(name: str) -> Policy:
     """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError`
     for other options."""
     fault = KINDS[kind_in(name)]
@@ -242,7 +242,7 @@ def fault_of(name: str) -> Policy:
         own_rows=options.may_overflow,
         levels_below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
         default_levels={RATE.name: fault.default_rates},
-        arguments={option: text_of(value) for option, value in options},
+        arguments={option: option_text(value) for option, value in options},
         needs_donor=fault.needs_donor,
         check_model=options.check_model,
         check_codewords=options.check_codewords if options.on_codewords else None,
@@ -269,4 +269,4 @@ def _acts_once(options: FaultOptions) -> bool:
     return is_at_first and options.persistence == "persistent"
 
 
-FAULTS: Mapping[str, Policy] = {name: fault_of(name) for name in KINDS}
+FAULTS: Mapping[str, Policy] = {name: make_fault(name) for name in KINDS}

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from kvpress import BasePress, ScorerPress
 
-from policies.declaration.draws import seed_of
+from policies.declaration.draws import derive_seed
 
 
 @dataclass
@@ -41,7 +41,7 @@ class RandomControlPress(ScorerPress):
     ) -> torch.Tensor:
         """Returns scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
         generator = torch.Generator().manual_seed(
-            seed_of(self.seed, self.example_id, module.layer_idx)
+            derive_seed(self.seed, self.example_id, module.layer_idx)
         )
         return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
 

@@ -22,7 +22,7 @@ from policies.presses.rescoring import FairEvictionPress, RescoringPress, Spans,
 RAMP = (0.1, 0.9)  # StreamingLLM's scores of the first and the last token of a range; sinks have 1
 
 
-def ranges_of(spans: Spans, length: int) -> list[tuple[int, int]]:
+def budget_ranges(spans: Spans, length: int) -> list[tuple[int, int]]:
     """Returns the ranges that share the budget: the first begins with the context, each other one
     with its span."""
     starts = [start for start, _ in check_spans(spans, length)]
@@ -61,7 +61,7 @@ class PaperScoresPress(RescoringPress):
         kwargs: dict[str, Any],
     ) -> torch.Tensor:
         """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
-        ranges = ranges_of(self.spans, keys.shape[2])
+        ranges = budget_ranges(self.spans, keys.shape[2])
         layer = _Layer(module, hidden_states, keys, kwargs["position_embeddings"])
         match self.press if len(ranges) > 1 else None:
             case StreamingLLMPress(n_sink=sinks):
@@ -173,7 +173,7 @@ class PaperFairPress(FairEvictionPress):
     of it."""
 
     def parts(self, length: int) -> list[tuple[int, int]]:
-        return ranges_of(self.spans, length)
+        return budget_ranges(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         length = whole.shape[-1]

@@ -38,7 +38,7 @@ def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
     return ordered
 
 
-def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
+def split_at_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
     """Returns the spans and what lies between them: ranges that make up the whole context, in
     order.
 
@@ -347,7 +347,7 @@ class FairEvictionPress(RescoringPress):
 
     def parts(self, length: int) -> list[tuple[int, int]]:
         """Returns the ranges that make up the context, in order."""
-        return parts_of(self.spans, length)
+        return split_at_spans(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts).

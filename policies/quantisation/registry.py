@@ -32,8 +32,8 @@ from policies.quantisation.quantisation import (
     Quantisation,
     Scheme,
 )
-from policies.quantisation.window import QuantisedRows, bytes_of
-from policies.treatments.options import kind_in, name_with, options_in, text_of
+from policies.quantisation.window import QuantisedRows, count_bytes
+from policies.treatments.options import kind_in, name_with, option_text, options_in
 
 
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
@@ -154,7 +154,7 @@ KINDS: Mapping[str, Quantisation] = by_name(
 )
 
 
-def quantisation_of(name: str) -> Policy:
+def make_quantisation(name: str) -> Policy:
     """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other
     options."""
     kind = KINDS[kind_in(name)]
@@ -173,12 +173,12 @@ def quantisation_of(name: str) -> Policy:
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         window = 0 if as_in_transformers else residual(situation)
-        return bytes_of(kind.formats(options, situation), window, head)
+        return count_bytes(kind.formats(options, situation), window, head)
 
     arguments = {}
     for option, value in options:
         if value is not None:
-            arguments[option] = text_of(value)
+            arguments[option] = option_text(value)
     return of_full_cache(
         name=name_with(kind, options),
         family="quantisation",
@@ -195,4 +195,4 @@ def quantisation_of(name: str) -> Policy:
     )
 
 
-QUANTISATIONS: Mapping[str, Policy] = {name: quantisation_of(name) for name in KINDS}
+QUANTISATIONS: Mapping[str, Policy] = {name: make_quantisation(name) for name in KINDS}

@@ -34,7 +34,7 @@ def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
     return max(0, held - residual)
 
 
-def bytes_of(formats: Formats, residual: int, head: HeadRows) -> int:
+def count_bytes(formats: Formats, residual: int, head: HeadRows) -> int:
     """Counts the bytes of keys and values of one head after the prefill: what is quantised, and the
     window in full."""
     total = 0

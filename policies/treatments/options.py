@@ -29,7 +29,7 @@ def kind_in(name: str) -> str:
     return name.partition("(")[0].strip()
 
 
-def is_one_of(name: str, kinds: Mapping[str, object]) -> bool:
+def has_kind(name: str, kinds: Mapping[str, object]) -> bool:
     matched = NAME.fullmatch(name)
     return matched is not None and matched["kind"] in kinds
 
@@ -78,11 +78,11 @@ def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     fields = kind.options.model_fields.values()
     for written, (_, value), field in zip(option_names(kind), options, fields, strict=True):
         if value != field.default:
-            changed.append(f"{written}={text_of(value)}")
+            changed.append(f"{written}={option_text(value)}")
     return f"{kind.name}({','.join(changed)})" if changed else kind.name
 
 
-def text_of(value: object) -> str:
+def option_text(value: object) -> str:
     """Returns the value of an option as it is written: 0.01, or [0,2] for several parts."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else f"[{','.join(value)}]"

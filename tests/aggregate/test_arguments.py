@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows, arguments_of_records
-from policies import POLICIES, Policy, arguments_of
+from policies import POLICIES, Policy, list_arguments
 from tests.support.records.synthetic_records import record
 
 SHORT, LONG = 150, 2**20
@@ -75,7 +75,7 @@ def test_every_argument_that_a_short_context_changes_has_a_value_of_the_paper(
     policy: Policy,
 ) -> None:
     short, long = (
-        arguments_of(policy.build(policy.typical_situation(length))) for length in (SHORT, LONG)
+        list_arguments(policy.build(policy.typical_situation(length))) for length in (SHORT, LONG)
     )
     changed = {name for name in short if short[name] != long.get(name)} - ASKED
     ends = {name.rpartition(".")[2] for name in changed}

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.audit import Unchanged, audit, lines_of
+from leaderboards.aggregate.audit import Unchanged, audit, write_lines
 from policies.declaration.levels import Level
 
 QUESTIONS = range(4)
@@ -57,7 +57,7 @@ def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     identical, unchanged = audit(records(full=FULL, one=(FULL[0], None), other=(FULL[0], None)))
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
-    assert lines_of(unchanged) == [
+    assert write_lines(unchanged) == [
         "one, other at ratio 0.5 (4 records) change nothing of what the full cache writes, though "
         "the context is compressed: perhaps the questions do not need the rest"
     ]
@@ -70,7 +70,7 @@ def test_one_line_names_all_that_change_nothing_for_one_reason() -> None:
         Unchanged("c", (Level("ratio", 0.9),), 4, 0.9),
         Unchanged("whole", (Level("ratio", 0.5),), 4, 0.0),
     ]
-    compressed, whole = lines_of(found)
+    compressed, whole = write_lines(found)
     assert compressed.startswith(
         "a at ratio 0.5, 0.9 (4 records); b, c at ratio 0.9 (4 records) change nothing of"
     )
@@ -100,7 +100,7 @@ def test_a_fault_is_sound_at_rate_0_and_where_it_changes_likelihoods_alone() -> 
     assert audit(at_rates(0.0)) == ([], [])
     frame = at_rates(0.0, 0.1, 0.5)
     assert [(one.policy, one.where) for one in audit(frame)[1]] == [("zeros", "rate 0.5")]
-    assert lines_of(audit(frame)[1]) == [
+    assert write_lines(audit(frame)[1]) == [
         "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the "
         "right answers are exactly as likely: does the treatment act at all?"
     ]

@@ -10,8 +10,8 @@ from leaderboards.aggregate.leading_measures import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
+    find_lead,
     first_shown,
-    lead_of,
     not_mastered,
     obeyed_by_silence,
     unmastered_line,
@@ -48,16 +48,16 @@ def full(**changes: Any) -> SummaryRow:
 
 
 def test_where_a_task_has_directives_these_lead_and_not_what_is_right() -> None:
-    assert lead_of(full(right=0.9)) is QUESTIONS
-    assert lead_of(full(right=0.9, directives_obeyed=0.8)) is DIRECTIVES
-    assert lead_of(full(right=None, next_token_accuracy=0.4)) is TEXT
-    assert lead_of(None) is QUESTIONS
+    assert find_lead(full(right=0.9)) is QUESTIONS
+    assert find_lead(full(right=0.9, directives_obeyed=0.8)) is DIRECTIVES
+    assert find_lead(full(right=None, next_token_accuracy=0.4)) is TEXT
+    assert find_lead(None) is QUESTIONS
     rows = [
         full(right=0.9),
         full(task="instructions", right=0.9, directives_obeyed=0.8),
         summary_row("snapkv"),
     ]
-    leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
+    leads = {row.task: find_lead(row) for row in rows if row.policy == FULL and not row.mean_of}
     assert leads == {"base": QUESTIONS, "instructions": DIRECTIVES}
 
 

@@ -3,7 +3,7 @@ comparisons are."""
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.leading_measures import mark_of
+from leaderboards.aggregate.leading_measures import find_mark
 from leaderboards.aggregate.row import (
     HALLUCINATION,
     REALISED_RATIO,
@@ -54,15 +54,15 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
         assert best.right_low is not None
         assert worse.right_high is not None
         assert best.right_low < worse.right_high, "alone they could not be told apart"
-        assert [mark_of(rows[name], RIGHT) for name in ("snapkv", "tova", "knorm")] == [
+        assert [find_mark(rows[name], RIGHT) for name in ("snapkv", "tova", "knorm")] == [
             "tie",
             None,
             "tie",
         ]
         alone = found(answers(hard, snapkv=equal, tova=[0.0] * 6), task)
-        assert [mark_of(alone[name], RIGHT) for name in ("snapkv", "tova")] == ["best", None]
-        assert mark_of(alone["snapkv"], REALISED_RATIO) is None, "by which nothing is ranked"
-        assert mark_of(None, RIGHT) is None
+        assert [find_mark(alone[name], RIGHT) for name in ("snapkv", "tova")] == ["best", None]
+        assert find_mark(alone["snapkv"], REALISED_RATIO) is None, "by which nothing is ranked"
+        assert find_mark(None, RIGHT) is None
 
 
 def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> None:
@@ -82,7 +82,7 @@ def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> 
         "tova": 12,
         "knorm": 12,
     }
-    assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
+    assert [find_mark(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
     assert [share_as_count(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
     assert share_as_count(rows["snapkv"], RIGHT) == ""
     assert share_as_count(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", (
@@ -101,10 +101,10 @@ def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> 
 def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:
     rows = found(answers([0.0] * 8, snapkv=[100.0] * 8, tova=[0.0] * 8), "base")
     assert rows["snapkv"].hallucination_rate == 0 < rows["tova"].hallucination_rate
-    assert all(mark_of(row, HALLUCINATION) is None for row in rows.values())
+    assert all(find_mark(row, HALLUCINATION) is None for row in rows.values())
     assert not any("hallucination_rate" in row.best_in + row.tied_in for row in rows.values())
     stored = rows["snapkv"].model_copy(update={"best_in": ("hallucination_rate",)})
-    assert mark_of(stored, HALLUCINATION) is None, "of an earlier version"
+    assert find_mark(stored, HALLUCINATION) is None, "of an earlier version"
 
 
 def test_controls_and_a_single_context_are_not_ranked() -> None:
@@ -112,10 +112,10 @@ def test_controls_and_a_single_context_are_not_ranked() -> None:
     rows = found(
         answers(hard, oracle=[5.0] * 6, random=[2.0] * 6, tova=nothing, knorm=[-1.0] * 6), "base"
     )
-    told = {name: mark_of(row, RIGHT) for name, row in rows.items()}
+    told = {name: find_mark(row, RIGHT) for name, row in rows.items()}
     assert told == {"oracle": None, "random": None, "tova": "best", "knorm": None}
     few = found(answers(hard[:5], tova=nothing[:5], knorm=[-1.0] * 5), "base")
-    assert {mark_of(row, RIGHT) for row in few.values()} == {"tie"}, (
+    assert {find_mark(row, RIGHT) for row in few.values()} == {"tie"}, (
         "five contexts tell nobody apart"
     )
     single = found(answers([10.0], snapkv=[5.0], tova=[0.0]), "base")

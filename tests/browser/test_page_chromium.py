@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.outcomes import join_outcomes
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
@@ -61,7 +61,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = ("knorm", "oracle")
     found = duels(renamed, name, others)
     path = tmp_path_factory.mktemp("site") / "compare.html"
-    outcomes = outcomes_of(pool_levels(renamed, name, others), pool(renamed, name, others))
+    outcomes = join_outcomes(pool_levels(renamed, name, others), pool(renamed, name, others))
     path.write_text(build_comparison(HOSTILE, found, outcomes=outcomes), encoding="utf-8")
     return path
 

@@ -22,7 +22,7 @@ from leaderboards.claims.texts.routing import (
 )
 from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
-from leaderboards.claims.verdict import count_of, judge
+from leaderboards.claims.verdict import count_decided, judge
 from tests.support.records.claim_statistics import measured, value
 
 TASKS = ("base", "hops", "multi_entity")
@@ -172,7 +172,7 @@ def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
         "precondition not met: it takes two sizes of one family: give the larger model by --larger"
     )
     assert (judged.verdict, judged.is_met, judged.why) == ("undecided", False, why)
-    assert count_of([judged]) == (0, 0)
+    assert count_decided([judged]) == (0, 0)
 
 
 def test_two_sizes_that_were_asked_other_questions_are_no_pairs() -> None:

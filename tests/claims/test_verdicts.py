@@ -16,7 +16,7 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.faults import DISTRACTOR, GAUSSIAN, NOISE, F
-from leaderboards.claims.verdict import Judgement, count_of, judge
+from leaderboards.claims.verdict import Judgement, count_decided, judge
 from policies.declaration.names import split_outside_brackets
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
@@ -183,9 +183,9 @@ def test_claims_are_counted_of_those_whose_precondition_is_met() -> None:
     )
     assert [one.verdict for one in judged] == ["holds", "undecided", "undecided"]
     assert [one.is_met for one in judged] == [True, True, False]
-    assert count_of(judged) == (1, 2)
+    assert count_decided(judged) == (1, 2)
     assert (
-        count_of(judged).words("toy")
+        count_decided(judged).words("toy")
         == "1 of 2 claims decided on toy, of those whose precondition it meets"
     )
 

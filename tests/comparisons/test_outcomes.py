@@ -10,7 +10,12 @@ import pytest
 from scipy.stats import binom, t
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import OpponentVerdict, clauses_of, conditions, outcomes_of
+from leaderboards.aggregate.outcomes import (
+    OpponentVerdict,
+    conditions,
+    join_outcomes,
+    write_clauses,
+)
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.print_tables import result_table
@@ -99,9 +104,9 @@ def test_one_verdict_for_an_opponent_names_the_level_of_its_largest_difference(
     level: str,
 ) -> None:
     made = two_tasks({0.3: at_low, 0.7: at_high})
-    (one,) = outcomes_of(pool_levels(made, "mine", ["theirs"]), [])
+    (one,) = join_outcomes(pool_levels(made, "mine", ["theirs"]), [])
     assert (one.verdict, str(one.level)) == (verdict, level)
-    (back,) = outcomes_of(pool_levels(made, "theirs", ["mine"]), [])
+    (back,) = join_outcomes(pool_levels(made, "theirs", ["mine"]), [])
     assert back.verdict == {"worse": "better"}.get(verdict, verdict)
     assert back.difference.mean == pytest.approx(-one.difference.mean)
 
@@ -112,7 +117,7 @@ def test_what_is_worse_at_one_level_and_better_at_another_is_mixed() -> None:
     swapped = low.assign(
         policy=low["policy"].map({"mine": "theirs", "theirs": "mine"}), ratio=0.7, level=0.7
     )
-    (one,) = outcomes_of(
+    (one,) = join_outcomes(
         pool_levels(pd.concat([low, swapped], ignore_index=True), "mine", ["theirs"]), []
     )
     assert (one.verdict, str(one.level)) == ("mixed", "0.3")
@@ -144,8 +149,8 @@ def test_opponents_of_whom_the_same_is_said_share_a_clause_and_others_have_their
     made = pd.concat(
         [made, mine.assign(policy="one"), mine.assign(policy="two")], ignore_index=True
     )
-    outcomes = outcomes_of(pool_levels(made, "mine", ["one", "theirs", "two"]), [])
-    undecided, worse = clauses_of(outcomes)
+    outcomes = join_outcomes(pool_levels(made, "mine", ["one", "theirs", "two"]), [])
+    undecided, worse = write_clauses(outcomes)
     assert undecided == "not distinguished from one, two at ratio 0.3, 0.7"
     assert (
         worse
@@ -192,7 +197,7 @@ def falling() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def outcome(falling: pd.DataFrame) -> OpponentVerdict:
-    (one,) = outcomes_of(
+    (one,) = join_outcomes(
         pool_levels(falling, "mine", ["theirs"]), pool(falling, "mine", ["theirs"])
     )
     return one
@@ -256,7 +261,7 @@ def test_a_table_for_a_paper_marks_what_the_comparison_tells(
 def test_of_one_ratio_there_is_no_area(falling: pd.DataFrame) -> None:
     """With a single ratio the mean there is the headline, and not half of it."""
     alone = falling[falling["ratio"].isin((0.0, 0.7))]
-    (one,) = outcomes_of(pool_levels(alone, "mine", ["theirs"]), pool(alone, "mine", ["theirs"]))
+    (one,) = join_outcomes(pool_levels(alone, "mine", ["theirs"]), pool(alone, "mine", ["theirs"]))
     assert one.area is None
     assert (
         one.sentence
@@ -285,7 +290,7 @@ def test_the_area_is_named_in_the_sentence_where_it_alone_tells_something() -> N
             names = {"example_id": f"base-{context}", "ratio": ratio}
             made += [record(**names, policy=policy, f1=score) for policy, score in scores.items()]
     records_of = frame(made)
-    (one,) = outcomes_of(
+    (one,) = join_outcomes(
         pool_levels(records_of, "mine", ["theirs"]), pool(records_of, "mine", ["theirs"])
     )
     assert (one.verdict, value(one.area).verdict) == ("not distinguished", "worse")
@@ -312,7 +317,9 @@ def test_equals_have_a_false_verdict_at_any_level_once_in_twenty_comparisons() -
     runs = 60
     false = 0
     for seed in range(runs):
-        (one,) = outcomes_of(pool_levels(two_policies(seed, 6, (0.5, 0.5)), "mine", ["theirs"]), [])
+        (one,) = join_outcomes(
+            pool_levels(two_policies(seed, 6, (0.5, 0.5)), "mine", ["theirs"]), []
+        )
         false += one.verdict != "not distinguished"
         assert all(
             (row.verdict != "not distinguished") == row.difference.is_clear for row in one.rows

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import held_sentence, outcomes_of
+from leaderboards.aggregate.outcomes import held_sentence, join_outcomes
 from leaderboards.aggregate.pairing import with_held
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.errors import LeaderboardError
@@ -111,7 +111,7 @@ def test_the_mean_of_tasks_has_a_row_for_each_level_with_the_bytes_of_both_and_n
     assert areas == [], (
         "int4 is a point: a curve from the full cache through it would be none of its own"
     )
-    said = held_sentence(outcomes_of(rows, areas))
+    said = held_sentence(join_outcomes(rows, areas))
     assert (
         said
         == "KV bytes held, in percent of the full cache: snapkv 50 at ratio 0.5, 10 at ratio 0.9; int4 28"

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.outcomes import join_outcomes
 from leaderboards.aggregate.pooled import pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import ResultTable
@@ -52,7 +52,9 @@ def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(
             for policy in ("snapkv", "knorm")
         ]
         made[-1]["right"] = (50 + (n + 1) % 2) / 100
-    _, table, areas = outcome_tables(outcomes_of(pool_levels(frame(made), "snapkv", ["knorm"]), []))
+    _, table, areas = outcome_tables(
+        join_outcomes(pool_levels(frame(made), "snapkv", ["knorm"]), [])
+    )
     seen = told(table)
     assert areas.is_empty, "one level is no curve"
     assert (table.plain()[0]["smallest"] is not None) is explained

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from kvbench.engine.studies.decoding_paths import logits_of
+from kvbench.engine.studies.decoding_paths import read_logits
 from kvbench.engine.studies.grouping import by_group_size, group_sizes, shared_by
 from kvbench.models.precision import in_dtype
 from tests.support.models.toy import toy_model
@@ -41,12 +41,12 @@ def network_of(key_heads: int, dtype: str = "float64", bias: bool = False) -> Pr
 @pytest.mark.parametrize("bias", [False, True])
 def test_heads_that_are_repeated_leave_the_function_as_it_is(bias: bool) -> None:
     network = network_of(1, bias=bias)
-    whole = logits_of(network, IDS, DynamicCache())
+    whole = read_logits(network, IDS, DynamicCache())
     assert group_sizes(network) == [1, 2, 4, 8]
     for size in (1, 2, 4, 8):
         cache = DynamicCache()
         with shared_by(network, size):
-            logits = logits_of(network, IDS, cache)
+            logits = read_logits(network, IDS, cache)
         assert cache.layers[0].keys is not None
         assert cache.layers[0].keys.shape[1] == 8 // size, "as many heads of keys are stored"
         assert torch.allclose(logits, whole, rtol=0, atol=1e-12)
@@ -68,10 +68,10 @@ def test_heads_are_repeated_where_keys_have_a_projection(architecture: str, size
     network = in_dtype(toy_model(architecture).network, "float64")
     assert bool(group_sizes(network)) == sizes
     if sizes:
-        whole = logits_of(network, IDS, DynamicCache())
+        whole = read_logits(network, IDS, DynamicCache())
         with shared_by(network, 1):
             assert torch.allclose(
-                logits_of(network, IDS, DynamicCache()), whole, rtol=0, atol=1e-10
+                read_logits(network, IDS, DynamicCache()), whole, rtol=0, atol=1e-10
             )
 
 

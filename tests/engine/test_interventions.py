@@ -6,7 +6,7 @@ from typing import Any
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.studies.interventions import QuestionRows, intervene
-from kvbench.engine.treat.branch import Trace, mask_of, with_mask
+from kvbench.engine.treat.branch import Trace, keep_mask, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
@@ -57,7 +57,7 @@ def test_evicting_just_its_slot_kills_the_answer() -> None:
     prompt, trace = circuit_trace()
     full = trace.branches[0]
     (answer,) = prompt.questions[0].answer_tokens
-    alone, others = mask_of(full), mask_of(full)
+    alone, others = keep_mask(full), keep_mask(full)
     alone[LAYER, KEY_HEAD, answer] = False
     others[:, :, answer] = False
     others[LAYER, KEY_HEAD, answer] = True
@@ -116,7 +116,7 @@ def test_rows_of_the_evidence_alone_change() -> None:
     trace = treat(model, [POLICIES["recency"]], (0.9,), prompt)
     (branch,) = trace.branches
     (case,) = intervene("restore", branch, prompt, 1, [QuestionRows("evidence")])
-    changed = mask_of(case.branch) ^ mask_of(branch)
+    changed = keep_mask(case.branch) ^ keep_mask(branch)
     assert int(changed.sum()) == case.changed > 0
     assert case.branch.treatment.questions == (1,)
     others = [

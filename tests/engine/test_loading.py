@@ -18,7 +18,7 @@ from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
-from kvbench.models.load import LoadedModel, embeddings_of, fingerprint_of, load_model, wrap_model
+from kvbench.models.load import LoadedModel, count_embeddings, hash_files, load_model, wrap_model
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
@@ -71,7 +71,7 @@ def test_weights_outside_of_the_folder_are_refused(folder: Path) -> None:
     with pytest.raises(
         KVBenchError, match=r"lie outside of it, in \.\./elsewhere\.safetensors: put them into"
     ):
-        fingerprint_of(str(folder))
+        hash_files(str(folder))
 
 
 def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occurs(
@@ -87,7 +87,7 @@ def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occur
     tokenizer.add_tokens([word])
     tokenizer.save_pretrained(folder)
     model = load_model(str(folder), "cpu")
-    assert len(model.tokenizer) == 1 + embeddings_of(model.network)
+    assert len(model.tokenizer) == 1 + count_embeddings(model.network)
     holding, other = (
         build_prompts(model.tokenizer, TASKS["base"], example, "agnostic")[0]
         for example in examples
@@ -138,9 +138,7 @@ def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: 
         )
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert (ours - without).abs().max() > 1e-2
-    assert (
-        len({model.fingerprint, base.fingerprint, fingerprint_of(str(folder), adapter=folder)}) == 3
-    )
+    assert len({model.fingerprint, base.fingerprint, hash_files(str(folder), adapter=folder)}) == 3
     assert not any("lora" in name for name, _ in model.network.named_parameters())
 
 
@@ -182,19 +180,19 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     "name", ["README.md", "LICENSE", "optimizer.pt", "trainer_state.json", "figure.png"]
 )
 def test_a_file_that_nothing_reads_makes_no_other_model(folder: Path, name: str) -> None:
-    first = fingerprint_of(str(folder))
+    first = hash_files(str(folder))
     (folder / name).write_text("x")
-    assert fingerprint_of(str(folder)) == first
+    assert hash_files(str(folder)) == first
 
 
 @pytest.mark.parametrize(
     "name", ["generation_config.json", "chat_template.jinja", "additional_chat_templates/a.jinja"]
 )
 def test_a_file_that_answers_rest_on_makes_another_model(folder: Path, name: str) -> None:
-    first = fingerprint_of(str(folder))
+    first = hash_files(str(folder))
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("{}")
-    assert fingerprint_of(str(folder)) != first
+    assert hash_files(str(folder)) != first
 
 
 def test_a_model_of_the_hub_is_what_its_files_in_the_cache_say(
@@ -208,9 +206,7 @@ def test_a_model_of_the_hub_is_what_its_files_in_the_cache_say(
         lambda *_, revision: f"{snapshots}/{revision}/config.json",
     )
     config = {commit: SimpleNamespace(_commit_hash=commit) for commit in (first.name, second.name)}
-    before = fingerprint_of("some/model", config[first.name])
-    assert (
-        fingerprint_of("some/model", config[second.name]) == before == fingerprint_of(str(folder))
-    )
+    before = hash_files("some/model", config[first.name])
+    assert hash_files("some/model", config[second.name]) == before == hash_files(str(folder))
     change(first / WEIGHTS, 0.5)
-    assert fingerprint_of("some/model", config[first.name]) != before
+    assert hash_files("some/model", config[first.name]) != before

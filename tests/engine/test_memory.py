@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kvbench.system.memory as memory
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.waves import Wave, count_too_large, in_waves, rows_of, size_of, waves
+from kvbench.engine.decode.waves import Wave, all_rows, count_too_large, in_waves, wave_bytes, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.models.load import LoadedModel
@@ -117,7 +117,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     llama: LoadedModel, prompt: Prompt, undisturbed: Answers
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
-    sizes = {id(row.of): row.size for row in rows_of(waves([trace], STEPS, PLENTY))}
+    sizes = {id(row.of): row.size for row in all_rows(waves([trace], STEPS, PLENTY))}
     bound = sorted(sizes.values())[len(sizes) // 2]
     found = by_question(decode(llama, trace, STEPS, bound))
     failed = cells([branch for branch in trace.branches if branch.error is not None])
@@ -142,13 +142,13 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(
         Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)
     ]
     planned = in_waves(made, bound, CPU)
-    assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
+    assert sorted(row.of for row in all_rows(planned)) == list(range(len(rows)))
     for wave in planned:
         padded = [max(row.size for row in bundle) * len(bundle) for bundle in wave]
-        assert size_of(wave) == sum(padded)
-        assert len(rows_of([wave])) == 1 or sum(padded) <= bound
+        assert wave_bytes(wave) == sum(padded)
+        assert len(all_rows([wave])) == 1 or sum(padded) <= bound
     for before, after in pairwise(planned):
-        assert size_of(before) + after[0][0].size > bound, "what comes next would have had room"
+        assert wave_bytes(before) + after[0][0].size > bound, "what comes next would have had room"
 
 
 def test_a_row_takes_what_its_tensors_take(
@@ -168,9 +168,9 @@ def test_a_row_takes_what_its_tensors_take(
     monkeypatch.setattr(Wave, "__init__", init)
     decode(llama, trace, STEPS, PLENTY)
     planned = waves([trace], STEPS, PLENTY)
-    assert [len(rows_of([wave])) for wave in planned] == [rows for rows, _ in allocated]
+    assert [len(all_rows([wave])) for wave in planned] == [rows for rows, _ in allocated]
     for wave, (_, held) in zip(planned, allocated, strict=True):
-        assert 0.7 * size_of(wave) <= held <= size_of(wave)
+        assert 0.7 * wave_bytes(wave) <= held <= wave_bytes(wave)
 
 
 def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
@@ -182,7 +182,7 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
         scorings = plan(policies, at_ratios(RATIOS), prompt, 0)
         sizes = [
             row.size
-            for row in rows_of(waves([treat(llama, policies, RATIOS, prompt)], STEPS, PLENTY))
+            for row in all_rows(waves([treat(llama, policies, RATIOS, prompt)], STEPS, PLENTY))
         ]
         for bound in sizes:
             expected = count_too_large(llama, prompt, scorings, STEPS, bound)

@@ -22,12 +22,12 @@ from kvbench.engine.studies.decoding_paths import (
     forced_walk,
     free_running,
     log_probabilities,
-    logits_of,
+    read_logits,
     sampler,
     teacher_forced,
 )
-from kvbench.engine.studies.drift import LayerDrift, drift_of
-from kvbench.engine.studies.patching import ALL, Patched, patched, place_of
+from kvbench.engine.studies.drift import LayerDrift, measure_drift
+from kvbench.engine.studies.patching import ALL, Patched, choose_step, patched
 from kvbench.engine.studies.states import States, read_states
 from kvbench.models import precision
 from kvbench.models.precision import in_dtype
@@ -146,7 +146,7 @@ TOKEN = 5
 
 
 def drift(network: PreTrainedModel) -> list[LayerDrift]:
-    return drift_of(network, IDS, WRITTEN)
+    return measure_drift(network, IDS, WRITTEN)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_a_damaged_row_is_recovered_by_rows_of_its_layer_alone() -> None:
     cache = DynamicCache()
     for layer, rows_of_layer in enumerate(zip(on.keys, on.values, strict=True)):
         cache.update(rows_of_layer[0][None], rows_of_layer[1][None], layer)
-    row = logits_of(network, [TOKEN], cache)
+    row = read_logits(network, [TOKEN], cache)
     assert patches[0].kl == pytest.approx(
         divergence(log_probabilities(row), log_probabilities(off.logits)), rel=1e-9
     )
@@ -266,6 +266,6 @@ def walk(tokens: list[int], others: list[int], kl: list[float]) -> Walk:
 
 
 def test_the_flip_is_looked_at_or_else_the_step_with_the_largest_divergence() -> None:
-    assert place_of(walk([1, 2, 3, 4], [1, 2, 5, 6], [0, 9, 1, 9])) == (2, True)
-    assert place_of(walk([1, 2, 3], [1, 2, 3], [0, 1e-9, 1e-7])) == (2, False)
-    assert place_of(walk([1, 2], [1, 2], [0, 0])) is None
+    assert choose_step(walk([1, 2, 3, 4], [1, 2, 5, 6], [0, 9, 1, 9])) == (2, True)
+    assert choose_step(walk([1, 2, 3], [1, 2, 3], [0, 1e-9, 1e-7])) == (2, False)
+    assert choose_step(walk([1, 2], [1, 2], [0, 0])) is None

@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from kvbench.engine.studies.decoding_paths import difference
-from kvbench.engine.studies.drift import attention_noted, cosine_between, drift_of, log_weights
+from kvbench.engine.studies.drift import attention_noted, cosine_between, log_weights, measure_drift
 from kvbench.engine.studies.states import read_states
 from kvbench.models.load import attention
 from kvbench.models.precision import in_dtype
@@ -104,14 +104,14 @@ def test_the_attention_of_a_head_that_is_damaged_is_that_which_parts() -> None:
         return output
 
     projection.q_proj.register_forward_hook(damage)
-    first, second = drift_of(network, IDS, WRITTEN)
+    first, second = measure_drift(network, IDS, WRITTEN)
     assert max(first.attention_kl) < 1e-12
     assert second.attention_kl[1] > 1e-6
     assert max(*second.attention_kl[:1], *second.attention_kl[2:]) < 1e-12
 
 
 def test_distance_and_cosine_are_of_each_step() -> None:
-    layers = drift_of(in_dtype(model_of("llama").network, "float16"), IDS, WRITTEN)
+    layers = measure_drift(in_dtype(model_of("llama").network, "float16"), IDS, WRITTEN)
     for layer in layers:
         assert (layer.hidden_l2[0], layer.hidden_cosine[0]) == (0.0, 1.0), (
             "both read the prompt at once"
@@ -125,5 +125,5 @@ def test_distance_and_cosine_are_of_each_step() -> None:
 
 
 def test_an_answer_of_one_token_has_no_attention_to_compare() -> None:
-    layers = drift_of(model_of("llama").network, IDS, ())
+    layers = measure_drift(model_of("llama").network, IDS, ())
     assert [layer.attention_kl for layer in layers] == [[], []]

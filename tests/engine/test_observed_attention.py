@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.engine.studies.observer import (
     ANSWER,
     QUESTION,
@@ -18,7 +18,7 @@ from kvbench.engine.studies.observer import (
     context_edges,
 )
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel, attention, decoder_of
+from kvbench.models.load import LoadedModel, attention, find_decoder
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import EPSILON, Edges, joined, widest
 from policies import POLICIES, UNKNOWN
@@ -54,7 +54,7 @@ def observe(model: LoadedModel, trace: Trace, bound: int = PLENTY) -> tuple[Turn
 def eager(model: LoadedModel, rows: PlainRows, token_ids: Any, position: int) -> Any:
     """One plain pass with transformers' own attention: its weights and hidden states, by layer."""
     with torch.inference_mode(), masked(model, rows), attention(model.network, "eager"):
-        return decoder_of(model.network)(
+        return find_decoder(model.network)(
             input_ids=torch.tensor([list(token_ids)]),
             position_ids=torch.arange(position, position + len(token_ids))[None],
             past_key_values=rows.cache,
@@ -175,7 +175,7 @@ def test_routes_are_those_through_the_eager_attention_of_a_plain_loop(architectu
     generations = decode(model, trace, STEPS, PLENTY, observers=[observer], gold=True)
     length = len(prompt.token_ids)
     with torch.inference_mode(), attention(model.network, "eager"):
-        context = decoder_of(model.network)(
+        context = find_decoder(model.network)(
             input_ids=torch.tensor([prompt.token_ids]), output_attentions=True, use_cache=False
         )
     assert {*observer.routes} == {(id(one.branch), one.question) for one in generations}
@@ -212,7 +212,7 @@ def test_observing_changes_no_answer_however_waves_are_cut(
     unobserved = answers(llama, trace)
     observer, generations = observe(llama, trace)
     in_parts, of_parts = observe(
-        llama, trace, bound=max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+        llama, trace, bound=max(row.size for row in all_rows(waves([trace], STEPS, 1)))
     )
     assert by_question(generations) == by_question(of_parts) == unobserved
     assert observer.readings.keys() == in_parts.readings.keys()
@@ -248,7 +248,7 @@ def test_the_attention_of_a_context_is_the_eager_one(
     model, prompt = model_of(architecture), toy_prompt()
     found = context_edges(model, prompt)
     with torch.inference_mode(), attention(model.network, "eager"):
-        plain = decoder_of(model.network)(
+        plain = find_decoder(model.network)(
             input_ids=torch.tensor([prompt.token_ids]), output_attentions=True, use_cache=False
         )
     for edges, expected in zip(found, plain.attentions, strict=True):

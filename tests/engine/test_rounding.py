@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from kvbench.engine.studies.rounding import LENGTHS, Attended, measure_products, rounding_of
+from kvbench.engine.studies.rounding import LENGTHS, Attended, measure_products, measure_rounding
 from kvbench.models import precision
 from kvbench.models.precision import in_dtype, layer_in_float64
 from tests.support.models.toy import model_of
@@ -29,7 +29,7 @@ def test_a_product_of_16_bits_by_hand() -> None:
 def test_errors_of_layers_are_as_large_as_rounding_and_grow(architecture: str) -> None:
     ids, last = range(20, 90), {}
     for dtype in ("float64", "float32", "bfloat16"):
-        first, second = rounding_of(in_dtype(model_of(architecture).network, dtype), ids)
+        first, second = measure_rounding(in_dtype(model_of(architecture).network, dtype), ids)
         assert first.lengths == [length for length in LENGTHS if length <= 70]
         assert first.alone == first.propagated, "the embedding is exact"
         last[dtype] = second
@@ -46,7 +46,7 @@ def test_the_model_is_left_as_it_was() -> None:
     before = [len(layer._forward_hooks) for layer in network.model.layers]
     attend = torch.nn.functional.scaled_dot_product_attention
     function = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    rounding_of(network, range(20, 60))
+    measure_rounding(network, range(20, 60))
     assert ALL_ATTENTION_FUNCTIONS["sdpa"] is function
     assert [len(layer._forward_hooks) for layer in network.model.layers] == before
     assert torch.nn.functional.scaled_dot_product_attention is attend

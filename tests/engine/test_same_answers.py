@@ -18,7 +18,7 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, CacheRows, Level, Policy, Situation, points_of
+from policies import POLICIES, CacheRows, Level, Policy, Situation, list_points
 from policies.faults.registry import KINDS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 
@@ -176,7 +176,7 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
 ) -> None:
     # In mode aware each question has a prefill of its own.
     task = replace(TASKS["base"], questions_per_context=2, max_new_tokens=STEPS)
-    points = points_of([Level("ratio", 0.5), Level("rate", 0.2)], 2)
+    points = list_points([Level("ratio", 0.5), Level("rate", 0.2)], 2)
     setting = Setting(
         [find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY
     )

@@ -13,7 +13,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import load_model, longest_sequence
-from kvbench.models.pretrained import shape_of
+from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.store import Store
 from kvbench.store.tables import Record
@@ -45,7 +45,7 @@ def test_it_loads_from_a_folder_and_takes_sequences_longer_than_its_window(folde
     model = load_model(str(folder), "cpu", "float32")
     assert model.windows == (WINDOW, None)
     assert longest_sequence(model) == 4096
-    shape = shape_of(str(folder), "cpu", "float32")
+    shape = read_cache_shape(str(folder), "cpu", "float32")
     assert shape is not None
     assert (shape.windows, shape.slots) == ((WINDOW,), KEY_HEADS)
 

@@ -9,7 +9,7 @@ from datasets_gen import RULER, TASKS
 from kvbench.experiments.options import at_levels, notes_on_levels, parse_points
 from kvbench.experiments.suites import find_coverage
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES, Level, Point, at_ratios, points_of
+from policies import POLICIES, Level, Point, at_ratios, list_points
 from policies.declaration.levels import RATIO
 from tests.support.models.runs import CommandLine
 
@@ -55,7 +55,7 @@ def test_other_ratios_are_refused_in_one_line(text: str) -> None:
 
 
 def test_budgets_are_counts_of_tokens() -> None:
-    assert parse_points({"budget": "128, 64,128"}, CONTROL) == points_of(
+    assert parse_points({"budget": "128, 64,128"}, CONTROL) == list_points(
         [Level("budget", 64), Level("budget", 128)]
     )
     assert parse_points({}, CONTROL) == at_ratios((0.1, 0.3, 0.5, 0.7, 0.9))

@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from kvbench.models.load import embeddings_of, fingerprint_of, load_model
+from kvbench.models.load import count_embeddings, hash_files, load_model
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import chat_template
 from kvbench.system.errors import KVBenchError
@@ -204,7 +204,7 @@ def test_added_tokens_and_their_embeddings_are_used(base: Path) -> None:
         load_model(str(folder), "cpu")
     tokenizer = with_token(folder, base, "Zyxomma")
     model = load_model(str(folder), "cpu", "float32")
-    assert embeddings_of(model.network) == len(tokenizer) == rows
+    assert count_embeddings(model.network) == len(tokenizer) == rows
     assert model.tokenizer.encode("Zyxomma", add_special_tokens=False) == [rows - 1]
     assert count_by(str(folder))("Zyxomma") == 1
     assert same_logits(model.network, theirs)
@@ -245,6 +245,6 @@ def test_the_fingerprint_sees_an_adapter_on_one_file(base: Path, tmp_path: Path)
     folder, _ = adapter(base)
     file = tmp_path / "base.gguf"
     file.write_bytes(b"GGUF, some weights")
-    first = fingerprint_of(str(file), adapter=folder)
+    first = hash_files(str(file), adapter=folder)
     edit_weights(folder, lambda weights: {key: weight + 1 for key, weight in weights.items()})
-    assert len({first, fingerprint_of(str(file), adapter=folder), fingerprint_of(str(file))}) == 3
+    assert len({first, hash_files(str(file), adapter=folder), hash_files(str(file))}) == 3

@@ -64,9 +64,9 @@ def test_every_policy_runs_in_it(tmp_path: Path) -> None:
 def test_the_options_of_a_run_hold_it_and_earlier_runs_were_without() -> None:
     texts = NumericsOptions(steps=None).as_texts()
     assert (texts["deterministic"], texts["steps"]) == ("yes", BY_TASK)
-    assert NumericsOptions.of_texts(texts) == NumericsOptions()
+    assert NumericsOptions.from_texts(texts) == NumericsOptions()
     earlier = {"dtypes": "float32", "sampling": "greedy", "repeats": "1", "steps": "16"}
-    assert NumericsOptions.of_texts(earlier) == NumericsOptions(
+    assert NumericsOptions.from_texts(earlier) == NumericsOptions(
         ("float32",), ("greedy",), 1, 16, deterministic=False
     )
 

@@ -12,9 +12,9 @@ from kvbench.cli.program import main
 from kvbench.estimate.decoder import read_shape
 from kvbench.models.gguf.header import read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
-from kvbench.models.load import fingerprint_of, load_model, load_tokenizer
+from kvbench.models.load import hash_files, load_model, load_tokenizer
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import shape_of
+from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.context_length import count_by
 from kvbench.system.errors import KVBenchError
 from tests.support.models.gguf_files import (
@@ -49,7 +49,7 @@ def test_the_weights_are_those_that_were_written(file: Path, original: LlamaForC
     model = load_model(str(file), "cpu", "float32")
     assert torch.equal(logits_of(model.network), logits_of(original))
     assert model.end_tokens() == (2,)
-    assert model.fingerprint == fingerprint_of(str(file))
+    assert model.fingerprint == hash_files(str(file))
     assert len(model.tokenizer) == len(BYTE_LEVEL)
     assert model.tokenizer.model_max_length == 4096
     assert model.tokenizer.eos_token == "<|end|>"
@@ -58,7 +58,7 @@ def test_the_weights_are_those_that_were_written(file: Path, original: LlamaForC
 
 def test_every_place_that_takes_a_model_takes_a_file(file: Path) -> None:
     assert model_source(str(file)) == str(file)
-    shape, decoder = shape_of(str(file)), read_shape(str(file), "bfloat16")
+    shape, decoder = read_cache_shape(str(file)), read_shape(str(file), "bfloat16")
     assert shape is not None
     assert (shape.layers, shape.kv_heads, shape.head_size) == (2, 2, 8)
     assert decoder.parameters == sum(weight.numel() for weight in toy_llama().parameters())

@@ -21,7 +21,7 @@ from kvbench.models.libraries import (
     replaced_methods,
     switches,
 )
-from policies.declaration.contents import contents_of
+from policies.declaration.contents import hash_contents
 
 CPU = torch.device("cpu")
 
@@ -39,14 +39,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: some_library\nVersion: 1.0\n")
     hashed = base64.urlsafe_b64encode(hashlib.sha256(library).digest()).decode().rstrip("=")
     (told / "RECORD").write_text(f"some_library/fast.so,sha256={hashed},{len(library)}\n")
-    contents_of.cache_clear()
+    hash_contents.cache_clear()
     yield folder
-    contents_of.cache_clear()
+    hash_contents.cache_clear()
 
 
 def hashed(package: Path) -> str:
-    contents_of.cache_clear()
-    return contents_of(package.name)
+    hash_contents.cache_clear()
+    return hash_contents(package.name)
 
 
 def test_an_edit_of_the_same_version_is_seen_and_a_text_beside_the_code_is_not(
@@ -61,7 +61,7 @@ def test_an_edit_of_the_same_version_is_seen_and_a_text_beside_the_code_is_not(
     second = hashed(package)
     (package / "more.py").write_text("")
     assert len({first, second, hashed(package)}) == 3
-    assert contents_of("no_such_library") == ""
+    assert hash_contents("no_such_library") == ""
 
 
 def test_a_compiled_library_is_read_once_it_is_not_as_it_was_installed(package: Path) -> None:

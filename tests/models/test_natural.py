@@ -16,7 +16,7 @@ from kvbench.cli.program import main
 from kvbench.models import load, names, natural, precision
 from kvbench.models import natural as fetching
 from kvbench.models.natural import NATURAL_MODELS, NaturalModel
-from kvbench.models.precision import faster_of
+from kvbench.models.precision import choose_faster
 from kvbench.system.errors import KVBenchError
 from tests.support.models.gguf_files import write_gguf
 
@@ -203,8 +203,8 @@ def test_the_folder_is_the_users(
 
 
 def test_bfloat16_is_chosen_where_it_is_clearly_faster() -> None:
-    assert faster_of(4.6, 1.0) == faster_of(1.5, 1.0) == torch.bfloat16
-    assert faster_of(1.4, 1.0) == faster_of(1.0, 20.0) == torch.float32
+    assert choose_faster(4.6, 1.0) == choose_faster(1.5, 1.0) == torch.bfloat16
+    assert choose_faster(1.4, 1.0) == choose_faster(1.0, 20.0) == torch.float32
 
 
 def test_shipped_models_stay_in_float32_on_every_processor(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import outcomes_of
+from leaderboards.aggregate.outcomes import join_outcomes
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
@@ -86,7 +86,9 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     others = ("knorm", "tova", "random", "recency")
     records = realistic_records(policies=("full", "snapkv", *others), ratios=(0.1, 0.5))
     verdicts = duels(records, "snapkv", others)
-    outcomes = outcomes_of(pool_levels(records, "snapkv", others), pool(records, "snapkv", others))
+    outcomes = join_outcomes(
+        pool_levels(records, "snapkv", others), pool(records, "snapkv", others)
+    )
     page = build_comparison("toy", verdicts, outcomes=outcomes)
     assert page.count("the 2 levels of a task are corrected together") == 1
     assert page.count("Under each difference: what the two have") == 1

@@ -13,7 +13,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError
 from policies.composition import compose
-from policies.presses.fair_as_paper import PaperFairPress, ranges_of
+from policies.presses.fair_as_paper import PaperFairPress, budget_ranges
 from tests.support.models.toy import (
     KEY_HEADS,
     STEPS,
@@ -58,11 +58,11 @@ def prompt_in_order(defence_first: bool) -> Prompt:
 
 
 def test_two_ranges_reach_to_the_ends_of_the_context_and_a_gap_belongs_to_the_first() -> None:
-    assert ranges_of([(3, 5), (5, 8)], 10) == [(0, 5), (5, 10)]
-    assert ranges_of([(3, 5), (6, 8)], 10) == [(0, 6), (6, 10)]
-    assert ranges_of([(3, 5)], 10) == [(0, 10)], "of a single span"
-    assert ranges_of([], 10) == [(0, 10)]
-    assert ranges_of([(1, 2), (4, 5), (7, 8)], 10) == [(0, 4), (4, 7), (7, 10)]
+    assert budget_ranges([(3, 5), (5, 8)], 10) == [(0, 5), (5, 10)]
+    assert budget_ranges([(3, 5), (6, 8)], 10) == [(0, 6), (6, 10)]
+    assert budget_ranges([(3, 5)], 10) == [(0, 10)], "of a single span"
+    assert budget_ranges([], 10) == [(0, 10)]
+    assert budget_ranges([(1, 2), (4, 5), (7, 8)], 10) == [(0, 4), (4, 7), (7, 10)]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_first_range_has_its_share_rounded_down_and_the_last_the_rest(
     assert press.counts(TOKENS, press.parts(10), kept)[0].tolist() == [counts] * 2
     places = press.positions(lambda start, end: TOKENS[..., start:end], kept, 10)
     first, second = places[0].tolist()
-    ranges = ranges_of(spans, 10)
+    ranges = budget_ranges(spans, 10)
     late: list[int] = []
     early: list[int] = []
     for (start, end), count in zip(ranges, counts, strict=True):

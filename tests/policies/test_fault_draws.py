@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from policies.declaration.devices import DEVICE_KINDS
 from policies.faults import counter_based
-from policies.faults.counter_based import QUANTILES, Distribution, numbers_of
+from policies.faults.counter_based import QUANTILES, Distribution, draw_numbers
 from policies.faults.fault import HEADS, draw
 from tests.support.models.devices import work_as
 
@@ -66,8 +66,8 @@ def plain_quantiles() -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
 def test_numbers_are_those_of_plain_python(size: int) -> None:
     counters, quantiles = [0, 1, 899 * HEADS + 3, 2**31 - 1, 2**40], plain_quantiles()
     for key in (KEY, "7/another/values"):
-        uniform = numbers_of("uniform", key, torch.tensor(counters), size).tolist()
-        normal = numbers_of("normal", key, torch.tensor(counters), size).numpy()
+        uniform = draw_numbers("uniform", key, torch.tensor(counters), size).tolist()
+        normal = draw_numbers("normal", key, torch.tensor(counters), size).numpy()
         for row, counter in enumerate(counters):
             assert uniform[row] == [
                 half // 256 / 2**24 for half in plain_halves("uniform", key, counter, size)
@@ -80,7 +80,7 @@ def test_numbers_never_drift() -> None:
     """Whoever changes these changes every fault: stored answers are then no longer those of their
     names."""
     counters = torch.tensor([0, HEADS + 2])
-    uniform, normal = (numbers_of(kind, KEY, counters, 3) for kind in ("uniform", "normal"))
+    uniform, normal = (draw_numbers(kind, KEY, counters, 3) for kind in ("uniform", "normal"))
     assert (uniform * 2**24).tolist() == [
         [14546967, 15468259, 11052895],
         [4414937, 13116031, 6723896],
@@ -100,11 +100,11 @@ def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(
 ) -> None:
     counters = torch.arange(50) * 7
     kinds: tuple[Distribution, ...] = get_args(Distribution)
-    expected = {kind: numbers_of(kind, KEY, counters, 9) for kind in kinds}
+    expected = {kind: draw_numbers(kind, KEY, counters, 9) for kind in kinds}
     work_as(monkeypatch, words_at_once=words)
     for kind, numbers in expected.items():
-        assert torch.equal(numbers_of(kind, KEY, counters, 9), numbers)
-        assert torch.equal(numbers_of(kind, KEY, counters[20:23], 4), numbers[20:23, :4])
+        assert torch.equal(draw_numbers(kind, KEY, counters, 9), numbers)
+        assert torch.equal(draw_numbers(kind, KEY, counters[20:23], 4), numbers[20:23, :4])
 
 
 class Sizes(TorchDispatchMode):
@@ -127,9 +127,9 @@ def test_all_but_the_numbers_are_small(
     """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be
     134 MB each."""
     work_as(monkeypatch, words_at_once=128)
-    numbers_of(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
+    draw_numbers(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
     with Sizes() as sizes:
-        numbers = numbers_of(distribution, KEY, torch.arange(200), 64)
+        numbers = draw_numbers(distribution, KEY, torch.arange(200), 64)
     largest = sorted(sizes.bytes)
     assert largest[-1] == numbers.nbytes == 200 * 64 * 4
     assert largest[-2] <= 200 * 8  # a seed for each counter; a block has 128 words of 8 bytes
@@ -252,7 +252,7 @@ def test_a_generator_that_mixes_too_little_is_found(monkeypatch: pytest.MonkeyPa
 def test_keys_that_differ_in_one_letter_have_unlike_numbers() -> None:
     """Of two generators half of the bits differ."""
     keys = [f"0/example/{number}" for number in range(200)]
-    words = [(numbers_of("uniform", key, torch.arange(64), 2) * 2**24).int() for key in keys]
+    words = [(draw_numbers("uniform", key, torch.arange(64), 2) * 2**24).int() for key in keys]
     unlike = [
         bin(int(bits)).count("1")
         for one, other in pairwise(words)

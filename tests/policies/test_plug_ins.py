@@ -18,13 +18,13 @@ from kvbench.system.errors import KVBenchError
 from policies import (
     PolicyError,
     Situation,
-    arguments_of,
     at_ratios,
+    list_arguments,
     load_even_if_broken,
     load_plug_in,
     plug_ins,
 )
-from policies.declaration.contents import contents_of
+from policies.declaration.contents import hash_contents
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
 
@@ -75,7 +75,7 @@ def test_a_press_class_of_a_file_is_a_policy(file: str) -> None:
     policy = load_plug_in(f"{file}:Loud(window_size=16, kind='max')")
     press = policy.press(SITUATION)
     assert press.compression_ratio == 0.25
-    assert arguments_of(press) == {"window_size": 16, "kind": "max"}
+    assert list_arguments(press) == {"window_size": 16, "kind": "max"}
     assert policy.name == "Loud(window_size=16, kind='max')"
     assert (policy.prefill, policy.while_decoding) == ("shared", False)
 
@@ -370,7 +370,7 @@ def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
     (tmp_path / "a_reader.py").write_text(READS.format(top=top, inside=inside))
 
     def origin() -> str:
-        contents_of.cache_clear()
+        hash_contents.cache_clear()
         return load_plug_in(
             f"{tmp_path / 'a_reader.py'}:Reading(weights='{tmp_path / 'given.bin'}')"
         ).origin

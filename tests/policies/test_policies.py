@@ -20,9 +20,9 @@ from transformers import (
 )
 
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, find_decoder
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, Policy, Situation, arguments_of
+from policies import POLICIES, Policy, Situation, list_arguments
 from policies.presses.h2o import H2OPress
 from tests.support.models.toy import (
     KEY_HEADS,
@@ -125,7 +125,9 @@ def prefilled(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.Tensor, to
     network itself."""
     cache: Any = DynamicCache()
     with torch.inference_mode():
-        decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
+        find_decoder(model.network)(
+            input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache
+        )
     return [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 
@@ -136,7 +138,7 @@ def kept_by_kvpress(model: LoadedModel, prompt: Prompt, press: BasePress) -> tor
     with press(model.network):
         cut = prefilled(model, prompt)
     keep = torch.zeros(LAYERS, KEY_HEADS, len(prompt.token_ids), dtype=torch.bool)
-    for number, layer in enumerate(decoder_of(model.network).layers):
+    for number, layer in enumerate(find_decoder(model.network).layers):
         for head in range(KEY_HEADS):
             whole, some = full[number][0][head], cut[number][0][head]
             equal = (some[:, None] == whole[None]).all(-1)
@@ -175,7 +177,7 @@ def test_snapkv_has_the_window_of_its_paper_unless_the_context_is_short(
         outer: Any = POLICIES[name].press(Situation(0.5, context_length, 0, "example"))
         assert getattr(outer, "press", outer).window_size == window
         assert [
-            value for argument, value in arguments_of(outer).items() if "window_size" in argument
+            value for argument, value in list_arguments(outer).items() if "window_size" in argument
         ] == [window]
 
 
@@ -208,7 +210,7 @@ def compare_h2o(
     try:
         with torch.inference_mode(), press(model.network):
             token_ids = torch.tensor([prompt.token_ids])
-            decoder_of(model.network)(input_ids=token_ids, past_key_values=DynamicCache())
+            find_decoder(model.network)(input_ids=token_ids, past_key_values=DynamicCache())
     finally:
         model.network.set_attn_implementation("sdpa")
     assert len(press.pairs) == LAYERS
@@ -256,10 +258,10 @@ class LargestTensor(TorchDispatchMode):
 
 
 def largest_tensor_of_h2o(model: LoadedModel, length: int, block_size: int) -> int:
-    module: Any = decoder_of(model.network).layers[0].self_attn
+    module: Any = find_decoder(model.network).layers[0].self_attn
     hidden_states = torch.randn(1, length, model.network.config.hidden_size)
     keys = torch.randn(1, KEY_HEADS, length, module.head_dim)
-    rotary: Callable[..., Any] = decoder_of(model.network).rotary_emb
+    rotary: Callable[..., Any] = find_decoder(model.network).rotary_emb
     kwargs = {"position_embeddings": rotary(hidden_states, torch.arange(length)[None])}
     largest = LargestTensor()
     with torch.inference_mode(), largest:

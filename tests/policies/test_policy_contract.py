@@ -13,7 +13,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from policies import UNTREATED, Level, Policy, Situation, arguments_of, at_ratios
+from policies import UNTREATED, Level, Policy, Situation, at_ratios, list_arguments
 from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -275,8 +275,10 @@ def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) ->
     )
     one, other = policy.press(situation), policy.press(situation)
     assert one is not other
-    assert arguments_of(one) == arguments_of(other)
-    assert all(isinstance(value, bool | int | float | str) for value in arguments_of(one).values())
+    assert list_arguments(one) == list_arguments(other)
+    assert all(
+        isinstance(value, bool | int | float | str) for value in list_arguments(one).values()
+    )
 
 
 # --- contexts that are too short

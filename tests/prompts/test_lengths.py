@@ -10,7 +10,12 @@ from kvbench.cli.program import main
 from kvbench.execution.execute import check_first_contexts
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import load_model
-from kvbench.prompts.context_length import lengthen, notes_on_length, tokens_of, tokens_of_run
+from kvbench.prompts.context_length import (
+    count_context_tokens,
+    lengthen,
+    notes_on_length,
+    tokens_of_run,
+)
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
@@ -79,14 +84,14 @@ def test_bad_lengths_are_one_clear_line(
 
 def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_length() -> None:
     assert tokens_of_run(None, None, None) == tokens_of_run(None, None, "base,hops") == USUAL
-    assert {tokens_of(task, USUAL) for task in TASKS.values()} == {768}
-    assert {tokens_of(task, USUAL) for task in RULER.values()} == {4096}
+    assert {count_context_tokens(task, USUAL) for task in TASKS.values()} == {768}
+    assert {count_context_tokens(task, USUAL) for task in RULER.values()} == {4096}
     assert tokens_of_run("native", None, None) is None
-    assert {tokens_of(task, None) for task in TASKS.values()} == {None}
-    assert {tokens_of(task, None) for task in RULER.values()} == {4096}, (
+    assert {count_context_tokens(task, None) for task in TASKS.values()} == {None}
+    assert {count_context_tokens(task, None) for task in RULER.values()} == {4096}, (
         "their own length is one in tokens"
     )
-    assert {tokens_of(task, 900) for task in (*TASKS.values(), *RULER.values())} == {900}
+    assert {count_context_tokens(task, 900) for task in (*TASKS.values(), *RULER.values())} == {900}
     assert tokens_of_run("900", "faults", "base") == 900
     for suite, tasks in (("faults", None), (None, "base, ifeval"), (None, "prose")):
         assert tokens_of_run(None, suite, tasks) is None
@@ -97,12 +102,14 @@ def test_a_usual_length_stays_within_the_places_of_a_model() -> None:
     of 128."""
     needle = RULER["niah_single_2"]
     assert needle.max_new_tokens == 128
-    assert [tokens_of(needle, USUAL, places) for places in (8192, 4480, 4479, 4096, None)] == [
-        *(4096, 4096, 3968, 3712, 4096)
-    ]
-    assert tokens_of(needle, None, 4096) == 3712
-    assert tokens_of(needle, 4096, 4096) == 4096, "what was asked for is not changed in silence"
-    assert tokens_of(TASKS["base"], USUAL, 4096) == 768
+    assert [
+        count_context_tokens(needle, USUAL, places) for places in (8192, 4480, 4479, 4096, None)
+    ] == [*(4096, 4096, 3968, 3712, 4096)]
+    assert count_context_tokens(needle, None, 4096) == 3712
+    assert count_context_tokens(needle, 4096, 4096) == 4096, (
+        "what was asked for is not changed in silence"
+    )
+    assert count_context_tokens(TASKS["base"], USUAL, 4096) == 768
     (line,) = notes_on_length([needle, TASKS["base"]], USUAL, 4096, "reference")
     assert line.startswith(
         "niah_single_2: contexts have 3,712 tokens and not the usual 4,096, as reference takes "

@@ -25,16 +25,16 @@ from transformers.integrations.mistral import convert_tekken_tokenizer
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.against_kvpress import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.mode import Mode, asked_of
+from kvbench.prompts.mode import Mode, phrase_tasks
 from kvbench.prompts.prompt import (
     Prompt,
     Role,
-    _ends_of,
+    _find_ends,
     answer_ends,
     answer_text,
     build_prompts,
     chat_template,
-    tokens_of,
+    overlapping_tokens,
 )
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
@@ -194,7 +194,9 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     encoded = tokenizer(
         "<|begin|>" + context, add_special_tokens=False, return_offsets_mapping=True
     )
-    places = tokens_of([Span("fact", start, end)], encoded["offset_mapping"], len("<|begin|>"))
+    places = overlapping_tokens(
+        [Span("fact", start, end)], encoded["offset_mapping"], len("<|begin|>")
+    )
     assert places == tuple(range(places[0], places[-1] + 1))
     assert context[start:end] in spell(tokenizer, [encoded["input_ids"][place] for place in places])
     inner = spell(tokenizer, [encoded["input_ids"][place] for place in places[1:-1]])
@@ -327,7 +329,7 @@ def test_the_end_of_a_sentence_is_told_in_every_script(text: str, end: str) -> N
     pieces = [*dict.fromkeys(regex.findall(r"[.。।؟?]+[」]*|\X", text)), "[UNK]"]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    ends = _ends_of(words)
+    ends = _find_ends(words)
     ids = [vocabulary[piece] for piece in regex.findall(r"[.。।؟?]+[」]*|\X", text)]
     kept, is_ended = ends.until_end(ids)
     assert ("".join(pieces[one] for one in kept), is_ended) == (end, True)
@@ -348,24 +350,26 @@ def test_an_answer_that_is_not_begun_ends_by_the_model_unless_it_has_no_template
 
 def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
     tasks = list(TASKS.values())
-    assert asked_of(tasks, "reference") == tasks == asked_of(tasks, "reference-narrow", "off")
+    assert (
+        phrase_tasks(tasks, "reference") == tasks == phrase_tasks(tasks, "reference-narrow", "off")
+    )
     for asked in (
-        asked_of(tasks, "org/model"),
-        asked_of(tasks, "reference", "on"),
-        asked_of(tasks, "smollm2", "on"),
+        phrase_tasks(tasks, "org/model"),
+        phrase_tasks(tasks, "reference", "on"),
+        phrase_tasks(tasks, "smollm2", "on"),
     ):
         assert all(task.begins_answers and task.max_new_tokens >= 32 for task in asked)
-    assert not any(task.begins_answers for task in asked_of(tasks, "org/model", "off"))
+    assert not any(task.begins_answers for task in phrase_tasks(tasks, "org/model", "off"))
     # An adapter was taught the tasks, and is its base in all others.
-    assert asked_of(tasks, "smollm2-routing") == tasks
-    assert asked_of(list(RULER.values()), "smollm2-routing")[0].begins_answers
-    assert asked_of([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
+    assert phrase_tasks(tasks, "smollm2-routing") == tasks
+    assert phrase_tasks(list(RULER.values()), "smollm2-routing")[0].begins_answers
+    assert phrase_tasks([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
 
 
 def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    (begun,) = asked_of([TASKS["arithmetic"]], "smollm2")
+    (begun,) = phrase_tasks([TASKS["arithmetic"]], "smollm2")
     for index in range(5):
         steps, number = (
             task.example(1, index).questions[0] for task in (TASKS["arithmetic"], begun)

@@ -17,7 +17,7 @@ from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.models.names import REFERENCE_MODELS, folder_of
+from kvbench.models.names import REFERENCE_MODELS, reference_folder
 from kvbench.prompts.mode import Mode
 from policies import Policy, at_ratios
 from tests.support.models.engine_paths import first_of_each_path
@@ -45,14 +45,14 @@ def reference() -> LoadedModel:
 
 def measured(name: str) -> dict[str, Any]:
     """What ``python docs/scripts/evaluate_reference.py`` wrote beside the weights."""
-    content: dict[str, Any] = json.loads((folder_of(name) / "full_cache.json").read_text())
+    content: dict[str, Any] = json.loads((reference_folder(name) / "full_cache.json").read_text())
     return content
 
 
 @every_model
 def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
-    assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 11_000_000
-    assert list(folder_of(name).glob("*.safetensors"))
+    assert sum(path.stat().st_size for path in reference_folder(name).iterdir()) < 11_000_000
+    assert list(reference_folder(name).glob("*.safetensors"))
     config = loaded(name).network.config
     assert config.model_type == {"reference": "llama", "reference-narrow": "qwen3"}[name]
     assert config.num_key_value_heads < config.num_attention_heads

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
-from leaderboards.statistics.series import PValue, as_family, mann_whitney, mcnemar, series_of
+from leaderboards.statistics.series import PValue, as_family, average_columns, mann_whitney, mcnemar
 
 NAN = float("nan")
 
 
 def test_each_place_has_the_mean_of_the_rows_that_reach_it() -> None:
     values = np.array([[1.0, 2.0, 8.0], [3.0, 4.0, NAN], [5.0, NAN, NAN]])
-    first, second, third = series_of(values, ["a", "b", "c"])
+    first, second, third = average_columns(values, ["a", "b", "c"])
     assert first is not None
     assert (first.mean, first.n) == (3.0, 3)
     assert second is not None
@@ -20,13 +20,13 @@ def test_each_place_has_the_mean_of_the_rows_that_reach_it() -> None:
 
 
 def test_a_place_without_a_value_has_none() -> None:
-    assert series_of(np.array([[NAN], [NAN]]), ["a", "b"]) == [None]
+    assert average_columns(np.array([[NAN], [NAN]]), ["a", "b"]) == [None]
 
 
 def test_an_interval_is_that_of_the_bootstrap_over_contexts() -> None:
     """Two draws of a context are resampled together."""
     values, contexts = np.array([[1.0], [2.0], [4.0], [9.0]]), ["a", "a", "b", "c"]
-    (one,) = series_of(values, contexts)
+    (one,) = average_columns(values, contexts)
     drawn = resampled_means(values[:, 0], np.array(contexts), 0)
     assert one == Estimate.of(4.0, drawn, 4)
     assert one is not None

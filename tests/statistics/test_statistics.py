@@ -20,7 +20,7 @@ from leaderboards.statistics.bootstrap import (
     Blank,
     Resampler,
     cluster_weights,
-    draws_of,
+    count_draws,
     percentile_interval,
     percentile_intervals,
     resampled_means,
@@ -301,7 +301,7 @@ def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     )
     assert alone is not None
     assert twice is not None
-    assert alone.std() == pytest.approx(23.36 * np.sqrt(7 / draws_of(7)), abs=0.6)
+    assert alone.std() == pytest.approx(23.36 * np.sqrt(7 / count_draws(7)), abs=0.6)
     assert twice == pytest.approx(alone)
 
 

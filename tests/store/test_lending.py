@@ -76,7 +76,7 @@ def test_an_edited_library_lends_nothing_and_says_so(
 ) -> None:
     """The version stays the same when a library is edited in place."""
     runs("runs/first")
-    monkeypatch.setattr("kvbench.models.libraries.contents_of", lambda name: f"edited {name}")
+    monkeypatch.setattr("kvbench.models.libraries.hash_contents", lambda name: f"edited {name}")
     calls = record_calls(monkeypatch)
     capsys.readouterr()
     runs("runs/second")

@@ -10,7 +10,7 @@ import pytest
 
 from leaderboards.rendering.frames import PolicyLine
 from leaderboards.routing.reach import EPSILON
-from leaderboards.studies.declaration import build_study, studies_of
+from leaderboards.studies.declaration import build_study, list_studies
 from leaderboards.studies.routing import heads, probes
 from leaderboards.studies.routing.probes import probe
 from leaderboards.studies.routing.routes import reach_curves, telling_epsilon, with_routes
@@ -128,7 +128,7 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     given = replace(
         routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}]
     )
-    assert "routing" in [study.name for study in studies_of(given)]
+    assert "routing" in [study.name for study in list_studies(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
         *(

@@ -25,10 +25,10 @@ from kvbench.engine.decode.loop import (
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
 from kvbench.engine.decode.waves import (
     BRANCH_ATTENTION,
+    all_rows,
     branch_attention,
     in_waves,
-    rows_of,
-    size_of,
+    wave_bytes,
     waves,
 )
 from kvbench.engine.treat.branch import (
@@ -37,21 +37,21 @@ from kvbench.engine.treat.branch import (
     Trace,
     attention_modules,
     clearing_masks,
-    draws_of,
-    faults_of,
     give_up,
+    head_masks,
+    keys_and_values,
     leaving_sliding_layers,
-    masks_of,
-    states_of,
+    record_faults,
+    repeatable_draws,
 )
-from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
+from kvbench.engine.treat.keep import LayerCache, hash_caches, survivors
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import (
     LoadedModel,
     attention,
     check_places,
-    embeddings_of,
+    count_embeddings,
     longest_sequence,
     rotation_switch,
 )
@@ -59,7 +59,7 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
 from policies import FULL, POLICIES
-from policies.declaration.devices import kind_of
+from policies.declaration.devices import device_kind
 
 PLACE = "while decoding"
 
@@ -75,17 +75,17 @@ def answers_alone(
     for number in branch.treatment.questions:
         started = model.clock()
         answer = PendingAnswer(branch, number, decoding.steps)
-        with faults_of(branch, PLACE, model), _under_press(model, branch, number) as cache:
+        with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
             _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
             tokens = (
                 trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
             )
             final_cache = _final_cache(model, trace, branch, cache, tokens)
-            made = branch, number, tuple(token_ids), ended, model.clock() - started
-            generations.append(Generation(*made, final_cache, finite))
+            written = branch, number, tuple(token_ids), ended, model.clock() - started
+            generations.append(Generation(*written, final_cache, finite))
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
-            with faults_of(branch, PLACE, model), _under_press(model, branch, number) as cache:
+            with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
                 answer = PendingAnswer(branch, number, len(gold), gold, forced=True)
                 measured, *_ = _write(model, trace, cache, answer, decoding)
                 generations[-1] = replace(generations[-1], gold=measured)
@@ -101,7 +101,7 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
     with (
         torch.inference_mode(False),
         torch.no_grad(),
-        draws_of(branch, f"answer {number}", model.device),
+        repeatable_draws(branch, f"answer {number}", model.device),
         clearing_masks(model),
     ):
         cache = _copied(model, branch.press_cache)
@@ -170,7 +170,7 @@ class PlainSource:
     def keep_answering(self, going: torch.Tensor) -> None:
         """Does nothing: there is one answer only."""
 
-    def cache_of(self, number: int) -> PlainRows:
+    def cache_rows(self, number: int) -> PlainRows:
         return PlainRows(self._cache)
 
 
@@ -190,14 +190,14 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
 def _final_cache(
     model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int
 ) -> FinalCache:
-    keys, values = states_of(cache)
-    masked = any(mask is not None for mask in masks_of(model))
+    keys, values = keys_and_values(cache)
+    masked = any(mask is not None for mask in head_masks(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
         keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)
     layers = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
     rows = sum(keys[layer].shape[0] * keys[layer].shape[1] for layer in trace.compressed)
-    return FinalCache(keep, rows, tokens, digest_of(layers))
+    return FinalCache(keep, rows, tokens, hash_caches(layers))
 
 
 def decode(
@@ -266,7 +266,7 @@ def _decode_together(
             wave = [
                 sound for rows in wave if (sound := [row for row in rows if row.of.error is None])
             ]
-            size, needed = size_of(wave), f"{size_of(wave) / 1e9:.3g} GB"
+            size, needed = wave_bytes(wave), f"{wave_bytes(wave) / 1e9:.3g} GB"
             if size > max_kv_bytes:  # then it is one row
                 reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
             else:
@@ -282,14 +282,17 @@ def _decode_together(
                     golds |= result[1]
                     continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
-            if len(rows := rows_of([wave])) > 1:
+            if len(rows := all_rows([wave])) > 1:
                 halvings += 1
-                queue = in_waves([*rows, *rows_of(queue)], size // 2, model.device)
+                queue = in_waves([*rows, *all_rows(queue)], size // 2, model.device)
                 continue
             branch = rows[0].of
             branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
             branch.layers = []
-    return [replace(one, gold=golds.get((id(one.branch), one.question))) for one in generations]
+    return [
+        replace(answer, gold=golds.get((id(answer.branch), answer.question)))
+        for answer in generations
+    ]
 
 
 def _if_it_fits(
@@ -302,7 +305,7 @@ def _if_it_fits(
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-    kind_of(model.device).empty_cache()
+    device_kind(model.device).empty_cache()
     return None
 
 
@@ -321,9 +324,9 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     embedding: some published tokenizers have more entries than their model."""
     highest = max(
         max(ids, default=0)
-        for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions))
+        for ids in (prompt.token_ids, *(question.token_ids for question in prompt.questions))
     )
-    if highest >= (embeddings := embeddings_of(model.network)):
+    if highest >= (embeddings := count_embeddings(model.network)):
         raise KVBenchError(
             f"{prompt.example.id} holds the token {highest} "
             f"({model.tokenizer.convert_ids_to_tokens(highest)!r}), and {model.name} has "

@@ -139,7 +139,7 @@ class Bundle:
                 )
             else:  # one by one: together they would take as much memory once more
                 for row, cache, rewritten in zip(kept, caches, rewrites, strict=True):
-                    read = _rows_of(states if rewritten is None else rewritten, cache.keep)
+                    read = _kept_rows(states if rewritten is None else rewritten, cache.keep)
                     row[:, : longest - read.shape[1]] = 0
                     row[:, longest - read.shape[1] :] = read
             storage.append(buffer)
@@ -149,13 +149,13 @@ class Bundle:
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         if self.windows[len(self.hidden)] is not None:
-            self.kept_positions[len(self.hidden)] = self._positions_of(caches, hidden)
+            self.kept_positions[len(self.hidden)] = self._place_rows(caches, hidden)
         if self.copies:
             hidden = hidden.repeat(2, 1, 1)
         self.hidden.append(hidden)
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
 
-    def _positions_of(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
+    def _place_rows(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
         """Returns the position of each row that is kept, shape (rows, 1 or num_kv_heads, kept)."""
         tokens = [
             F.pad(cache.tokens, (hidden.shape[-1] - cache.tokens.shape[1], 0)) for cache in caches
@@ -165,12 +165,12 @@ class Bundle:
             positions = positions[:, :1]
         return positions.repeat(1 + (self.copies > 0), 1, 1)
 
-    def _masked_alike(self, one: int, other: int) -> bool:
+    def _masked_alike(self, layer: int, other: int) -> bool:
         """Tells whether the same mask serves two layers of one window."""
-        alike = torch.equal(self.hidden[one], self.hidden[other])
+        alike = torch.equal(self.hidden[layer], self.hidden[other])
         return alike and (
-            one not in self.kept_positions
-            or torch.equal(self.kept_positions[one], self.kept_positions[other])
+            layer not in self.kept_positions
+            or torch.equal(self.kept_positions[layer], self.kept_positions[other])
         )
 
     def settle(self) -> None:
@@ -263,7 +263,7 @@ class Bundle:
         rows, key_heads = keys.shape[:2]
         query = self._in_rows(query, rows)
         groups = query.shape[2] // key_heads
-        bias = self._bias_of(layer, groups, query.dtype).to(keys.device)
+        bias = self._attention_bias(layer, groups, query.dtype).to(keys.device)
         if query_places is not None:
             query, bias = (
                 query[:, query_places],
@@ -315,7 +315,7 @@ class Bundle:
             return cache[:, :, first - new.shape[2] : behind]
         return cache[:, :, first : behind + self.places.stop]
 
-    def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
+    def _attention_bias(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
         """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads,
         places * groups, keys and unused columns behind them, up to a multiple of :data:`ALIGNED`).
 
@@ -403,7 +403,7 @@ def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:
     return torch.full((keys.shape[0],), rows, device=keys.device)
 
 
-def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
+def _kept_rows(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
     """Returns the kept rows, shape (heads, rows, size), behind any others where a head keeps fewer
     than another."""
     if keep is None:

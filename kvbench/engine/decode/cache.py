@@ -79,7 +79,7 @@ class BundleRows(CacheRows):
         self._positions = (
             torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
         )
-        self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
+        self._gathered: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
         self._layouts: dict[tuple[tuple[int, ...], int, torch.device], _Layout] = {}
 
     @property
@@ -126,7 +126,7 @@ class BundleRows(CacheRows):
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head
         and place."""
-        if layer not in self._found:
+        if layer not in self._gathered:
             storage = self._bundle.keys[layer]
             device, heads = storage.device, storage.shape[1]
             contexts = [branch.layers[layer].tokens.T for branch in self._branches]
@@ -145,8 +145,8 @@ class BundleRows(CacheRows):
             context = context.masked_fill(~(layout.newer < wide)[:, None], ABSENT)
             tokens = torch.where(layout.of_context, context, layout.positions)
             by_head = torch.arange(heads, device=device)[:, None]
-            self._found[layer] = (tokens, (layout.rows, by_head, layout.places))
-        return self._found[layer]
+            self._gathered[layer] = (tokens, (layout.rows, by_head, layout.places))
+        return self._gathered[layer]
 
     def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> _Layout:
         """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch.
@@ -187,17 +187,17 @@ class PlainRows(CacheRows):
         return len(self._layers)
 
     def lengths(self, layer: int) -> torch.Tensor:
-        return torch.tensor([self._of(layer)[0].shape[2]])
+        return torch.tensor([self._states(layer)[0].shape[2]])
 
     def tokens(self, layer: int) -> torch.Tensor:
-        keys = self._of(layer)[0]
+        keys = self._states(layer)[0]
         return torch.full(keys.shape[:3], UNKNOWN, device=keys.device)
 
     def keys(self, layer: int) -> torch.Tensor:
-        return self._of(layer)[0].clone()
+        return self._states(layer)[0].clone()
 
     def values(self, layer: int) -> torch.Tensor:
-        return self._of(layer)[1].clone()
+        return self._states(layer)[1].clone()
 
     def write(
         self,
@@ -206,11 +206,11 @@ class PlainRows(CacheRows):
         values: torch.Tensor | None = None,
         rows: torch.Tensor | None = None,
     ) -> None:
-        for stored, states in zip(self._of(layer), (keys, values), strict=True):
+        for stored, states in zip(self._states(layer), (keys, values), strict=True):
             if states is not None:
                 stored.copy_(
                     states if rows is None else torch.where(rows[..., None], states, stored)
                 )
 
-    def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _states(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._layers[layer].keys, self._layers[layer].values

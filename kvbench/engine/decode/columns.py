@@ -79,12 +79,12 @@ class TokenColumns:
     def ending(self, places: slice) -> torch.Tensor:
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
-    def slices(self, most: int) -> list[slice]:
-        """Returns the places of whole columns in turn, at most ``most`` together unless one column
+    def slices(self, width: int) -> list[slice]:
+        """Returns the places of whole columns in turn, at most ``width`` together unless one column
         alone is wider."""
         ends = [0]
         for before, last in pairwise([-1, *self.last.tolist()]):
-            if ends[-1] <= before and last + 1 - ends[-1] > most:
+            if ends[-1] <= before and last + 1 - ends[-1] > width:
                 ends.append(before + 1)
         return [slice(start, end) for start, end in pairwise([*ends, self.token_ids.shape[1]])]
 

@@ -84,13 +84,13 @@ class GoldLikelihood:
         self._longest = max(1, *self.lengths)
         padded = [[*gold, *[0] * (self._longest - len(gold))] for gold in golds]
         self._tokens = torch.tensor(padded, device=device)
-        # How many of the tokens are met in the steps of the loop.
-        met = [
+        # How many of the tokens are counted in the steps of the loop.
+        counted = [
             length if by_step else min(1, length)
             for length, by_step in zip(self.lengths, forced, strict=True)
         ]
-        self._met = torch.tensor(met, device=device)
-        self._steps = max(met)
+        self._counted = torch.tensor(counted, device=device)
+        self._steps = max(counted)
         # By answer and place; the last column takes what is not counted, as to leave it out would
         # wait for the device.
         shape = len(golds), self._longest + 1
@@ -103,7 +103,7 @@ class GoldLikelihood:
         if step < self._steps:
             places = torch.full_like(numbers, step)
             self.add(
-                numbers, places, logits, self.targets(step, numbers), self._met[numbers] > step
+                numbers, places, logits, self.targets(step, numbers), self._counted[numbers] > step
             )
 
     def add(
@@ -148,8 +148,8 @@ class OverflowingModelError(KVBenchError):
 def fault_of_model(model: LoadedModel) -> str:
     """Says that a model overflows with its full cache, and what to do."""
     wider = WIDER.get(model.dtype_name)
-    what = f"use {wider}" if wider else "its weights are damaged, as no dtype is wider"
-    return f"the logits of {model.name} are infinite or NaN with the full cache in {model.dtype_name}: {what}"
+    advice = f"use {wider}" if wider else "its weights are damaged, as no dtype is wider"
+    return f"the logits of {model.name} are infinite or NaN with the full cache in {model.dtype_name}: {advice}"
 
 
 def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Generation]) -> None:
@@ -162,17 +162,17 @@ def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Gen
     if not (overflowing or failed):
         return
     is_finite = all(bool(states.isfinite().all()) for states in (*trace.keys, *trace.values))
-    if any(one.branch.treatment.policy.name == FULL for one in overflowing) or not is_finite:
+    if not is_finite or any(answer.branch.treatment.policy.name == FULL for answer in overflowing):
         for branch in trace.branches:
             _fail(branch, fault_of_model(model))
         return
     for branch in (generation.branch for generation in overflowing):
         policy = branch.treatment.policy
         if not policy.corrupts:
-            what = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
+            overflow = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
             _fail(
                 branch,
-                f"{policy.name} failed while decoding: with what it leaves of the cache, {what}",
+                f"{policy.name} failed while decoding: with what it leaves of the cache, {overflow}",
             )
 
 
@@ -186,7 +186,7 @@ class PendingAnswer:
 
     branch: Branch
     question: int  # its number in the prompt
-    most: int  # tokens that it may have
+    longest: int  # tokens that it may have
     gold: tuple[int, ...] = ()  # the tokens of the right answer, where their likelihood is measured
     forced: bool = False  # whether it passes the right answer instead of sampled tokens
 
@@ -211,7 +211,7 @@ class Source(Protocol):
         """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
         still written."""
 
-    def cache_of(self, number: int) -> CacheRows:
+    def cache_rows(self, number: int) -> CacheRows:
         """Returns the rows that one answer reads while it is written."""
 
 
@@ -240,7 +240,7 @@ class Step:
     def cache(self, place: int) -> CacheRows:
         """Returns the rows that the answer at this place, the only one of them, has read for its
         logits."""
-        return self.source.cache_of(int(self.numbers[place]))
+        return self.source.cache_rows(int(self.numbers[place]))
 
 
 # Chooses the next tokens, int64 (answers,). One that draws does so by answer and step, not by place
@@ -315,12 +315,12 @@ def write_answers(
     behind the end of an answer."""
     device = likelihood.device
     look_every = 1 if decoding.observers else look_every
-    full_at = {answer.most for answer in source.answers}
+    full_at = {answer.longest for answer in source.answers}
     is_end = _EndTest(ends, device)
-    limits = torch.tensor([answer.most for answer in source.answers], device=device)
+    limits = torch.tensor([answer.longest for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
     any_forced = any(answer.forced for answer in source.answers)
-    most = max(answer.most for answer in source.answers)
+    longest = max(answer.longest for answer in source.answers)
     finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
 
     def choose(
@@ -353,11 +353,11 @@ def write_answers(
     latest = torch.zeros_like(numbers)
     for part, logits in source.read():
         latest[part] = choose(0, part, logits)
-    answer_tokens = latest.new_zeros(len(latest), most)
+    answer_tokens = latest.new_zeros(len(latest), longest)
     answer_tokens[:, 0] = latest
     done = has_ended(0, numbers, latest)
     source.treat(0, numbers, done)
-    for step in range(1, most):
+    for step in range(1, longest):
         if (step % look_every == 0 or step in full_at) and bool(done.any()):
             going = ~done
             source.keep_answering(going)

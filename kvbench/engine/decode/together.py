@@ -20,9 +20,9 @@ from kvbench.engine.decode.loop import (
     write_answers,
 )
 from kvbench.engine.decode.waves import BundlePass, Wave
-from kvbench.engine.treat.branch import Branch, faults_of
-from kvbench.models.load import LoadedModel, decoder_of
-from policies.declaration.devices import kind_of
+from kvbench.engine.treat.branch import Branch, record_faults
+from kvbench.models.load import LoadedModel, find_decoder
+from policies.declaration.devices import device_kind
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 TOKENS_AT_ONCE = 2048  # in one pass
@@ -66,7 +66,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
 
     The questions of a row are read a portion at a time, and rows in passes of so many tokens: that
     bounds the memory of activations, logits and masks."""
-    numbers = _numbers_of(wave)
+    numbers = _number_answers(wave)
     for slices in zip_longest(
         *(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
     ):
@@ -92,7 +92,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
 def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> None:
     """Passes the right answers behind their questions, where answers will be written, and notes how
     likely each of their tokens but the first is; that one follows the question."""
-    numbers = _numbers_of(wave)
+    numbers = _number_answers(wave)
     for slices in zip_longest(
         *(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
     ):
@@ -123,7 +123,7 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
             likelihood.add(answers, order, logits, targets, counted)
 
 
-def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
+def _number_answers(wave: Wave) -> dict[Bundle, torch.Tensor]:
     """Numbers the answers of each bundle, shape (rows, columns), before any has ended."""
     numbers, start = {}, 0
     for bundle in wave.bundles:
@@ -200,7 +200,7 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
         full[:, places] = output
         return full
 
-    last = decoder_of(model.network).layers[-1]
+    last = find_decoder(model.network).layers[-1]
     modules = [last.self_attn.o_proj, last.mlp]
     if hasattr(last.self_attn, "q_proj"):  # Phi-3 has queries, keys and values in one matrix
         modules.append(last.self_attn.q_proj)
@@ -247,14 +247,14 @@ def answers_of_wave(
     if not rows:
         return [], {}
     started = model.clock()
-    answers = [answer for bundle in rows for answer in _answers_of(bundle, decoding)]
+    answers = [answer for bundle in rows for answer in _list_answers(bundle, decoding)]
     likelihood = GoldLikelihood(
         [a.gold for a in answers], [a.forced for a in answers], model.device
     )
     source = WaveSource(model, Wave(rows, decoding.gold), answers, likelihood)
     ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
     tokens_of_answers = write_answers(
-        source, decoding, likelihood, ends, kind_of(model.device).look_every
+        source, decoding, likelihood, ends, device_kind(model.device).look_every
     )
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
@@ -262,7 +262,7 @@ def answers_of_wave(
         answers, tokens_of_answers.tokens.tolist(), tokens_of_answers.finite.tolist(), strict=True
     ):
         if not answer.forced:
-            ids, ended = ends.until_end(token_ids[: answer.most])
+            ids, ended = ends.until_end(token_ids[: answer.longest])
             generations.append(
                 Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite)
             )
@@ -270,7 +270,7 @@ def answers_of_wave(
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
 
-def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
+def _list_answers(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
     """Lists an answer for each question of a bundle, and then, for copies, the right answers that
     they pass."""
     written, forced = [], []
@@ -300,15 +300,15 @@ class TreatApartError(Exception):
 
 
 @contextmanager
-def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
+def record_faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
     """Records what a treatment raises as its branch's failure; of several branches, raises
     :class:`TreatApartError`."""
     if all(branch is branches[0] for branch in branches):
-        with faults_of(branches[0], where):
+        with record_faults(branches[0], where):
             yield
         return
     trial = Branch(branches[0].treatment)
-    with faults_of(trial, where):
+    with record_faults(trial, where):
         yield
     if trial.error is not None:
         for branch in branches:
@@ -365,7 +365,7 @@ class WaveSource:
         )
         bundle = self._places[numbers[0]][0]
         treatment: PrefillTreatment | None = None
-        with faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
+        with record_faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
             if by_step and policy.step_treatment:
                 ids = [bundle.prompt.questions[answer.question].question.id for answer in answers]
                 treatment = policy.step_treatment(situations, ids)
@@ -384,8 +384,8 @@ class WaveSource:
             for place in range(group.reading)
             if (first := firsts.setdefault(id(group.branches[place]), place)) != place
         }
-        with faults_of_all(group.branches, where):
-            treatment.after_prefill(self._rows_of(group, list(firsts.values())))
+        with record_faults_of_all(group.branches, where):
+            treatment.after_prefill(self._group_rows(group, list(firsts.values())))
             if isinstance(treatment, StepTreatment):
                 treatment.copy_answers(copies)
         rows = [self._places[number][1] for number in group.numbers]
@@ -431,8 +431,8 @@ class WaveSource:
                 and isinstance(group.treatment, StepTreatment)
                 and group.branches[0].error is None
             ):
-                with faults_of_all(group.branches, "while decoding"):
-                    group.treatment.after_step(self._rows_of(group, answers), step)
+                with record_faults_of_all(group.branches, "while decoding"):
+                    group.treatment.after_step(self._group_rows(group, answers), step)
                     if step == 0 and copies:
                         group.treatment.copy_answers(copies)
         if step == 0:
@@ -444,7 +444,7 @@ class WaveSource:
         self._wave.keep_answering(going)
         self._positions = self._positions[going]
 
-    def cache_of(self, number: int) -> BundleRows:
+    def cache_rows(self, number: int) -> BundleRows:
         bundle, row, column = self._places[number]
         if not self._copied:
             row %= bundle.reading
@@ -452,7 +452,7 @@ class WaveSource:
             bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read
         )
 
-    def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
+    def _group_rows(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         bundle = self._places[group.numbers[0]][0]
         branches = [group.branches[answer] for answer in answers]
         places = [self._places[group.numbers[answer]][1:] for answer in answers]

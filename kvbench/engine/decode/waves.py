@@ -20,9 +20,9 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
-from kvbench.models.pretrained import head_size_of
+from kvbench.models.pretrained import read_head_size
 from kvbench.prompts.prompt import Prompt
-from policies.declaration.devices import kind_of
+from policies.declaration.devices import device_kind
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def count_too_large(
     memory than they take: a policy that spreads its budget over heads or layers may leave one of
     them whole."""
     length = len(prompt.token_ids)
-    size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
+    size = CacheSize(bytes_per_token(model) // len(model.windows), length, model.windows)
     count = 0
     for treatment in chain.from_iterable(scorings):
         policy = treatment.policy
@@ -106,11 +106,11 @@ def count_too_large(
     return count
 
 
-def rows_of(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
+def all_rows(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
     return [row for wave in waves for bundle in wave for row in bundle]
 
 
-def size_of(wave: Iterable[Rows[Of]]) -> int:
+def wave_bytes(wave: Iterable[Rows[Of]]) -> int:
     """Counts the bytes of keys and values, padding included."""
     return sum(len(bundle) * bundle[0].size for bundle in wave)
 
@@ -122,7 +122,7 @@ def in_waves(
     its wave."""
     full: list[list[Rows[Of]]] = []
     room = 0
-    for rest in _in_bundles(rows, kind_of(device).padding_bytes):
+    for rest in _in_bundles(rows, device_kind(device).padding_bytes):
         while rest:
             size = rest[0].size
             if room < size:
@@ -159,11 +159,11 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
         yield bundle
 
 
-def token_bytes_of(model: LoadedModel) -> int:
+def bytes_per_token(model: LoadedModel) -> int:
     """Counts the bytes of keys and values of one token over all layers and heads."""
     config = model.network.config.get_text_config()
     heads: int = config.num_key_value_heads * config.num_hidden_layers
-    return 2 * heads * head_size_of(config) * model.network.dtype.itemsize
+    return 2 * heads * read_head_size(config) * model.network.dtype.itemsize
 
 
 def _rows(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from policies.declaration.draws import seed_of
+from policies.declaration.draws import derive_seed
 
 TOP_K, TOP_P, TEMPERATURE = 50, 0.9, 0.7
 Choose = Callable[[torch.Tensor, int], int]  # from logits of shape (vocabulary,), at a step
@@ -96,7 +96,7 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
             return int(row.argmax())  # nothing can be drawn; the answer is compared with none
         log_p = log_probabilities(row / TEMPERATURE)
         least = _least_chosen(log_p, name)
-        random = np.random.default_rng(seed_of(seed, question_id, f"{name} {draw} {step}"))
+        random = np.random.default_rng(derive_seed(seed, question_id, f"{name} {draw} {step}"))
         noise = torch.from_numpy(random.exponential(size=len(row))).to(row.device)
         among = torch.where(log_p >= least, log_p, -torch.inf)
         return int((among - noise.log()).argmax())
@@ -137,7 +137,7 @@ class Cached:
     cache: DynamicCache = field(default_factory=DynamicCache)
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
-        return logits_of(self.network, tokens, self.cache)
+        return read_logits(self.network, tokens, self.cache)
 
 
 @dataclass
@@ -153,12 +153,12 @@ class Whole:
         cache = DynamicCache()
         size = self.chunk or len(self.ids)
         for start in range(0, len(self.ids), size):
-            row = logits_of(self.network, self.ids[start : start + size], cache)
+            row = read_logits(self.network, self.ids[start : start + size], cache)
         return row
 
 
 @torch.no_grad()
-def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
+def read_logits(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
     """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last
     one."""
     tokens = torch.tensor([ids], device=network.device)
@@ -177,7 +177,7 @@ class WalkPlan:
     steps: int  # tokens at most
     ends: Collection[int] = ()  # tokens that end an answer
     # The tokens that follow, teacher-forced; without any, those that the first path chooses.
-    given: Sequence[int] = ()
+    forced_tokens: Sequence[int] = ()
 
 
 @dataclass
@@ -194,8 +194,8 @@ def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
     """Walks both paths over the same tokens, up to an end token that the first path chooses."""
     walk = Walk()
     steps = plan.steps
-    if plan.given:
-        steps = min(steps, len(plan.given))
+    if plan.forced_tokens:
+        steps = min(steps, len(plan.forced_tokens))
     read = plan.ids
     for step in range(steps):
         row, other_row = first.read(read), second.read(read)
@@ -203,8 +203,8 @@ def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
         token = plan.choose(row, step)
         walk.tokens.append(token)
         walk.other_tokens.append(plan.choose(other_row, step))
-        if plan.given:
-            token = plan.given[step]
+        if plan.forced_tokens:
+            token = plan.forced_tokens[step]
         elif token in plan.ends:
             break
         read = [token]
@@ -233,19 +233,19 @@ def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -
     """Walks cache off, all at once and in chunks, over the first tokens of an answer: two
     computations of the same."""
     return teacher_forced(
-        Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens)
+        Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, forced_tokens=tokens)
     )
 
 
 def same_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
     """Walks cache on twice over an answer. Both do the very same: whatever they differ by is chance
     of the device."""
-    return teacher_forced(Cached(network), Cached(network), replace(plan, given=tokens))
+    return teacher_forced(Cached(network), Cached(network), replace(plan, forced_tokens=tokens))
 
 
 def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:
     """Lets cache on and cache off each go on from its own tokens. Where both chose the same tokens
     and were ``forced`` on these, that is the same computation, which is not repeated."""
-    if not plan.given and forced.tokens == forced.other_tokens:
+    if not plan.forced_tokens and forced.tokens == forced.other_tokens:
         return forced
     return free_running(Cached(network), Whole(network), plan)

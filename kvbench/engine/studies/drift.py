@@ -32,7 +32,7 @@ class LayerDrift:
     values: list[float] = field(default_factory=list)
 
 
-def drift_of(
+def measure_drift(
     network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]
 ) -> list[LayerDrift]:
     """Reads a prompt and then each written token with cache on and cache off, and compares all

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from kvbench.engine.studies.drift import drift_of
-from kvbench.models.load import decoder_of
+from kvbench.engine.studies.drift import measure_drift
+from kvbench.models.load import find_decoder
 from kvbench.models.precision import multiplies, multiply_in_float32
 
 WRITTEN = 3  # the last tokens of a prompt, which cache on reads one by one
@@ -25,7 +25,7 @@ def group_sizes(network: PreTrainedModel) -> list[int]:
     Where keys have no projection of their own to repeat, or attention differs by layer, there is
     none."""
     shared = set()
-    for layer in decoder_of(network).layers:
+    for layer in find_decoder(network).layers:
         attention = layer.self_attn
         shared.add(int(attention.num_key_value_groups))
         parts = dict(attention.named_children())
@@ -43,7 +43,7 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
     values are repeated."""
     before: list[tuple[Any, dict[str, Any]]] = []
     try:
-        for layer in decoder_of(network).layers:
+        for layer in find_decoder(network).layers:
             attention = layer.self_attn
             groups = attention.num_key_value_groups
             projections = {name: getattr(attention, name) for name in PROJECTIONS}
@@ -87,7 +87,7 @@ def by_group_size(
     prompt, written = ids[:-WRITTEN], ids[-WRITTEN:]
     for size in group_sizes(network):
         with shared_by(network, size):
-            layers = drift_of(network, prompt, written)
+            layers = measure_drift(network, prompt, written)
         # At the first step both read the prompt at once, and nothing drifts.
         drifts = [layer.hidden[1:] for layer in layers]
         yield size, [float(np.mean(drift)) for drift in drifts]

@@ -10,9 +10,9 @@ from typing import Literal
 
 import torch
 
-from kvbench.engine.treat.branch import Branch, mask_of, with_mask
+from kvbench.engine.treat.branch import Branch, keep_mask, with_mask
 from kvbench.prompts.prompt import Prompt, TokenizedQuestion
-from policies.declaration.draws import seed_of
+from policies.declaration.draws import derive_seed
 
 Action = Literal["restore", "remove"]
 
@@ -43,7 +43,7 @@ def intervene(
 ) -> Iterator[Intervention]:
     """Makes a branch for all rows that are tried; it is equal to ``branch`` where no row is to be
     changed. Those of spans that the question does not have are left out."""
-    keep = mask_of(branch)
+    keep = keep_mask(branch)
     available = ~keep if action == "restore" else keep
     for rows in tried:
         tokens = span_tokens(prompt.questions[question], rows.target)
@@ -67,7 +67,7 @@ def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
     every run."""
     tokenized = prompt.questions[question]
     others = sorted(set(prompt.context_tokens) - set(tokenized.evidence_tokens))
-    seed = seed_of(draw, tokenized.question.id, "rows of an intervention")
+    seed = derive_seed(draw, tokenized.question.id, "rows of an intervention")
     generator = torch.Generator().manual_seed(seed)
     places = torch.randperm(len(others), generator=generator).tolist()
     return [others[place] for place in places]

@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, reason_without_mask
-from kvbench.models.load import LoadedModel, attention, decoder_of
+from kvbench.models.load import LoadedModel, attention, find_decoder
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import Edges, joined, widest
 from policies import ABSENT, UNKNOWN, CacheRows
@@ -180,7 +180,7 @@ class TurnObserver:
         width, device = len(passed[0]), self._model.device
         positions = [watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers]
         with observed(self._model):
-            output = decoder_of(self._model.network)(
+            output = find_decoder(self._model.network)(
                 input_ids=torch.tensor(passed, device=device),
                 position_ids=torch.stack(positions).to(device),
                 use_cache=False,
@@ -305,7 +305,7 @@ def context_edges(model: LoadedModel, prompt: Prompt) -> list[Edges]:
     watcher = _ContextWatcher(model.windows)
     token_ids = torch.tensor([prompt.token_ids], device=model.device)
     with observed(model):
-        decoder_of(model.network)(input_ids=token_ids, use_cache=False, watchers=[watcher])
+        find_decoder(model.network)(input_ids=token_ids, use_cache=False, watchers=[watcher])
     return watcher.edges
 
 

@@ -17,7 +17,7 @@ from kvbench.engine.studies.decoding_paths import (
     Whole,
     divergence,
     log_probabilities,
-    logits_of,
+    read_logits,
 )
 from kvbench.engine.studies.states import States, read_states
 
@@ -53,7 +53,7 @@ def extents(layers: int) -> Iterator[tuple[Extent, int, Sequence[int]]]:
     yield "all", ALL, range(layers)
 
 
-def place_of(forced: Walk) -> tuple[int, bool] | None:
+def choose_step(forced: Walk) -> tuple[int, bool] | None:
     """Finds the first step at which both choose different tokens behind the same prefix, else that
     with the largest divergence, and tells which it is; None where they are equal to the bit, as
     they are at the first step, at which both read the prompt at once."""
@@ -172,7 +172,7 @@ def _greedy_rows(
         token = int(row.argmax())
         if token in ends:
             break
-        row = logits_of(network, [token], cache)
+        row = read_logits(network, [token], cache)
         rows.append(row)
     return rows
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.studies.decoding_paths import logits_of
+from kvbench.engine.studies.decoding_paths import read_logits
 from kvbench.engine.studies.states import attention_seen
-from kvbench.models.load import decoder_of
+from kvbench.models.load import find_decoder
 from kvbench.models.precision import layer_in_float64
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)  # tokens; the text ends at 128
@@ -55,7 +55,7 @@ class _LayerPass:
     output: torch.Tensor
 
 
-def rounding_of(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
+def measure_rounding(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
     """Reads the beginning of a prompt, and returns the errors of each layer."""
     measured: list[Rounding] = []
 
@@ -72,7 +72,7 @@ def rounding_of(network: PreTrainedModel, ids: Sequence[int]) -> list[Rounding]:
         measured.append(measure_products(Attended(query[0], keys, values, scale)))
 
     with attention_seen(network, see), _noted_layers(network) as passes:
-        logits_of(network, ids[: LENGTHS[-1]], DynamicCache())
+        read_logits(network, ids[: LENGTHS[-1]], DynamicCache())
     errors = _propagation(network, passes)
     for of_layer, (alone, propagated) in zip(measured, errors, strict=True):
         of_layer.alone = alone
@@ -90,7 +90,7 @@ def _noted_layers(network: PreTrainedModel) -> Iterator[list[_LayerPass]]:
     ) -> None:
         noted.append(_LayerPass(inputs[0], arguments, output))
 
-    layers = decoder_of(network).layers
+    layers = find_decoder(network).layers
     handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in layers]
     try:
         yield noted
@@ -133,7 +133,7 @@ def _propagation(
     """Yields by layer the error that it adds to an exact input, and that of all layers so far. One
     layer at a time is copied to float64, so that no second network is needed."""
     stream = passes[0].stream.double()
-    for layer, layer_pass in zip(decoder_of(network).layers, passes, strict=True):
+    for layer, layer_pass in zip(find_decoder(network).layers, passes, strict=True):
         exact_layer = layer_in_float64(layer)
         arguments = {}
         for name, value in layer_pass.arguments.items():

@@ -11,8 +11,8 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from kvbench.engine.treat.branch import states_of
-from kvbench.models.load import decoder_of
+from kvbench.engine.treat.branch import keys_and_values
+from kvbench.models.load import find_decoder
 
 Layers = Sequence[torch.Tensor]
 # Takes what a layer attends by: queries of shape (1, heads, tokens, head_dim), keys and values of
@@ -46,7 +46,7 @@ def read_states(
     tokens = torch.tensor([ids], device=network.device)
     with _hooked(network, patches or {}) as hidden:
         output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)
-    return States(output.logits[0, -1], hidden, *states_of(cache))
+    return States(output.logits[0, -1], hidden, *keys_and_values(cache))
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _hooked(
         return patched
 
     handles = []
-    for number, layer in enumerate(decoder_of(network).layers):
+    for number, layer in enumerate(find_decoder(network).layers):
         see_layer = partial(see, number)
         handles.append(layer.register_forward_hook(see_layer))
     try:
@@ -82,7 +82,7 @@ def attention_seen(network: PreTrainedModel, see: SeeAttention) -> Iterator[None
 
     The network attends by the very function that it always does, with the same mask, so that no bit
     of it changes."""
-    name = decoder_of(network).config._attn_implementation
+    name = find_decoder(network).config._attn_implementation
     attend = ALL_ATTENTION_FUNCTIONS[name]
 
     def shown(

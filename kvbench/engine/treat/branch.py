@@ -13,15 +13,15 @@ from kvpress import BasePress
 from kvpress.presses import base_press
 from transformers import DynamicCache, Gemma3PreTrainedModel
 
-from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
+from kvbench.engine.treat.keep import LayerCache, PressError, hash_caches
 from kvbench.engine.treat.plan import Treatment
-from kvbench.models.load import LoadedModel, attention, decoder_of
+from kvbench.models.load import LoadedModel, attention, find_decoder
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
-from policies import PolicyError, arguments_of, description_of, where_defined
+from policies import PolicyError, describe_error, list_arguments, where_defined
 from policies.declaration.devices import TimedWork
-from policies.declaration.draws import drawing_from, seed_of
+from policies.declaration.draws import derive_seed, drawing_from
 from policies.declaration.foreign_code import TookTooLongError
 
 # Packages whose presses are tested to write to nothing but their cache.
@@ -29,21 +29,21 @@ KNOWN = ("kvpress.", "policies.")
 
 
 def attention_modules(model: LoadedModel) -> list[Any]:
-    return [layer.self_attn for layer in decoder_of(model.network).layers]
+    return [layer.self_attn for layer in find_decoder(model.network).layers]
 
 
 def is_known(press: Any) -> bool:
     """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from
     a user."""
     inner = [
-        one
-        for one in (getattr(press, "press", None), *getattr(press, "presses", ()))
-        if one is not None
+        press_inside
+        for press_inside in (getattr(press, "press", None), *getattr(press, "presses", ()))
+        if press_inside is not None
     ]
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 
 
-def masks_of(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]:
+def head_masks(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]:
     """Returns by layer the (batch, head, token) indices that a head-wise press has masked out of
     the keys."""
     return [getattr(module, "masked_key_indices", None) for module in attention_modules(model)]
@@ -74,7 +74,7 @@ class PressCache:
     """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    # As :func:`masks_of` returns them.
+    # As :func:`head_masks` returns them.
     masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]
 
 
@@ -100,7 +100,7 @@ class Branch:
     @cached_property
     def digest(self) -> str:
         """Identifies what is read: it is equal for branches that leave the same cache."""
-        return digest_of(self.layers)
+        return hash_caches(self.layers)
 
     @property
     def seconds(self) -> float:
@@ -152,18 +152,18 @@ class Trace:
 def new_branch(treatment: Treatment) -> Branch:
     """Builds a branch with a fresh press, or with the reason why there is none."""
     branch = Branch(treatment)
-    with faults_of(branch, "at the start"):
+    with record_faults(branch, "at the start"):
         branch.press = treatment.policy.press(treatment.situation)
         if treatment.policy.needs_donor and treatment.situation.donor is not None:
             treatment.situation.donor()  # now, as no press must act on it
-        branch.arguments = arguments_of(branch.press) | treatment.policy.arguments_in(
+        branch.arguments = list_arguments(branch.press) | treatment.policy.arguments_in(
             treatment.situation
         )
     return branch
 
 
 @contextmanager
-def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> Iterator[None]:
+def record_faults(branch: Branch, where: str, model: LoadedModel | None = None) -> Iterator[None]:
     """Records whatever a press raises as its failure, so that every other branch goes on.
 
     A press is foreign code and may raise anything, or never return: this is the one place where
@@ -181,7 +181,7 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         elif isinstance(error, PressError):
             text = first_line(error) + where_defined(branch.press)
         else:
-            text = description_of(error, branch.press)
+            text = describe_error(error, branch.press)
         branch.error = f"{policy} failed {where}: {text}"
         branch.layers, branch.press_cache = [], None
     if (
@@ -204,11 +204,11 @@ def give_up(branches: Sequence[Branch], where: str) -> bool:
 
 
 @contextmanager
-def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
+def repeatable_draws(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
     """Has a press draw the same from torch's generator in every run, without a change for any other
     draw."""
     situation = branch.treatment.situation
-    with drawing_from(seed_of(situation.seed, situation.example_id, part), device):
+    with drawing_from(derive_seed(situation.seed, situation.example_id, part), device):
         yield
 
 
@@ -223,11 +223,11 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
     plain, started = DynamicCache(), model.clock()
     with attention(model.network, "sdpa"):
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
-        decoder_of(model.network)(input_ids=token_ids, past_key_values=plain)
-    return Trace(prompt, *states_of(plain), model.clock() - started, [], model.windows)
+        find_decoder(model.network)(input_ids=token_ids, past_key_values=plain)
+    return Trace(prompt, *keys_and_values(plain), model.clock() - started, [], model.windows)
 
 
-def states_of(cache: DynamicCache) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def keys_and_values(cache: DynamicCache) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Returns the keys and the values of one sequence by layer, shape (num_kv_heads, seq_len,
     head_dim)."""
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
@@ -245,7 +245,7 @@ def reason_without_mask(branch: Branch) -> str:
     return ""
 
 
-def mask_of(branch: Branch) -> torch.Tensor:
+def keep_mask(branch: Branch) -> torch.Tensor:
     """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len), in the memory of the
     host: layers may lie on several devices.
 
@@ -260,7 +260,7 @@ def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | Non
     """Makes a branch that reads the rows of ``keep``, of the same cache and under the same
     treatment as ``branch``.
 
-    ``keep``: as :func:`mask_of` returns it. What is restored has the keys and values of the prefill
+    ``keep``: as :func:`keep_mask` returns it. What is restored has the keys and values of the prefill
     from which ``branch`` was cut. ``questions``: the numbers of those that it answers; by default
     those of ``branch``."""
     if reason := reason_without_mask(branch):

@@ -147,7 +147,7 @@ def observe(
     return LayerCache(keep, heads * rows)
 
 
-def digest_of(layers: Sequence[LayerCache]) -> str:
+def hash_caches(layers: Sequence[LayerCache]) -> str:
     """Hashes the keep masks, or the rows, in any order, where a press rewrites them: equal for
     caches read alike."""
     digest = hashlib.sha256()
@@ -171,7 +171,7 @@ def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """
     full_hash, rows_hash = _row_hash(full), _row_hash(rows)
     return torch.stack(
-        [torch.isin(one, other) for one, other in zip(full_hash, rows_hash, strict=True)]
+        [torch.isin(head, other) for head, other in zip(full_hash, rows_hash, strict=True)]
     )
 
 
@@ -211,9 +211,9 @@ def check_cache(
         raise PressError("it returned NaN")
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(
-        *(part.contiguous().view(torch.int16) for part in (one, other))
+def _same_bits(states: torch.Tensor, other: torch.Tensor) -> bool:
+    return states.shape == other.shape and torch.equal(
+        *(part.contiguous().view(torch.int16) for part in (states, other))
     )
 
 

@@ -9,7 +9,7 @@ from datasets_gen import TASKS
 from kvbench.engine.time_limit import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
-from policies.declaration.draws import seed_of
+from policies.declaration.draws import derive_seed
 from policies.declaration.policy import Donor
 
 CALIBRATION_TEXTS = 8
@@ -74,7 +74,8 @@ def plan(
                 ]
                 scorings.append(
                     tuple(
-                        Treatment(policy, one, questions, time_limit, repeat) for one in situations
+                        Treatment(policy, situation, questions, time_limit, repeat)
+                        for situation in situations
                     )
                 )
     return scorings
@@ -93,7 +94,7 @@ def _situation(
     return Situation(
         point.level.share(length) or 0.0,
         length,
-        seed_of(seed, "repeat", point.repeat) if point.repeat else seed,
+        derive_seed(seed, "repeat", point.repeat) if point.repeat else seed,
         prompt.example.id,
         question_tokens=prompt.question_tokens,
         spans=prompt.protected,

@@ -14,18 +14,18 @@ from kvbench.engine.treat.branch import (
     Trace,
     attention_modules,
     clearing_masks,
-    draws_of,
-    faults_of,
     give_up,
+    head_masks,
+    keys_and_values,
     leaving_sliding_layers,
-    masks_of,
     new_branch,
-    states_of,
+    record_faults,
+    repeatable_draws,
 )
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.engine.treat.plan import Scoring
 from kvbench.engine.treat.shared import cutting
-from kvbench.models.load import LoadedModel, attention, decoder_of, rotation_switch
+from kvbench.models.load import LoadedModel, attention, find_decoder, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 from policies import PolicyError
@@ -51,10 +51,10 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
     started = model.clock()
     # Some presses look for gradients: no inference mode, whose tensors have none.
     with (
-        faults_of(first, PLACE, model),
+        record_faults(first, PLACE, model),
         torch.inference_mode(False),
         torch.no_grad(),
-        draws_of(first, "prefill", model.device),
+        repeatable_draws(first, "prefill", model.device),
         clearing_masks(model),
         attention(
             model.network, model.network.config._attn_implementation
@@ -68,8 +68,8 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
             first.press(model.network),
         ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
-            decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
-        masked = masked or [masks_of(model)]
+            find_decoder(model.network)(input_ids=token_ids, past_key_values=cache)
+        masked = masked or [head_masks(model)]
         for branch, of_branch in zip(branches, masked, strict=True):
             branch.layers = [
                 _observed(
@@ -112,7 +112,7 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
             for of_branch in ratios:
                 press.score_val, press.compression_ratio = scores.clone(), of_branch
                 compress(network)
-                masked.append(masks_of(model))
+                masked.append(head_masks(model))
         finally:
             press.compression_ratio = ratio
 
@@ -190,8 +190,12 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
     """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of
     their own get one."""
-    groups = [[new_branch(treatment) for treatment in scoring] for scoring in scorings]
-    branches = [branch for of_scoring in groups for branch in of_scoring]
+    groups = []
+    branches: list[Branch] = []
+    for scoring in scorings:
+        group = [new_branch(treatment) for treatment in scoring]
+        groups.append(group)
+        branches += group
     shared = [group for group in groups if group[0].treatment.policy.prefill == "shared"]
     with memory_bound(model.device):
         trace = _read(model, prompt, shared)
@@ -199,7 +203,7 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
             prefill_alone(model, trace, alone)
         for branch in branches:
             if branch.error is None:
-                with faults_of(branch, "at the end"):
+                with record_faults(branch, "at the end"):
                     _check_rows(trace, branch)
                     _check_rotation(model, trace, branch)
             if branch.error is None:
@@ -242,6 +246,6 @@ def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Sequence[Branch]]
     with cutting(model, groups) as treating:
         started = model.clock()
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
-        decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
+        find_decoder(model.network)(input_ids=token_ids, past_key_values=cache)
         seconds = model.clock() - started - treating()
-    return Trace(prompt, *states_of(cache), seconds, [], model.windows)
+    return Trace(prompt, *keys_and_values(cache), seconds, [], model.windows)

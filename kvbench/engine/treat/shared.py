@@ -17,9 +17,9 @@ from kvpress import BasePress, ScorerPress
 from kvpress.utils import compute_n_kept
 from torch import nn
 
-from kvbench.engine.treat.branch import Branch, draws_of, faults_of, is_known
+from kvbench.engine.treat.branch import Branch, is_known, record_faults, repeatable_draws
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, find_decoder
 from policies import is_left_whole, replaced_hooks
 from policies.declaration.devices import TimedWork, timing
 
@@ -69,7 +69,7 @@ def cutting(
     time."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
-            with faults_of(branch, "at the start", model):
+            with record_faults(branch, "at the start", model):
                 press: Any = branch.press
                 if replaced := replaced_hooks(press):
                     raise PressError(
@@ -102,7 +102,7 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
             )
         )
 
-    decoder = decoder_of(model.network)
+    decoder = find_decoder(model.network)
     handles = []
     try:
         for layer in decoder.layers:
@@ -213,8 +213,8 @@ def _score_once(
             continue
         if ranking is None:
             with (
-                faults_of(branch, f"in layer {inputs.module.layer_idx}", model),
-                draws_of(branch, inputs.module.layer_idx, model.device),
+                record_faults(branch, f"in layer {inputs.module.layer_idx}", model),
+                repeatable_draws(branch, inputs.module.layer_idx, model.device),
                 timing(inputs.keys.device) as scored,
             ):
                 ranking = _ranked(branches[-1].press, inputs, copies, list(counts.values()))
@@ -233,14 +233,14 @@ def _ranked(
 ) -> Ranking:
     """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
-    with _isolated(inputs, press, copies) as given:
+    with _isolated(inputs, press, copies) as isolated:
         scores: torch.Tensor = press.score(
-            given.module,
-            given.hidden_states,
-            given.keys,
-            given.values,
-            given.attentions,
-            given.kwargs,
+            isolated.module,
+            isolated.hidden_states,
+            isolated.keys,
+            isolated.values,
+            isolated.attentions,
+            isolated.kwargs,
         )
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(
@@ -295,21 +295,21 @@ def _compress(
 ) -> None:
     """Runs the press's own ``compress`` and notes what it kept."""
     assert branch.press is not None
-    with faults_of(branch, f"in layer {inputs.module.layer_idx}", model):
+    with record_faults(branch, f"in layer {inputs.module.layer_idx}", model):
         with (
-            _isolated(inputs, branch.press, copies) as given,
+            _isolated(inputs, branch.press, copies) as isolated,
             _scoring_once(branch, remembered, inputs.keys.shape[2]),
-            draws_of(branch, inputs.module.layer_idx, model.device),
+            repeatable_draws(branch, inputs.module.layer_idx, model.device),
         ):
             with timing(inputs.keys.device) as work:
                 keys, values = branch.press.compress(
-                    given.module,
-                    given.hidden_states,
-                    given.keys,
-                    given.values,
-                    given.attentions,
-                    given.kwargs,
+                    isolated.module,
+                    isolated.hidden_states,
+                    isolated.keys,
+                    isolated.values,
+                    isolated.attentions,
+                    isolated.kwargs,
                 )
             branch.work.append(work)
-            masked = given.module.masked_key_indices
+            masked = isolated.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))

@@ -58,15 +58,15 @@ def read_gguf_config(path: Path) -> Any:
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
-        known = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
-        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {known}")
+        supported = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
+        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {supported}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
-    fields = {new: header.of_architecture(old) for old, new in names.items() if new}
+    fields = {new: header.architecture_field(old) for old, new in names.items() if new}
     fields |= {
-        f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")
+        f"{name}_token_id": header.tokenizer_field(f"{name}_token_id") for name in ("bos", "eos")
     }
-    fields["pad_token_id"] = header.of_tokenizer("padding_token_id")
-    fields["vocab_size"] = fields["vocab_size"] or len(header.of_tokenizer("tokens") or ())
+    fields["pad_token_id"] = header.tokenizer_field("padding_token_id")
+    fields["vocab_size"] = fields["vocab_size"] or len(header.tokenizer_field("tokens") or ())
     config = AutoConfig.for_model(
         kind,
         **{name: value for name, value in fields.items() if value is not None},
@@ -87,8 +87,8 @@ def read_gguf_config(path: Path) -> Any:
 def _scale_positions(header: Header, config: Any) -> None:
     """Sets a linear scaling, of Gemma 3 in its global layers alone, and refuses others."""
     kind, factor = (
-        header.of_architecture("rope.scaling.type"),
-        header.of_architecture("rope.scaling.factor"),
+        header.architecture_field("rope.scaling.type"),
+        header.architecture_field("rope.scaling.factor"),
     )
     is_long = any(name.startswith(LONG_CONTEXT) for name in header.tensors)
     if kind not in (None, "none", "linear") or is_long:
@@ -108,7 +108,7 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=build_tokenizer(header),
         chat_template=header.fields.get("tokenizer.chat_template"),
-        model_max_length=header.of_architecture("context_length"),
+        model_max_length=header.architecture_field("context_length"),
         clean_up_tokenization_spaces=False,
         **{f"{name}_token": special_token(header, field) for name, field in names.items()},
     )

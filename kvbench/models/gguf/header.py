@@ -46,18 +46,20 @@ class Header:
     def architecture(self) -> str:
         return str(self.fields.get("general.architecture", ""))
 
-    def of_architecture(self, name: str) -> Any:
+    def architecture_field(self, name: str) -> Any:
         """Returns a field whose name begins with the architecture; None if there is none."""
         return self.fields.get(f"{self.architecture}.{name}")
 
-    def of_tokenizer(self, name: str) -> Any:
+    def tokenizer_field(self, name: str) -> Any:
         return self.fields.get(f"tokenizer.ggml.{name}")
 
     def end_tokens(self) -> tuple[int, ...]:
         """Returns the tokens that end a text, a turn or a message."""
         names = ("eos_token_id", "eot_token_id", "eom_token_id")
         return tuple(
-            dict.fromkeys(token for name in names if (token := self.of_tokenizer(name)) is not None)
+            dict.fromkeys(
+                token for name in names if (token := self.tokenizer_field(name)) is not None
+            )
         )
 
 

@@ -33,7 +33,7 @@ NAMES = ("gpt-2", "smollm", "qwen2", *LLAMA_3)  # of pre-tokenizers in tokenizer
 def build_tokenizer(header: Header) -> Tokenizer:
     """Builds a tokenizer; raises :class:`KVBenchError` for a vocabulary or a pre-tokenizer that is
     not known here."""
-    kind, tokens = header.of_tokenizer("model"), header.of_tokenizer("tokens")
+    kind, tokens = header.tokenizer_field("model"), header.tokenizer_field("tokens")
     if not tokens:
         raise KVBenchError(f"{header.path} holds no tokens: use a GGUF file with its vocabulary")
     if kind == "gpt2":
@@ -51,20 +51,20 @@ def build_tokenizer(header: Header) -> Tokenizer:
 
 def special_token(header: Header, name: str) -> str | None:
     """Returns the token that a field names by its number, such as ``bos``."""
-    number, tokens = header.of_tokenizer(f"{name}_token_id"), header.of_tokenizer("tokens")
+    number, tokens = header.tokenizer_field(f"{name}_token_id"), header.tokenizer_field("tokens")
     return tokens[number] if number is not None and number < len(tokens) else None
 
 
 def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
-    name = header.of_tokenizer("pre")
+    name = header.tokenizer_field("pre")
     if name not in NAMES:
         raise KVBenchError(
             f"{header.path} splits words by '{name}', which is not known here: only "
             f"{', '.join(NAMES)}"
         )
-    merges = [tuple(merge.split(" ", 1)) for merge in header.of_tokenizer("merges") or ()]
+    merges = [tuple(merge.split(" ", 1)) for merge in header.tokenizer_field("merges") or ()]
     tokenizer = Tokenizer(BPE(_numbered(tokens), merges, ignore_merges=name in LLAMA_3))
-    prefix = bool(header.of_tokenizer("add_space_prefix"))
+    prefix = bool(header.tokenizer_field("add_space_prefix"))
     alone = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=False)
     if name in ("gpt-2", "smollm"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=True)
@@ -91,7 +91,7 @@ def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
             byte_fallback=True,
         )
     )
-    prefix = header.of_tokenizer("add_space_prefix") in (True, None)
+    prefix = header.tokenizer_field("add_space_prefix") in (True, None)
     spaces = [normalizers.Replace(" ", SPACE)]
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend(SPACE), *spaces] if prefix else spaces
@@ -107,7 +107,7 @@ def _merges(header: Header, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yields every pair of tokens that makes a third, the best third first: such a file holds no
     merges. The best has the highest score, and stands first among those of one score."""
     vocabulary = set(tokens)
-    scores = header.of_tokenizer("scores") or [0.0] * len(tokens)
+    scores = header.tokenizer_field("scores") or [0.0] * len(tokens)
     for number in sorted(range(len(tokens)), key=lambda number: -scores[number]):
         whole = tokens[number]
         for cut in range(1, len(whole)):
@@ -121,7 +121,7 @@ def _numbered(tokens: Sequence[str]) -> dict[str, int]:
 
 def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
     """Marks the tokens that stand for themselves in a text, whatever is around them."""
-    kinds = header.of_tokenizer("token_type") or ()
+    kinds = header.tokenizer_field("token_type") or ()
     special, plain = list[AddedToken](), list[AddedToken]()
     for token, kind in zip(tokens, kinds, strict=False):
         if kind in (UNKNOWN, CONTROL):
@@ -135,15 +135,15 @@ def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[s
 def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
     """Puts first and last token around a text as the file says, or as llama.cpp does where it says
     nothing."""
-    always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
+    always = header.tokenizer_field("model") == "llama" or header.tokenizer_field("pre") in LLAMA_3
     first, last = special_token(header, "bos"), special_token(header, "eos")
-    at_first = header.of_tokenizer("add_bos_token")
+    at_first = header.tokenizer_field("add_bos_token")
     if at_first is None:
         at_first = always
     before, after = list[str](), list[str]()
     if first and at_first:
         before.append(first)
-    if last and header.of_tokenizer("add_eos_token"):
+    if last and header.tokenizer_field("add_eos_token"):
         after.append(last)
     if before or after:
         tokenizer.post_processor = processors.TemplateProcessing(

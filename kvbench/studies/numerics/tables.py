@@ -161,7 +161,7 @@ class _Measurement:
     @property
     def written(self) -> Sequence[int]:
         """Returns the tokens that both paths stand behind in that walk."""
-        tokens: Sequence[int] = _plan(self.answer).given or self.greedy.tokens
+        tokens: Sequence[int] = _plan(self.answer).forced_tokens or self.greedy.tokens
         return tokens
 
     def pairs(self) -> Iterator[NumericsPair]:
@@ -193,7 +193,7 @@ class _Measurement:
         if not self.is_closer:
             return
         plan, steps = _plan(self.answer), len(self.greedy.tokens)
-        layers = drift.drift_of(self.network, plan.ids, self.written[: steps - 1])
+        layers = drift.measure_drift(self.network, plan.ids, self.written[: steps - 1])
         for number, layer in enumerate(layers):
             key = RECORDS.row_key(self.answer.record)
             yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
@@ -203,7 +203,7 @@ class _Measurement:
         be told from the rounding of the patched pass."""
         if self.dtype not in IN_16_BITS:
             return
-        plan, place = _plan(self.answer), patching.place_of(self.greedy)
+        plan, place = _plan(self.answer), patching.choose_step(self.greedy)
         if place is not None:
             step, at_flip = place
             rows = patching.localise(self.network, plan.ids, self.written[:step])
@@ -226,7 +226,7 @@ class _Measurement:
         """Measures what rounding does to the numbers of the prompt."""
         if not self.is_closer:
             return
-        layers = rounding.rounding_of(self.network, _plan(self.answer).ids)
+        layers = rounding.measure_rounding(self.network, _plan(self.answer).ids)
         for number, layer in enumerate(layers):
             key = RECORDS.row_key(self.answer.record)
             yield NumericsRounding(**key, dtype=self.dtype, layer=number, **asdict(layer))

@@ -102,7 +102,7 @@ def _readings(
 
 def _keep(answer: "FinishedAnswer") -> Any:
     """Returns which tokens survive, bool (layers, heads, tokens)."""
-    return masks.mask_of(answer.branch).cpu().numpy()
+    return masks.keep_mask(answer.branch).cpu().numpy()
 
 
 def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:

@@ -108,7 +108,7 @@ def _has_lost_rows(answer: "Answer") -> bool:
     """Tells whether an answer was written without some rows of its context, which are known."""
     if masks.reason_without_mask(answer.branch):
         return False
-    return not masks.mask_of(answer.branch).all()
+    return not masks.keep_mask(answer.branch).all()
 
 
 def _cases(answer: "Answer", action: str) -> Iterator[Any]:

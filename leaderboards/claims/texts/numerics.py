@@ -14,7 +14,7 @@ from leaderboards.aggregate.evidence import (
     NoEvidenceError,
     PreconditionError,
     TooFewError,
-    table_of,
+    filled_table,
 )
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
@@ -50,17 +50,17 @@ def _pairs(
 
     Raises :class:`NoEvidenceError` where there are none, and :class:`PreconditionError` where the
     model overflows in all."""
-    rows = table_of(evidence.tables, walked.TABLE, "walked")
+    rows = filled_table(evidence.tables, walked.TABLE, "walked")
     is_pair = (rows["pair"] == walked.CACHE) & (rows["regime"] == regime)
     rows = rows[is_pair & (rows["dtype"] == dtype)]
     if sampling:
         rows = rows[rows["sampling"] == sampling]
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
-    finite = walked.finite_of(rows)
+    finite = walked.drop_overflows(rows)
     if finite.empty:
         raise PreconditionError(f"in {dtype} the model overflows in all of {len(rows)} answers")
-    steps = list(map(walked.flip_of, finite["tokens"], finite["other_tokens"]))
+    steps = list(map(walked.find_flip, finite["tokens"], finite["other_tokens"]))
     flips = np.array(steps, dtype=np.float64)
     finite = finite.assign(flip=flips, differs=~np.isnan(flips))
     return walked.with_draws(finite, evidence.records)
@@ -177,7 +177,7 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
 def _amplified(evidence: Evidence) -> Statistic:
     """Divides the drift behind the layers after the first with the most query heads to a head by
     that with one."""
-    measured = table_of(evidence.tables, GROUPS, "measured")
+    measured = filled_table(evidence.tables, GROUPS, "measured")
     rows = walked.with_draws(measured, evidence.records)
     largest = int(rows["size"].max())
     if largest == 1:
@@ -228,7 +228,7 @@ def _patched_flips(evidence: Evidence) -> DataFrame:
     Raises :class:`NoEvidenceError` where there are none."""
     names = (patched.TABLE, patched.EARLIER)
     tables = {name: evidence.tables[name] for name in names if name in evidence.tables}
-    patches = patched.patches_of(tables)
+    patches = patched.read_patches(tables)
     if patches is None:
         raise NoEvidenceError("nothing was patched")
     patches = patches[(patches["dtype"] == HALF) & (patches["direction"] == patched.INTO_ON)]

@@ -40,7 +40,10 @@ P = Text(
     "Llama 3.1 8B and Qwen 2.5 14B, IFEval",
 )
 POLICIES = ("streaming_llm", "snapkv", "knorm")
-PROTECTED = {f"{policy}+{way}": policy for policy in POLICIES for way in ("whitelist", "fair")}
+PROTECTED = dict[str, str]()  # by the name of a protected policy the plain one
+for plain_policy in POLICIES:
+    for way in ("whitelist", "fair"):
+        PROTECTED[f"{plain_policy}+{way}"] = plain_policy
 LITTLE, HALF, MORE = (Level("ratio", ratio) for ratio in (0.3, 0.5, 0.7))
 PROMPTS = Experiment(
     name="prompts",

@@ -16,7 +16,7 @@ from leaderboards.aggregate.evidence import (
     PreconditionError,
     TaskEvidence,
     check_same_contexts,
-    table_of,
+    filled_table,
 )
 from leaderboards.claims.declaration import (
     BESIDE,
@@ -251,7 +251,7 @@ def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvid
 def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
     """Returns the rows of a table about the tasks that the model can do, and which it cannot do."""
     mastered = MasteredTasks.of(evidence)
-    rows = table_of(evidence.tables, table, "observed")
+    rows = filled_table(evidence.tables, table, "observed")
     return rows[rows["task"].isin([task.task for task in mastered.tasks])], mastered.left_out
 
 
@@ -307,7 +307,7 @@ def _probe_before_answers(
 def _check_probe(full: DataFrame, macro: FloatArray) -> None:
     """Raises :class:`NoEvidenceError` where a probe tells nothing of the full cache. ``macro``: its
     macro-F1 there, shape (1 + resamples,)."""
-    features = probes.features_of(full)
+    features = probes.read_features(full)
     letters, contexts = list(full[probes.LETTER]), list(full[routes.CONTEXT])
     reached, control = probes.probe(features, letters, contexts)
     low, _ = percentile_interval(macro[1:])
@@ -329,7 +329,7 @@ def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, Flo
     answers, each of shape (1 + resamples,)."""
     labels = group[probes.LETTER].to_numpy(dtype=str)
     contexts = group[routes.CONTEXT].to_numpy(dtype=str)
-    predicted = probes.predictions(probes.features_of(group), labels, contexts)
+    predicted = probes.predictions(probes.read_features(group), labels, contexts)
     resampled = Contexts(contexts, evidence, OBSERVED.name)
     of_labels = []
     for label in np.unique(labels):

@@ -64,7 +64,7 @@ def _difference(prompts: PromptRecords, caches: DataFrame) -> Estimate | None:
     if rows.empty:
         return None
     means = prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
-    return prompts.resampler.estimate_of(means, len(rows))
+    return prompts.resampler.make_estimate(means, len(rows))
 
 
 def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
@@ -228,7 +228,7 @@ def _layers_section(
     """Draws the shares by layer at one level of each plain policy: the middle one of those that
     were run."""
     layers = 1 + max((row["layer"] for row in rows), default=0)
-    axis = Axis.of_layers(layers)
+    axis = Axis.for_layers(layers)
     compared = [row for row in rows if row["difference"] is not None]
     pictures = []
     for base in bases:

@@ -51,7 +51,7 @@ def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
             relative = None
             kept = relative_obedience(prompts, of_level, whole)
             if kept is not None:
-                relative = prompts.resampler.estimate_of(kept, len(of_level))
+                relative = prompts.resampler.make_estimate(kept, len(of_level))
             results.append(KeptOfNumber(str(policy), level, number, strict, relative))
     return results
 

@@ -1,7 +1,7 @@
 """Defines what the study of instructions shows, for the page on method."""
 
 from leaderboards.aggregate.attacks import DEFINITION as FORGOTTEN
-from leaderboards.metrics import definitions_of
+from leaderboards.metrics import chapter_definitions
 from leaderboards.metrics.declaration import Chapter, Definition
 from policies.declaration.levels import Level
 
@@ -14,7 +14,7 @@ CHAPTER = Chapter(
     "instructions",
     "Instructions",
     (
-        *definitions_of("instructions"),
+        *chapter_definitions("instructions"),
         FORGOTTEN,
         Definition(
             "Order, or arm",

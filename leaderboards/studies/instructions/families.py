@@ -64,7 +64,7 @@ def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
             elif np.isnan(values[0]):
                 reason = ALIKE
             else:
-                estimate = prompts.resampler.estimate_of(values, count)
+                estimate = prompts.resampler.make_estimate(values, count)
             result = RankCorrelation(str(policy), level, number, count, estimate, reason)
             correlations.append(result)
     return correlations

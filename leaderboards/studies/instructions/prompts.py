@@ -52,7 +52,7 @@ class PromptRecords:
         rows = group[group[column].notna()]
         if rows.empty:
             return None
-        return self.resampler.estimate_of(self.means(rows, column), len(rows))
+        return self.resampler.make_estimate(self.means(rows, column), len(rows))
 
     def means(self, rows: DataFrame, column: str) -> FloatArray:
         """Averages a column of shares over some rows: shape (1 + resamples,), as measured and in

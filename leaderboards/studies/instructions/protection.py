@@ -73,7 +73,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
     if not gains:
         return None
     mean: FloatArray = np.mean(gains, axis=0)
-    estimate = prompts.resampler.estimate_of(mean, len(shared))
+    estimate = prompts.resampler.make_estimate(mean, len(shared))
     return Gain(plain, protected, estimate, tuple(shared), failed, mean)
 
 
@@ -150,7 +150,7 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
             of_cell = of_cell[of_cell[name] == row[name]]
         whole = with_full[with_full["arm"] == row["arm"]]
         more = prompts.means(of_cell, "leakage") - prompts.means(whole, "leakage")
-        estimate = prompts.resampler.estimate_of(more, len(of_cell))
+        estimate = prompts.resampler.make_estimate(more, len(of_cell))
         policy, arm, level = row[keys]
         leaks.append(Leak(policy, arm, level, row["strict"], row["leakage"], estimate, more))
     return leaks

@@ -13,7 +13,7 @@ from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.intervals import difference_interval
 from leaderboards.statistics.series import as_family, mcnemar
 from leaderboards.studies.declaration import StudyContent, StudySection
-from leaderboards.studies.numerics.walked import TABLE, finite_of, free_pairs, sorted_groups
+from leaderboards.studies.numerics.walked import TABLE, drop_overflows, free_pairs, sorted_groups
 from leaderboards.studies.parts import P_FORMS, listing_of_fields
 
 TITLE = "Is the cached answer right as often?"
@@ -44,7 +44,7 @@ def compare_accuracies(pairs: DataFrame) -> list[Accuracy]:
     The draws of a context are not independent, and are all alike where tokens are chosen greedily:
     the first one is its answer."""
     cell = ["task", "dtype", "sampling"]
-    rows = finite_of(free_pairs(pairs))
+    rows = drop_overflows(free_pairs(pairs))
     judged = rows[rows["right"].notna() & rows["other_right"].notna()]
     first = judged.sort_values("draw", kind="stable").drop_duplicates([*cell, "draw_id"])
     compared = []

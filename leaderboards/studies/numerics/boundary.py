@@ -20,8 +20,8 @@ from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.definitions import BOUNDARY
 from leaderboards.studies.numerics.walked import (
     TABLE,
-    finite_of,
-    flip_of,
+    drop_overflows,
+    find_flip,
     free_pairs,
     sorted_groups,
     thirds,
@@ -84,7 +84,7 @@ def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
     row."""
     rows = []
     for row in pairs.to_dict("records"):
-        flip = flip_of(row["tokens"], row["other_tokens"])
+        flip = find_flip(row["tokens"], row["other_tokens"])
         if flip is None:
             continue
         kl = row["kl"]
@@ -172,7 +172,7 @@ def measure_boundary(task: str, dtype: str, sampling: str, kl_over: str, flips: 
 
 def grouped_pairs(table: DataFrame) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
     """Yields the free-running pairs of cache on and off by task, dtype and way to choose."""
-    pairs = finite_of(free_pairs(table))
+    pairs = drop_overflows(free_pairs(table))
     yield from sorted_groups(pairs, "task", "dtype", "sampling")
 
 

@@ -12,7 +12,7 @@ from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics import (
     accuracy,
@@ -30,10 +30,10 @@ from leaderboards.studies.numerics.walked import (
     FORCED,
     NULL,
     TABLE,
+    drop_overflows,
+    find_flip,
     finite_mean,
-    finite_of,
     finite_sums,
-    flip_of,
     free_pairs,
     joined,
     numbers_by_step,
@@ -133,10 +133,10 @@ def _above_null(rows: DataFrame) -> bool:
 
 def measure_free(table: DataFrame) -> list[Free]:
     """Returns what free-running paths come to by task, dtype and way to choose."""
-    rows = finite_of(free_pairs(table))
+    rows = drop_overflows(free_pairs(table))
     results = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
-        flips = list(map(flip_of, group["tokens"], group["other_tokens"]))
+        flips = list(map(find_flip, group["tokens"], group["other_tokens"]))
         differs = [flip is not None for flip in flips]
         steps = [flip for flip in flips if flip is not None]
         kl_before, kl_after = _around_flips(group, flips, "kl")
@@ -146,7 +146,7 @@ def measure_free(table: DataFrame) -> list[Free]:
             dtype,
             way,
             pairs=len(group),
-            differ=share_of(differs, group["draw_id"]),
+            differ=estimate_share(differs, group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
             kl_before=kl_before,
             kl_after=kl_after,
@@ -300,7 +300,7 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 
 def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
     for dtype, rows in free_pairs(table).groupby("dtype"):
-        overflow = len(rows) - len(finite_of(rows))
+        overflow = len(rows) - len(drop_overflows(rows))
         if overflow:
             yield f"Answers in {dtype} that overflow", f"{overflow} of {len(rows)}, left out"
     pairs = sum(row.pairs for row in free)

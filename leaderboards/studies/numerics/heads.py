@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import HeatMap, Tile
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.series import series_of
+from leaderboards.statistics.series import average_columns
 from leaderboards.studies.declaration import StudyContent, StudySection
 from leaderboards.studies.numerics.walked import (
     DRIFT,
@@ -43,7 +43,7 @@ def measure_heads(drift: DataFrame) -> list[Head]:
         for layer, of_layer in group.groupby("layer"):
             values = padded(numbers_by_step(of_layer, "attention_kl"))
             contexts = of_layer["draw_id"].to_numpy(dtype=str)
-            for head, kl in enumerate(series_of(values, contexts)):
+            for head, kl in enumerate(average_columns(values, contexts)):
                 if kl is not None:
                     compared = np.unique(contexts[np.isfinite(values[:, head])])
                     heads.append(Head(task, dtype, int(layer), head, len(compared), kl))

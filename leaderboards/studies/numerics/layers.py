@@ -11,7 +11,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
-from leaderboards.statistics.series import as_family, mann_whitney, series_of
+from leaderboards.statistics.series import as_family, average_columns, mann_whitney
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DRIFT, numbers_by_step, sorted_groups
 from leaderboards.studies.parts import P_FORMS, banded_line, curve, in_powers, listing_of_fields
@@ -47,7 +47,7 @@ def measure_layers(drift: DataFrame) -> list[Layer]:
         distances = _by_layer(group, "l2")
         cosines = _by_layer(group, "cosine")
         contexts = group.drop_duplicates("question_id")["draw_id"].to_numpy(dtype=str)
-        series = [series_of(values, contexts) for values in (distances, cosines, 1 - cosines)]
+        series = [average_columns(values, contexts) for values in (distances, cosines, 1 - cosines)]
         count = len(set(contexts))
         for layer, (l2, cosine, turned) in enumerate(zip(*series, strict=True)):
             if l2 is None or cosine is None or turned is None:
@@ -124,7 +124,7 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
 def _pictures(
     task: str, rows: Sequence[Layer], styles: Mapping[str, LineStyle]
 ) -> Iterator[Picture]:
-    axis = Axis.of_layers(1 + max(row.layer for row in rows))
+    axis = Axis.for_layers(1 + max(row.layer for row in rows))
     measures = {"L2 distance": "l2", "1 − cosine": "turned"}
     for name, field in measures.items():
         lines = []

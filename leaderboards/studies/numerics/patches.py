@@ -11,7 +11,7 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, draws_of
+from leaderboards.statistics.bootstrap import RESAMPLES, Estimate, FloatArray, count_draws
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import ALL, IN_16_BITS
 from leaderboards.studies.parts import banded_line, curve, estimate_mean, listing_of_fields
@@ -46,7 +46,7 @@ class Recovery:
     median_after: Estimate | None
 
 
-def patches_of(tables: Mapping[str, DataFrame]) -> DataFrame | None:
+def read_patches(tables: Mapping[str, DataFrame]) -> DataFrame | None:
     """Returns the rows of a run in the form of today; None where nothing was patched."""
     for name in (TABLE, EARLIER):
         if name in tables and len(tables[name]):
@@ -122,14 +122,14 @@ def estimate_median(values: FloatArray, contexts: object) -> Estimate:
     count = len(means)
     if count < 2:
         return Estimate(median, None, None, len(values))
-    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, draws_of(count)))
+    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count_draws(count)))
     medians = np.median(means[drawn], axis=1)
     return Estimate.of(median, medians, len(values))
 
 
 def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     """Draws what each patch recovers over the layers."""
-    table = patches_of(tables)
+    table = read_patches(tables)
     if table is None:
         return StudyContent(())
     recoveries = measure_recoveries(table)
@@ -177,7 +177,7 @@ TEXT = (
 def _pictures(recoveries: Sequence[Recovery], dtype: str, layers: int) -> Iterator[Picture]:
     """Draws the median over layers, a picture for each direction and part."""
     styles = named_styles(tuple(CURVES))
-    axis = Axis.of_layers(layers)
+    axis = Axis.for_layers(layers)
     of_dtype = [row for row in recoveries if row.dtype == dtype and row.place != "largest"]
     for direction, part, title in PICTURES:
         rows = [row for row in of_dtype if (row.direction, row.patched) == (direction, part)]

@@ -8,12 +8,12 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import StudyContent, StudySection
 from leaderboards.studies.numerics.walked import (
     TABLE,
-    finite_of,
-    flip_of,
+    drop_overflows,
+    find_flip,
     free_pairs,
     sorted_groups,
 )
@@ -40,8 +40,8 @@ class PartingShares:
 def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
     """Returns each task, dtype and way to choose. ``pairs``: with contexts (``draw_id``). Examples
     of which a draw overflows are left out."""
-    rows = finite_of(free_pairs(pairs))
-    flips = map(flip_of, rows["tokens"], rows["other_tokens"])
+    rows = drop_overflows(free_pairs(pairs))
+    flips = map(find_flip, rows["tokens"], rows["other_tokens"])
     rows = rows.assign(parts=[flip is not None for flip in flips])
     repeats = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
@@ -52,7 +52,7 @@ def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
         whole = by_example[by_example["draws"] == draws]
         parted, contexts = whole["parted"], whole["context"]
         always, never = parted == draws, parted == 0
-        shares = [share_of(flags, contexts) for flags in (always, ~always & ~never, never)]
+        shares = [estimate_share(flags, contexts) for flags in (always, ~always & ~never, never)]
         repeats.append(PartingShares(task, dtype, way, draws, len(whole), *shares))
     return repeats
 

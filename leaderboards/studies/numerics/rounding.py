@@ -118,5 +118,5 @@ def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
         for name, style in styles.items():
             points = [(row.layer, getattr(row, name)) for row in rows]
             lines.append(banded_line(style, points))
-        axis = Axis.of_layers(len(rows))
+        axis = Axis.for_layers(len(rows))
         yield curve(dtype, "relative error", lines, axis, f"propagation {dtype}")

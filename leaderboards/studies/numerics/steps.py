@@ -10,7 +10,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.series import series_of
+from leaderboards.statistics.series import average_columns
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import (
     CACHE,
@@ -50,8 +50,8 @@ def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
     for (task, dtype, way, regime), group in sorted_groups(pairs[pairs["pair"] == CACHE], *cell):
         contexts = group["draw_id"].to_numpy(dtype=str)
         values = padded(numbers_by_step(group, "kl"))
-        divergences = series_of(values, contexts)
-        shannon = series_of(padded(numbers_by_step(group, "js")), contexts)
+        divergences = average_columns(values, contexts)
+        shannon = average_columns(padded(numbers_by_step(group, "js")), contexts)
         shannon += [None] * (len(divergences) - len(shannon))
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:

@@ -66,16 +66,16 @@ def free_pairs(table: DataFrame) -> DataFrame:
     return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
 
 
-def finite_of(pairs: DataFrame) -> DataFrame:
+def drop_overflows(pairs: DataFrame) -> DataFrame:
     """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
     return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
 
 
-def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
+def find_flip(tokens: Sequence[int], other: Sequence[int]) -> int | None:
     """Returns the first step at which two answers differ, also where one has ended (``Div_Index``);
     None where they are equal.
 
-    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
+    >>> find_flip([4, 5, 6], [4, 7]), find_flip([4, 5], [4]), find_flip([4], [4])
     (1, 1, None)
     """
     shorter = min(len(tokens), len(other))

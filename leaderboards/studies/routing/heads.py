@@ -27,7 +27,7 @@ from leaderboards.studies.parts import (
     list_rows,
 )
 from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
-from policies.declaration.levels import UNTREATED, Level, names_of
+from policies.declaration.levels import UNTREATED, Level, name_levels
 from policies.declaration.names import FULL
 
 TABLE = "attention"  # of a store (kvbench.studies.routing)
@@ -160,7 +160,7 @@ def _agreement_section(
     all layers."""
     styles = named_styles(("consensus", "agreement"))
     lines = [_over_layers(style, whole[name]) for name, style in styles.items()]
-    picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
+    picture = curve("Full cache", "by layer", lines, Axis.for_layers(len(whole)), "agreement")
     columns: dict[str, Callable[[Agreement], object]] = {
         "policy": attrgetter("policy"),
         "level": attrgetter("level"),
@@ -200,7 +200,7 @@ def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[S
     levels = sorted({result.level for result in results if result.level != UNTREATED})
     if not levels:
         return []
-    names = names_of(levels)
+    names = name_levels(levels)
     styles = named_styles(("full cache", *(names[level] for level in levels)))
     lines: dict[str, list[BandedLine]] = {}
     for result in results:
@@ -211,7 +211,7 @@ def _under_compression(results: Sequence[Agreement], whole: DataFrame) -> list[S
         if result.level in names:
             style = styles[names[result.level]]
             of_policy.append(_over_layers(style, result.by_layer["consensus"]))
-    axis = Axis.of_layers(len(whole))
+    axis = Axis.for_layers(len(whole))
     pictures = []
     for policy, of_policy in lines.items():
         pictures.append(curve(policy, "consensus", of_policy, axis, f"consensus/{policy}"))

@@ -23,7 +23,7 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
     axes_by_kind,
@@ -173,7 +173,7 @@ def learnable(group: DataFrame, label: str) -> DataFrame:
     return rows[:0]
 
 
-def features_of(group: DataFrame) -> npt.NDArray[np.float64]:
+def read_features(group: DataFrame) -> npt.NDArray[np.float64]:
     """Reads the states of answers, which a store holds as bytes of float16: shape (answers,
     size)."""
     states = [np.frombuffer(state, dtype="<f2") for state in group["state"]]
@@ -186,7 +186,7 @@ def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
     if rows.empty:
         return
     labels = rows[label].astype(str).tolist()
-    score, control = probe(features_of(rows), labels, rows[CONTEXT].tolist())
+    score, control = probe(read_features(rows), labels, rows[CONTEXT].tolist())
     first = rows.iloc[0]
     policy, layer = str(first["policy"]), int(first["layer"])
     yield Probed(label, policy, first["level"], layer, score, control, len(rows))
@@ -251,7 +251,7 @@ def beside_answers(
             if None in row.values():
                 continue
             f1 = group["f1"].astype(float).fillna(0).mean()
-            row["right"] = share_of(group["right"].eq(True), group[CONTEXT])
+            row["right"] = estimate_share(group["right"].eq(True), group[CONTEXT])
             row["f1"] = float(f1) / 100
             yield row
 
@@ -356,7 +356,7 @@ def _over_layers(results: Sequence[Probed], title: str) -> Picture:
     scores = [(result.layer, exactly(result.macro_f1)) for result in results]
     controls = [(result.layer, exactly(result.control)) for result in results]
     lines = [banded_line(styles[PROBE], scores), banded_line(styles[CONTROL], controls)]
-    layers = Axis.of_layers(results[-1].layer + 1)
+    layers = Axis.for_layers(results[-1].layer + 1)
     axis = replace(layers, title="layer, 0 before the first")
     note = "macro-F1; below, of shuffled labels"
     return curve(title, note, lines, axis, f"layers/{results[0].label}")

@@ -12,7 +12,7 @@ from pandas import DataFrame, Series
 
 from leaderboards.routing.agreement import consensus
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import full_last, listing_of_fields, over_levels
 from policies.declaration.levels import Level
@@ -70,12 +70,12 @@ def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
     and ``erased``."""
     cell = ["task", "policy", "level"]
     for (task, policy, level), group in answers.groupby(cell, observed=True, sort=False):
-        erased = share_of(group["erased"], group["context"])
-        rigid = share_of(group["rigid"], group["context"])
+        erased = estimate_share(group["erased"], group["context"])
+        rigid = estimate_share(group["rigid"], group["context"])
         right = group[group["right"]]
         agree_if_right = None
         if len(right):
-            agree_if_right = share_of(right["heads_agree"], right["context"])
+            agree_if_right = estimate_share(right["heads_agree"], right["context"])
         yield TwoModes(str(task), str(policy), level, erased, rigid, agree_if_right)
 
 

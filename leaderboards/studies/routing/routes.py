@@ -16,7 +16,7 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.shares import share_of
+from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
     axes_by_kind,
@@ -132,7 +132,7 @@ def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
     of_class = {}
     for failure_class in FailureClass:
         flags = [outcome is failure_class for outcome in outcomes]
-        of_class[failure_class] = share_of(flags, contexts)
+        of_class[failure_class] = estimate_share(flags, contexts)
     return of_class
 
 
@@ -170,10 +170,10 @@ def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
             str(policy),
             level,
             epsilon,
-            reached=share_of(reached, contexts),
+            reached=estimate_share(reached, contexts),
             chance=float(by_chance[:, place].mean()),
-            relayed=share_of(reached & ~alive, contexts),
-            right=share_of(group["right"], contexts),
+            relayed=estimate_share(reached & ~alive, contexts),
+            right=estimate_share(group["right"], contexts),
             width=float(group["answer_width"].astype(float).mean()),
         )
 

@@ -12,7 +12,7 @@ from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import NONE
 from leaderboards.studies.treatments.damage import Damage
 from leaderboards.studies.treatments.tasks import MeasuredTask
-from policies.declaration.levels import Level, names_of
+from policies.declaration.levels import Level, name_levels
 
 FEWEST_BANDS = 2  # of a map: one band alone is a row of a table
 ALL_LAYERS = "all layers"
@@ -106,7 +106,7 @@ def _heat_map(title: str, cells: Sequence[BandCell]) -> HeatMap:
     rows = []
     for band, by_level in tiles.items():
         rows.append((band, tuple(map(by_level.get, levels))))
-    names = names_of(levels)
+    names = name_levels(levels)
     columns = tuple(names[level] for level in levels)
     return HeatMap(title, "layers", columns, tuple(rows), levels[0].declared.axis, "share kept")
 

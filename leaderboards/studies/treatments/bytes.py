@@ -18,7 +18,7 @@ from policies.composition import built_in, is_treatment
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, plain_and_way
 from policies.quantisation.registry import KINDS as FORMATS
-from policies.treatments.options import is_one_of
+from policies.treatments.options import has_kind
 
 FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"
 AXIS = "bytes held, percent of the full cache"
@@ -52,9 +52,9 @@ def family_name(policy: str) -> str:
     plain, way = plain_and_way(policy)
     if policy in CONTROLS:
         return ""
-    if is_one_of(policy, FORMATS):
+    if has_kind(policy, FORMATS):
         return QUANTISATION
-    if is_one_of(way, FORMATS) and family_name(plain) == EVICTION:
+    if has_kind(way, FORMATS) and family_name(plain) == EVICTION:
         return BOTH
     if is_treatment(policy) or policy != plain:
         return ""

@@ -9,7 +9,7 @@ from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as FORMATS
-from policies.treatments.options import TreatmentKind, is_one_of, kind_in, name_with, options_in
+from policies.treatments.options import TreatmentKind, has_kind, kind_in, name_with, options_in
 
 WHOLE = ("all",)  # layers
 
@@ -79,7 +79,7 @@ def damages(policies: Iterable[str]) -> list[Damage]:
     kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
     members = []
     for policy in policies:
-        if is_one_of(policy, kinds):
+        if has_kind(policy, kinds):
             options = options_in(policy, kinds[kind_in(policy)])
             members.append(Damage(policy, options))
     return members

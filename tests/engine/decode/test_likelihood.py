@@ -12,16 +12,16 @@ import kvbench.engine.decode.together as reading
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation, Step
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.engine.treat.branch import Branch, Trace, clearing_masks
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, find_decoder
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.tables import Record
 from policies import POLICIES, Policy, at_ratios
-from policies.declaration.draws import drawing_from, seed_of
+from policies.declaration.draws import derive_seed, drawing_from
 from tests.support.models.plain import plain_gold, plain_nll
 from tests.support.models.runs import by_policy
 from tests.support.models.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
@@ -86,7 +86,7 @@ def test_it_tells_branches_and_questions_apart() -> None:
 def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     trace, generations = measured("llama")
     monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
-    bound = 3 * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+    bound = 3 * max(row.size for row in all_rows(waves([trace], STEPS, 1)))
     again = likelihoods(decode(model_of("llama"), trace, STEPS, bound, gold=True))
     assert again == pytest.approx(likelihoods(generations), abs=CLOSE)
 
@@ -148,7 +148,7 @@ def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -
     situation, question = branch.treatment.situation, trace.prompt.questions[number]
     press, seed = (
         branch.treatment.policy.press(situation),
-        seed_of(0, situation.example_id, f"answer {number}"),
+        derive_seed(0, situation.example_id, f"answer {number}"),
     )
     cache, position, nats = DynamicCache(), branch.next_position, []
     with (
@@ -157,7 +157,7 @@ def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -
         drawing_from(seed, model.device),
         press(model.network),
     ):
-        decoder_of(model.network)(
+        find_decoder(model.network)(
             input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache
         )
         pending = list(question.token_ids)

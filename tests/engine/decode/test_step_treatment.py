@@ -11,7 +11,7 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation
@@ -81,7 +81,7 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
     bound = (
         PLENTY
         if rows is None
-        else rows * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
+        else rows * max(row.size for row in all_rows(waves([trace], STEPS, 1)))
     )
     generations = decode(model, trace, STEPS, bound, gold=True)
     assert all(branch.error is None for branch in trace.branches)

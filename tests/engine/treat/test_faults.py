@@ -14,7 +14,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, read_context
 from kvbench.experiments.catalogue import find_policy
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, find_decoder
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
@@ -264,7 +264,7 @@ def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(
         press: Any = branch.press
         cache = WritingCache(press.treatment)
         with torch.inference_mode():
-            decoder_of(model.network)(
+            find_decoder(model.network)(
                 input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache
             )
         for plain, left, window in zip(cache.layers, branch.layers, trace.windows, strict=True):

@@ -8,7 +8,7 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
-from kvbench.engine.treat.branch import Branch, Trace, mask_of, reason_without_mask, with_mask
+from kvbench.engine.treat.branch import Branch, Trace, keep_mask, reason_without_mask, with_mask
 from kvbench.models.load import LoadedModel
 from policies import POLICIES
 from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of, toy_prompt, treat
@@ -53,7 +53,7 @@ def assert_its_own_mask_writes_its_tokens(
     model: LoadedModel, trace: Trace, generations: list[Generation]
 ) -> int:
     known = [branch for branch in trace.branches if not reason_without_mask(branch)]
-    again = [with_mask(branch, mask_of(branch)) for branch in known]
+    again = [with_mask(branch, keep_mask(branch)) for branch in known]
     repeated = of_branches(model, trace, again)
     for branch, given in zip(known, again, strict=True):
         assert given.error is None
@@ -91,7 +91,7 @@ def test_where_no_mask_tells_what_is_read_it_says_why(reason: str, names: set[st
     for branch in refused:
         assert reason in reason_without_mask(branch)
         with pytest.raises(ValueError, match=reason):
-            mask_of(branch)
+            keep_mask(branch)
         with pytest.raises(ValueError, match=reason):
             with_mask(branch, torch.ones(1, 1, 1, dtype=torch.bool))
 
@@ -101,6 +101,8 @@ def test_the_mask_of_one_policy_in_the_branch_of_another_reads_what_the_first_re
     model, prompt = model_of("llama"), toy_prompt()
     trace = treat(model, [POLICIES["full"], POLICIES["knorm"]], (0.9,), prompt)
     full, knorm = trace.branches
-    generations = of_branches(model, trace, [given := with_mask(full, mask_of(knorm)), knorm, full])
+    generations = of_branches(
+        model, trace, [given := with_mask(full, keep_mask(knorm)), knorm, full]
+    )
     assert tokens_and_likelihoods(generations, given) == tokens_and_likelihoods(generations, knorm)
     assert tokens_and_likelihoods(generations, given) != tokens_and_likelihoods(generations, full)

@@ -11,7 +11,7 @@ from transformers import QuantizedCache
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch
 from kvbench.experiments.catalogue import find_policy
-from kvbench.models.load import decoder_of
+from kvbench.models.load import find_decoder
 from policies import Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
 from tests.support.models.engine_paths import (
@@ -111,7 +111,7 @@ def test_the_quantised_cache_of_transformers_gives_the_same_tokens(
         cache = QuantizedCache("quanto", config, nbits=bits, residual_length=residual)
         ids, written = list(prompt.token_ids), list[int]()
         with torch.inference_mode():
-            decoder_of(model.network)(input_ids=torch.tensor([ids]), past_key_values=cache)
+            find_decoder(model.network)(input_ids=torch.tensor([ids]), past_key_values=cache)
             pending = list(prompt.questions[generation.question].token_ids)
             while len(written) < len(generation.token_ids):
                 positions = torch.arange(len(ids), len(ids) + len(pending))[None]

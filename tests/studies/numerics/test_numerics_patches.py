@@ -16,7 +16,7 @@ from leaderboards.studies.numerics.patches import (
     estimate_median,
     highest,
     measure_recoveries,
-    patches_of,
+    read_patches,
 )
 from leaderboards.studies.numerics.walked import ALL
 
@@ -111,7 +111,7 @@ def test_the_texts_direction_is_measured_on_the_answers_of_the_largest_divergenc
 
 
 def test_tables_of_earlier_runs_are_read_in_one_direction_without_later_steps() -> None:
-    table = patches_of({"numerics_patches": earlier_rows(at_flip=True)})
+    table = read_patches({"numerics_patches": earlier_rows(at_flip=True)})
     assert table is not None
     found = {(one.patched, one.layers, one.layer): one for one in measure_recoveries(table)}
     whole = found["keys and values", "all", ALL]
@@ -124,7 +124,7 @@ def test_tables_of_earlier_runs_are_read_in_one_direction_without_later_steps() 
     assert whole.median.mean == pytest.approx(0.9)
     assert whole.recovered.interval == pytest.approx((0.9, 0.9))
     assert found["residual", "one", 0].median.mean == 0.0
-    assert patches_of({}) is None
+    assert read_patches({}) is None
 
 
 def test_a_page_draws_single_and_cumulative_over_layers() -> None:

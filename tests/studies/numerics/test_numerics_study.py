@@ -10,7 +10,7 @@ from pandas import DataFrame
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.content import measure_drift, measure_forced, measure_free
 from leaderboards.studies.numerics.study import STUDY
-from leaderboards.studies.numerics.walked import TABLE, flip_of, with_draws
+from leaderboards.studies.numerics.walked import TABLE, find_flip, with_draws
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan
@@ -79,9 +79,9 @@ ROWS = (
 
 
 def test_the_first_token_that_differs_is_the_flip_also_where_one_answer_has_ended() -> None:
-    assert flip_of([1, 2, 3], [1, 2, 3]) is None
-    assert flip_of([1, 2, 3], [1, 5, 3]) == 1
-    assert flip_of([1, 2], [1, 2, 3]) == 2
+    assert find_flip([1, 2, 3], [1, 2, 3]) is None
+    assert find_flip([1, 2, 3], [1, 5, 3]) == 1
+    assert find_flip([1, 2], [1, 2, 3]) == 2
 
 
 def test_every_step_weighs_the_same() -> None:

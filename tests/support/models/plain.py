@@ -10,7 +10,7 @@ from transformers import DynamicCache
 
 from kvbench.engine.decode.loop import Generation
 from kvbench.engine.treat.branch import Branch, Trace, attention_modules
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, find_decoder
 from policies import ABSENT, UNKNOWN, Policy
 from tests.support.models.toy import STEPS
 
@@ -152,7 +152,7 @@ def plain_logits(
 ) -> torch.Tensor:
     """The logits behind each of these tokens, which the cache holds from now on."""
     with torch.inference_mode(), masked(model, rows):
-        hidden = decoder_of(model.network)(
+        hidden = find_decoder(model.network)(
             input_ids=torch.tensor([list(token_ids)]),
             position_ids=torch.arange(position, position + len(token_ids))[None],
             past_key_values=rows.cache,

@@ -21,7 +21,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, RowsByTable
-from policies import POLICIES, Level, at_ratios, points_of
+from policies import POLICIES, Level, at_ratios, list_points
 
 
 def execute(model: LoadedModel, planned: Grid, folder: Path, command: str) -> Store:
@@ -46,7 +46,7 @@ def grid(
         *(point.level for point in at_ratios(ratios)),
         *(Level("budget", float(budget)) for budget in budgets),
     ]
-    points = points_of(levels, repeats)
+    points = list_points(levels, repeats)
     chosen = [POLICIES[name] for name in policies]
     return Grid(
         [(TASKS[name], contexts) for name in tasks],

@@ -44,15 +44,15 @@ from kvbench.checks.against_kvpress import (
 )
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.engine.treat.branch import Branch, Trace, clearing_masks, lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import AnswerEnds, Prompt, build_prompts, chat_template
-from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
-from policies.declaration.draws import drawing_from, seed_of
+from policies import POLICIES, Level, Policy, Situation, at_ratios, list_points
+from policies.declaration.draws import derive_seed, drawing_from
 from tests.support.models.toy_tokenizer import END, word_tokenizer
 
 STEPS = 6  # of an answer
@@ -214,14 +214,14 @@ def treat(
         *(Level("budget", float(budget)) for budget in budgets),
         *(Level("rate", rate) for rate in rates),
     ]
-    points = points_of(levels, repeats)
+    points = list_points(levels, repeats)
     donor = lazy_donor(model, lambda: toy_prompt(index=prompt.example.index + 1))
     return prefill(model, prompt, plan(policies, points, prompt, seed, donor=donor))
 
 
 def largest_row(trace: Trace, steps: int = STEPS) -> int:
     """The bytes of the largest row, and so the least bound with which every branch is decoded."""
-    return max(row.size for row in rows_of(waves([trace], steps, 1)))
+    return max(row.size for row in all_rows(waves([trace], steps, 1)))
 
 
 # The tokens of answers, by policy, ratio and question.
@@ -364,7 +364,7 @@ def _answers_of_policy(
     if policy.while_decoding:
         answers = []
         for number, question in zip(numbers, questions, strict=True):
-            seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
+            seed = derive_seed(situation.seed, situation.example_id, f"answer {number}")
             with drawing_from(seed, model.device):
                 answers += kvpress_answers(
                     model, context, [question], policy.press(situation), steps
