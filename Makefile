@@ -46,8 +46,8 @@ lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/mypy
 
 # A process for each core. Each takes half of the tests, so that what a module shares is built once, and then of the
-# other's what is left.
-TEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# other's what is left. It ends with the tests that take longest, as what becomes slow is seen there first.
+TEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 15 --durations-min 3
 
 # Lint, which is one process, beside the tests.
 test: $(INSTALLED) ## installs and runs every check
