@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help run test pytest test-all mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
+.PHONY: help run test pytest test-all ratchet mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
 
 # Lists each target with the words behind its two number signs.
 help:
@@ -46,8 +46,8 @@ lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/mypy
 
 # A process for each core. Each takes half of the tests, so that what a module shares is built once, and then of the
-# other's what is left.
-TEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# other's what is left. It ends with the tests that take longest, as what becomes slow is seen there first.
+TEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 15 --durations-min 3
 
 # Lint, which is one process, beside the tests.
 test: $(INSTALLED) ## installs and runs every check
@@ -58,6 +58,10 @@ pytest: $(INSTALLED)
 
 test-all: lint ## test, and the tests marked slow: every press on every architecture
 	$(TEST) -m "slow or not slow"
+
+# It needs no package, and so no .venv. It never raises a limit.
+ratchet: ## lowers the limits of readability to what the tree reaches now
+	$(PYTHON) -m tests.support.readability
 
 mutants: $(INSTALLED) ## shows that the tests notice faults put into the code
 	$(BIN)/python -m tests.mutants

@@ -1,8 +1,10 @@
 """Fixtures that are dear to build, made once; and settings that every test shares."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import settings
@@ -58,6 +60,12 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
 
 
 @pytest.fixture
+def toy_copy(toy_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the toy model on disk, to be spoilt."""
+    return Path(shutil.copytree(toy_folder, tmp_path / "model"))
+
+
+@pytest.fixture
 def runs(llama: LoadedModel, tmp_path: Path) -> ToyRuns:
     return ToyRuns(llama, tmp_path)
 
@@ -83,6 +91,12 @@ def toy_run(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The committed run of the reference model. Tests read it and change nothing."""
     return small_store(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="session")
+def small_records(small_run: Store) -> pd.DataFrame:
+    """The records of the committed run. Tests read them and change nothing."""
+    return small_run.frame()
 
 
 @pytest.fixture(scope="session")

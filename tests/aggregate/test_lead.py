@@ -39,6 +39,7 @@ from policies.declaration.names import FULL
 from tests.support.browsing.pages import results_of
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, realistic_records, record, summary_row
+from tests.support.wording import assert_says
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
 
@@ -95,10 +96,7 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert obeyed_by_silence(records) == {("instructions", "agnostic"): pytest.approx(75)}
     (row,) = [row for row in summarise(records, resamples=20) if row.task == "instructions"]
     assert row.obeyed_by_silence == pytest.approx(75)
-    assert (
-        row.not_mastered
-        == "the model itself has 90 % of directives obeyed, below 95 (silence obeys 75)"
-    )
+    assert_says(row.not_mastered, "90 %", "below 95", "silence obeys 75")
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
 
 

@@ -18,6 +18,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
 from tests.support.records.synthetic_records import failed, frame, realistic_records, record
+from tests.support.wording import assert_says
 
 
 def cluster_interval(
@@ -163,7 +164,8 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     ]
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
-    assert (cell.n, cell.reason) == (3, "1 of 4 answers failed: the scores hold NaN")
+    assert cell.n == 3
+    assert_says(cell.reason, "1 of 4 answers failed", "NaN")
     identity = {
         "task",
         "mode",
@@ -186,7 +188,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     assert find(rows, "hops").complete
     assert all(getattr(cell, name) is None for name in measures)
     assert all(getattr(overall, name) is None for name in measures)
-    assert overall.reason == f"hops: {NO_TWIN}; base: 1 of 4 answers failed: the scores hold NaN"
+    assert_says(overall.reason, f"hops: {NO_TWIN}", "base: 1 of 4 answers failed")
     assert find(rows, "hops").f1 == 100
     assert find(rows, ALL_TASKS, "tova").f1 == 100
 
@@ -313,7 +315,7 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     )
     rows = summarise(there, planned)
     reasons = {(row.task, row.policy, row.ratio): row.reason for row in rows}
-    assert reasons["base", "snapkv", 0.5] == "1 of 3 contexts are not run yet"
+    assert "1 of 3 contexts" in str(reasons["base", "snapkv", 0.5])
     assert reasons["base", "snapkv", 0.9] == reasons["hops", "full", 0.0] == "not run yet"
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}

@@ -25,6 +25,7 @@ from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
 from tests.support.records.synthetic_records import realistic_records
+from tests.support.wording import assert_says
 
 QUESTIONS = 3  # of each context
 
@@ -70,7 +71,8 @@ def test_a_model_that_masters_no_level_is_asked_two_and_refused(
 ) -> None:
     asked = answering(monkeypatch, {5: 0.0, 0: 0.0})
     found = highest_mastered(model_of("llama"), TASKS["base"], 1)
-    assert (found.level, found.reason) == (0, "right 0 with the full cache, below 60")
+    assert found.level == 0
+    assert_says(found.reason, "right 0", "below 60")
     assert asked == dict.fromkeys((5, 0), 2 * QUESTIONS), (
         "more than one context, as so few questions tell nothing"
     )
@@ -94,18 +96,17 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
         return load_model(name, *options)
 
     monkeypatch.setattr(kvbench.execution.local, "load_model", counted)
-    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--name", "x"]
     words = [
         *command,
-        "--model",
-        cli.model,
+        *cli.places,
+        "--name",
+        "x",
         "--tasks",
         "base",
         "--limit",
         1,
         "--ratios",
         0.5,
-        *places,
     ]
     assert cli(*words, "--difficulty", "auto", "--context-tokens", "native", "--every-task") == 0, (
         cli.err
@@ -202,7 +203,7 @@ def test_sliding_layers_are_told() -> None:
     )
     outcome, text = Examination(mistral, 1, ()).slots()
     assert outcome == "note"
-    assert f"; {LAYERS} sliding layers, so that sequences end at 40 tokens" in text
+    assert_says(text, f"{LAYERS} sliding layers", "40 tokens")
     gemma = toy_model("gemma3", lambda: gemma3(("sliding_attention", "full_attention")))
     outcome, text = Examination(gemma, 1, ()).slots()
     assert outcome == "note"

@@ -16,7 +16,13 @@ from kvbench.checks.press import CHECKS, RUNS, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.models.runs import CommandLine
-from tests.support.models.toy import ActingPress, ActingScorer, pressing, toy_model
+from tests.support.models.toy import (
+    ActingPress,
+    ActingScorer,
+    keep_every_third,
+    pressing,
+    toy_model,
+)
 
 ALL_LENGTHS = patient.LENGTHS
 PRESS = """
@@ -63,12 +69,6 @@ class Lazy(BasePress):
 
 def unseeded(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.rand(keys.shape[:3], generator=torch.Generator().manual_seed(torch.seed() % 2**31))
-
-
-def keeps_a_third(
-    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
-) -> Any:
-    return keys[:, :, ::3], values[:, :, ::3]
 
 
 def keeps_all(
@@ -119,7 +119,11 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "is it deterministic?",
         "a second run leaves another cache",
     ),
-    "budget": (lambda s: ActingPress(keeps_a_third), "is the budget kept?", "tokens of a head off"),
+    "budget": (
+        lambda s: ActingPress(keep_every_third),
+        "is the budget kept?",
+        "tokens of a head off",
+    ),
     "keeps all": (
         lambda s: ActingPress(keeps_all),
         "is the budget kept?",
@@ -141,7 +145,7 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "it writes in place to the keys and values that it is handed",
     ),
     "ratio 0": (
-        lambda s: ActingPress(keeps_a_third),
+        lambda s: ActingPress(keep_every_third),
         "does ratio 0 change nothing?",
         "its answers differ",
     ),
@@ -239,9 +243,7 @@ def test_the_report_names_every_question_and_ends_with_a_status(
         "doctor", "kvpress:KnormPress", *model
     )
     (tmp_path / "lazy.py").write_text(LAZY)
-    assert "Lazy is not sound: is the budget kept?" in cli.error(
-        "doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model
-    )
+    assert "Lazy is not sound" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
 
 

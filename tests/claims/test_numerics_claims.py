@@ -15,6 +15,7 @@ from leaderboards.claims.texts.numerics import GROUPS, SHARED, WALKED
 from leaderboards.claims.verdict import Judgement, judge
 from leaderboards.studies.numerics.patches import EARLIER as PATCHES
 from leaderboards.studies.numerics.walked import TABLE
+from tests.support.wording import assert_says
 
 STEPS = 6
 # Tokens of both, KL, margins, right of both.
@@ -112,7 +113,7 @@ def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
     assert (near.verdict, early.verdict) == ("holds", "holds")
     assert near.estimate is not None
     assert near.estimate.mean == 0.5
-    assert near.why == "24 flips; median margin 0.01 there and 4 at all steps"
+    assert_says(near.why, "24 flips", "0.01 there", "4 at all steps")
     far, late = judged(
         "N6",
         walked(
@@ -134,7 +135,7 @@ def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
 
 def test_what_nothing_tells_of_is_undecided_with_the_reason() -> None:
     (flips,) = {one.why for one in judged("N6", walked(lambda number: SAME))}
-    assert flips == "none of 12 pairs of answers differs: there is no flip"
+    assert "none of 12 pairs" in flips
     (right,) = judged("N4", walked(lambda number: SAME))
     assert right.why.startswith(
         "the interval holds the threshold; it lies at the threshold: no number of contexts"
@@ -159,7 +160,7 @@ def test_two_flips_say_how_many_contexts_would_have_six() -> None:
     assert margin.why.startswith(
         "2 contexts: fewer than 6 decide nothing; --limit 36 may be enough; 2 flips"
     )
-    assert early.why == "2 flips have no first and last third; --limit 36 may be enough"
+    assert_says(early.why, "2 flips", "--limit 36")
 
 
 def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
@@ -168,13 +169,8 @@ def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
     assert differs.estimate is not None
     assert differs.estimate.mean == 1
     margin, early = judged("N6", walked(lambda number: ended))
-    assert (
-        margin.why == "all answers that differ part where one has ended: no margin is known there"
-    )
-    assert (
-        early.why
-        == "all answers that differ part where one has ended: no divergence is known there"
-    )
+    assert "no margin is known" in margin.why
+    assert "no divergence is known" in early.why
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
@@ -277,6 +273,4 @@ def test_patching_rows_is_held_against_patching_the_stream(
 def test_without_a_flip_there_is_nothing_to_localise() -> None:
     (one,) = judged("N7", beside(PATCHES, patched(0.9, 0.0, at_flip=False)))
     assert one.verdict == "undecided"
-    assert (
-        one.why == "none of 12 answers that were patched has a flip: there is nothing to localise"
-    )
+    assert "none of 12 answers" in one.why

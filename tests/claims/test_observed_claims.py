@@ -14,6 +14,7 @@ from leaderboards.claims.texts.routing import OBSERVED
 from leaderboards.claims.verdict import judge
 from tests.support.records.claim_statistics import measured, value
 from tests.support.records.routing_tables import attention, records, routes
+from tests.support.wording import assert_says
 
 
 def evidence(**tables: DataFrame) -> Evidence:
@@ -65,10 +66,8 @@ def test_signs_of_the_slope_that_differ_are_a_product_below_0() -> None:
     other = {OBSERVED.name + BESIDE: evidence(attention=reverse)}
     assert value(measured("R6", {OBSERVED.name: evidence(), **other})[""]) == pytest.approx(-0.25)
     (judged,) = judge([claims()["R6"]], {OBSERVED.name: evidence(), **other})
-    assert (judged.verdict, judged.why) == (
-        "holds",
-        "slope 0.50 of this model, -0.50 of the one beside it",
-    )
+    assert judged.verdict == "holds"
+    assert_says(judged.why, "slope 0.50", "-0.50")
     same = {OBSERVED.name + BESIDE: evidence()}
     assert [
         one.verdict for one in judge([claims()["R6"]], {OBSERVED.name: evidence(), **same})
@@ -82,7 +81,4 @@ def test_one_architecture_decides_nothing() -> None:
 
 def test_what_was_not_observed_is_said() -> None:
     bare = Evidence(records())
-    assert (
-        judge([claims()["R5"]], {OBSERVED.name: bare})[0].why
-        == "nothing was observed: there is no table routes"
-    )
+    assert "no table routes" in judge([claims()["R5"]], {OBSERVED.name: bare})[0].why

@@ -15,6 +15,7 @@ from leaderboards.claims.texts.pitfalls import HALF, LITTLE, MORE, POLICIES, PRO
 from leaderboards.claims.verdict import Judgement, judge
 from tests.support.records.claim_statistics import measured, value
 from tests.support.records.study_records import BOTH, answer, attack
+from tests.support.wording import assert_says
 
 DRAWS = 8
 # Of policy, ratio, order and draw: what differs from the best.
@@ -161,7 +162,7 @@ def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
     (found,) = judge([claims()["P6"]], given)
     assert found.estimate is not None
     assert found.estimate.mean == pytest.approx(0)
-    assert "the full cache obeys 0.42: of the families family0 alone" in found.why
+    assert_says(found.why, "obeys 0.42", "family0 alone")
 
 
 def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path: Path) -> None:

@@ -17,17 +17,13 @@ from leaderboards.pages.claims import Run, build_claims
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 from tests.support.models.runs import CommandLine, policies_of, record_calls
+from tests.support.wording import assert_says
 
 
 def words(cli: CommandLine, *more: object) -> list[object]:
     return [
         "claims",
-        "--model",
-        cli.model,
-        "--out",
-        cli.folder / "runs",
-        "--site",
-        cli.folder / "site",
+        *cli.places,
         *more,
     ]
 
@@ -71,7 +67,13 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, (
         "the toy model can do nothing"
     )
-    assert "; 1 claims in 6 statistics: 0 holds, 0 does not hold, 6 undecided" in printed["verdict"]
+    assert_says(
+        printed["verdict"],
+        "1 claims in 6 statistics",
+        "0 holds",
+        "0 does not hold",
+        "6 undecided",
+    )
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
     assert written["data"] == "python"

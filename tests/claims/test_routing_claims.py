@@ -24,6 +24,7 @@ from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
 from leaderboards.claims.verdict import count_decided, judge
 from tests.support.records.claim_statistics import measured, value
+from tests.support.wording import assert_says
 
 TASKS = ("base", "hops", "multi_entity")
 CONTEXTS, QUESTIONS = 12, 4
@@ -155,10 +156,7 @@ def test_a_larger_model_is_no_safer_where_it_breaks_at_the_same_ratio_or_before(
     found = measured("R9", {OVER_RATIOS.name: small, OVER_RATIOS.name + LARGER: large})
     assert [value(found[task]) for task in TASKS] == pytest.approx([0.4, 0.0, -0.6])
     assert isinstance(found["base"], Statistic)
-    assert (
-        found["base"].note
-        == "5 points are lost at 0.81 and at 0.41, by the larger model and the smaller one"
-    )
+    assert_says(found["base"].note, "5 points", "0.81 and at 0.41")
 
 
 @pytest.mark.parametrize("identifier", ["R9", "F5"])
@@ -182,7 +180,7 @@ def test_two_sizes_that_were_asked_other_questions_are_no_pairs() -> None:
         "R9", {OVER_RATIOS.name: Evidence(whole), OVER_RATIOS.name + LARGER: Evidence(fewer)}
     )
     assert isinstance(found["base"], NoStatistic)
-    assert found["base"].reason == "base: the two runs were asked other questions"
+    assert "base: the two runs" in str(found["base"].reason)
     assert isinstance(found["hops"], Statistic)
 
 

@@ -18,6 +18,7 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.faults import DISTRACTOR, GAUSSIAN, NOISE, F
 from leaderboards.claims.verdict import Judgement, count_decided, judge
 from policies.declaration.names import split_outside_brackets
+from tests.support.wording import assert_says
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
 CONTEXTS, QUESTIONS = 40, 4
@@ -184,10 +185,7 @@ def test_claims_are_counted_of_those_whose_precondition_is_met() -> None:
     assert [one.verdict for one in judged] == ["holds", "undecided", "undecided"]
     assert [one.is_met for one in judged] == [True, True, False]
     assert count_decided(judged) == (1, 2)
-    assert (
-        count_decided(judged).words("toy")
-        == "1 of 2 claims decided on toy, of those whose precondition it meets"
-    )
+    assert "1 of 2 claims decided on toy" in count_decided(judged).words("toy")
 
 
 def test_the_context_that_two_runs_have_more_is_not_the_same_one() -> None:
@@ -210,7 +208,7 @@ def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
     assert found.estimate.mean == pytest.approx(1)
     assert found.estimate.low is not None
     assert found.estimate.low > 0.5
-    assert found.why == "precondition not met: base: the full cache reaches 0.3 of right, not 0.5"
+    assert_says(found.why, "precondition not met", "base", "0.3 of right", "0.5")
     (alone,) = judge([beside], {"beside": sound})
     assert (judged.verdict, judged.p) == (alone.verdict, alone.p)
 
@@ -218,7 +216,7 @@ def test_a_model_that_fails_has_a_number_and_no_verdict() -> None:
 def test_of_nothing_right_there_is_no_share() -> None:
     found = verdict_of(claim(0.5), made_up({0.1: 0.3}, clean=0.0))
     assert (found.verdict, found.estimate) == ("undecided", None)
-    assert found.why == "precondition not met: base: the full cache reaches 0 of right, not 0.5"
+    assert_says(found.why, "precondition not met", "base", "reaches 0 of right", "0.5")
 
 
 def test_answers_that_failed_stay_in_the_denominator() -> None:
@@ -274,9 +272,7 @@ def test_size_that_helps_against_structured_noise_alone(of_larger: int, verdict:
     assert judged.estimate.mean == pytest.approx(3 / 4 - (of_larger - 1) / 4)
     assert judged.verdict == verdict
     gaussian = f"{(of_larger - 1) / 4:+.2f}"
-    assert (
-        f"larger less smaller: distractor at 0.3 +0.75, gaussian at 0.02 {gaussian}" in judged.why
-    )
+    assert_says(judged.why, "distractor at 0.3 +0.75", f"gaussian at 0.02 {gaussian}")
 
 
 @pytest.mark.parametrize("one", claims().values(), ids=claims())

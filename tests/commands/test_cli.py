@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,18 +49,12 @@ SPOILT: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.fixture
-def checkpoint(toy_folder: Path, tmp_path: Path) -> Path:
-    """A copy of the toy model, to be spoilt."""
-    return Path(shutil.copytree(toy_folder, tmp_path / "model"))
-
-
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_damaged_checkpoint_is_one_clear_line(
-    cli: CommandLine, checkpoint: Path, spoil: Callable[[Path], None]
+    cli: CommandLine, toy_copy: Path, spoil: Callable[[Path], None]
 ) -> None:
-    spoil(checkpoint)
-    assert str(checkpoint) in cli.error(*cli.words(model=checkpoint))
+    spoil(toy_copy)
+    assert str(toy_copy) in cli.error(*cli.words(model=toy_copy))
 
 
 def test_an_interrupt_before_the_first_generation_is_said(

@@ -7,6 +7,7 @@ import pytest
 
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine, record_calls
+from tests.support.wording import assert_says
 
 PRESS = """
 from dataclasses import dataclass
@@ -40,11 +41,10 @@ def press(tmp_path: Path) -> str:
 
 
 def words(cli: CommandLine, command: str, *more: str) -> list[object]:
-    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
     return [
         command,
         *more,
-        *places,
+        *cli.places,
         "--tasks",
         "base,hops",
         "--limit",
@@ -84,9 +84,9 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert len(lines) == (2 + 1) * len(others), (
         "of four contexts nothing can be told: at two levels, and by the area"
     )
-    assert "few contexts (2): verdicts from fewer than 10 say little" in told
-    assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
-    assert "examples of its worst answers: python -m kvbench show" in told
+    assert "few contexts (2)" in told
+    assert_says(told, "against snapkv", "not distinguished in 4 of 4 cells")
+    assert "worst answers: python -m kvbench show" in told
     assert "adapted" in cli.out
     page = (tmp_path / "site/compare-Loud.html").read_text()
     assert "Against snapkv" in page
@@ -128,7 +128,7 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
     assert "no task that the model can do" in page.lower()
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5")) == 0
     told = " ".join(cli.out.split())
-    assert "no task of this comparison can be done with the full cache" in told
+    assert "no task of this comparison" in told
     assert f"hops: {reason}" in told
     assert "not distinguished" not in told
 
@@ -136,10 +136,7 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
 def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine) -> None:
     """A fault takes rates and a press ratios; two faults meet, and no press stands beside them."""
     said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
-    assert (
-        "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or "
-        "budgets" in said
-    )
+    assert_says(said, "zeros takes rates", "snapkv takes ratios or budgets")
     assert "loading" not in said
     assert (
         cli(
@@ -172,7 +169,7 @@ def test_a_press_that_fails_is_one_line_with_its_reason(
     assert cli.err.splitlines()[-1].startswith(
         "error: Broken failed in layer 0: ValueError: no such luck"
     )
-    assert f"python -m kvbench doctor {press}:Broken examines it" in cli.complaint
+    assert f"python -m kvbench doctor {press}:Broken" in cli.complaint
     assert "warning" not in cli.err, "one cause, told once"
     (folder,) = (tmp_path / "runs").glob("compare-*")
     # What did not fail is kept.
@@ -210,8 +207,8 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
     )
     assert cli(*words(cli, *given)) == 1
     assert "too few contexts to judge against knorm" in " ".join(cli.out.split())
-    assert "some cells failed, all others are complete: Picky" in cli.complaint
+    assert_says(cli.complaint, "some cells failed", "Picky")
     assert "ValueError: too much" in cli.complaint
     page = (tmp_path / "site/compare-Picky.html").read_text()
     assert "What failed" in page
-    assert "Picky at ratio 0.9 of base: Picky failed in layer 0: ValueError: too much" in page
+    assert_says(page, "Picky at ratio 0.9 of base", "layer 0: ValueError: too much")

@@ -10,6 +10,7 @@ from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from kvbench.system.errors import GateError
 from tests.support.models.runs import CommandLine
 from tests.support.records.small_store import small_store
+from tests.support.wording import assert_says
 
 COPIES = 3  # of each of the three contexts: nine can give a verdict
 
@@ -118,10 +119,7 @@ def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
         if cli("compare", "runs/few", "--against", "full", "--fail-if", "worse") == 1
         else ""
     )
-    assert (
-        "--fail-if worse could never fail: n = 6 (2 tasks x 3) is too few to tell any difference"
-        in said
-    )
+    assert_says(said, "--fail-if worse", "n = 6 (2 tasks x 3)")
     small = [
         "--model",
         cli.model,
@@ -134,14 +132,8 @@ def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
         "--limit",
     ]
     said = cli.error("compare", "knorm", "--against", "full", *small, "2", "--fail-if", "worse")
-    assert (
-        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, "
-        "as --limit 6" in said
-    )
+    assert_says(said, "could never fail", "2 of base", "--limit 6")
     assert "loading" not in cli.err, "it is said before anything runs"
     assert cli("compare", "knorm", "--against", "full", *small, "2", "--max-loss", "5") == 1
-    assert "2 contexts of base tell no difference, however large" in cli.err
-    assert (
-        "the gate cannot judge knorm against full: no task of both is complete and can be done"
-        in cli.complaint
-    )
+    assert "2 contexts of base" in cli.err
+    assert "the gate cannot judge knorm against full" in cli.complaint

@@ -58,7 +58,7 @@ FAULTS = "zeros,gaussian(phase=every_step),bitflip"
 # level of each or two.
 RUNS: Mapping[str, Sequence[str]] = {
     "one": (
-        *("--tasks", "base,instructions,arithmetic,own.jsonl,prose"),
+        *("--tasks", "base,instructions,own.jsonl,prose"),
         *(
             "--policies",
             f"{EVICTING},{PLUG_IN},{PROTECTING},{ONE_LEVEL},{COMPOSED},{FAULTS},mantissa",
@@ -66,7 +66,7 @@ RUNS: Mapping[str, Sequence[str]] = {
         *("--ratios", "0.4", "--rates", "0.01", "--bits", "4"),
     ),
     "two": (
-        *("--tasks", "niah_single_1,hops", "--context-tokens", "300"),
+        *("--tasks", "niah_single_1", "--context-tokens", "300"),
         *("--policies", f"{EVICTING},{PLUG_IN},{ONE_LEVEL},{COMPOSED},{FAULTS}"),
         *("--ratios", "0.4,0.9", "--rates", "0,0.01"),
     ),

@@ -24,6 +24,7 @@ from policies import POLICIES, REFERENCES, Policy
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
+from tests.support.wording import assert_says
 
 
 def test_a_run_takes_profile_limit_and_phrasings(
@@ -37,20 +38,12 @@ def test_a_run_takes_profile_limit_and_phrasings(
         "limit": ["--profile", "paper", "--limit", "1"],
         "held-out": ["--limit", "1", "--phrasings", "held-out"],
     }
-    places = [
-        "run",
-        "--model",
-        cli.model,
-        "--out",
-        cli.folder / "runs",
-        "--site",
-        cli.folder / "site",
-    ]
     frames = {}
     for name, options in asked.items():
         assert (
             cli(
-                *places,
+                "run",
+                *cli.places,
                 "--ratios",
                 "0.5",
                 "--policies",
@@ -152,12 +145,12 @@ def test_where_a_template_has_no_turn_of_a_system_instructions_are_left_out_with
     ]
     words = ["run", "--model", model, "--out", tmp_path / "runs", "--name", "x", *small]
     assert cli(*words) == 0, cli.err
-    assert "left out: instructions: the chat template has no turn of a system" in cli.complaint
+    assert_says(cli.complaint, "left out: instructions", "chat template")
     assert "System role not supported" in cli.complaint
     store = Store.open(tmp_path / "runs" / "x")
     assert [task.name for task in store.identity.tasks] == ["base"]
     assert cli(*words) == 0, cli.err
-    assert "the chat template has no turn of a system" in cli.error(
+    assert "the chat template has no turn" in cli.error(
         *words, "--name", "y", "--tasks", "base,instructions"
     )
 
@@ -200,8 +193,8 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
 ) -> None:
     register(pressing("broken", broken), monkeypatch)
     assert cli(*cli.words("--policies", "full,broken,knorm")) == 1
-    assert "broken failed in layer 0: ZeroDivisionError: division by zero" in cli.err
-    assert "some cells failed, all others are complete: broken" in cli.complaint
+    assert_says(cli.err, "broken failed in layer 0", "ZeroDivisionError")
+    assert_says(cli.complaint, "some cells failed", "broken")
     frame = Store.open(cli.folder / "runs/x").frame()
     outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
     assert outcomes == {**{name: ["ok"] for name in (*REFERENCES, "knorm")}, "broken": ["failed"]}
@@ -224,7 +217,7 @@ def test_of_both_modes_what_fails_in_the_second_fails_the_command_too(
         Store.open(cli.folder / "runs/x-aware").frame().groupby("policy").status.first()["broken"]
         == "failed"
     )
-    assert "mode aware: some cells failed, all others are complete: broken" in cli.complaint
+    assert_says(cli.complaint, "mode aware: some cells failed", "broken")
 
 
 def test_the_forecast_of_a_study_has_two_ends(
@@ -233,18 +226,14 @@ def test_the_forecast_of_a_study_has_two_ends(
     """One and eight minutes, and the page."""
     monkeypatch.setattr(kvbench.estimate.cost.RunCost, "ends", (60.0, 480.0))
     assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
-    assert (
-        "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
-    )
-    assert "72 contexts of a task can show that less than 5 points are lost" in cli.err
+    assert "forecast: 1.2 min to 8.2 min" in cli.err
+    assert_says(cli.err, "72 contexts of a task", "less than 5 points")
 
 
 def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLine) -> None:
-    assert "a number of points above 0 and below 100, such as 5, not 0" in cli.error(
-        "run", "--tolerance", 0
-    )
+    assert_says(cli.error("run", "--tolerance", 0), "above 0 and below 100", "not 0")
     assert cli(*cli.words("--policies", "full,knorm", "--tolerance", "10")) == 0
-    assert "36 contexts of a task can show that less than 10 points are lost" in cli.err
+    assert_says(cli.err, "36 contexts of a task", "less than 10 points")
     run = cli.folder / "runs/x"
     assert choose_tolerance([Store.open(run).run.job]) == 10
     for given, points in (((), 10), (("--tolerance", "20"), 20)):

@@ -54,7 +54,9 @@ def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_press_of_the_current_folder_is_loaded_all_the_same(folder: Path, command: str) -> None:
+def test_a_press_of_the_current_folder_is_loaded_all_the_same(
+    folder: Path, toy_folder: Path, command: str
+) -> None:
     if (
         command == "command"
     ):  # -c puts the current folder first, where the installed command has its own there
@@ -64,6 +66,8 @@ def test_a_press_of_the_current_folder_is_loaded_all_the_same(folder: Path, comm
             (folder / f"{module}.py").unlink()
     script = [
         "run",
+        "--model",
+        str(toy_folder),
         "--policies",
         "mine:MyPress",
         "--tasks",

@@ -13,6 +13,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from tests.support.models.runs import CommandLine, record_calls
 from tests.support.records.small_store import small_store
+from tests.support.wording import assert_says, missing_parts
 
 PRESS = """
 from dataclasses import dataclass
@@ -57,18 +58,12 @@ PAIRS = {
 
 
 def words(cli: CommandLine, *more: object) -> list[object]:
-    places = [
-        "--out",
-        cli.folder / "runs",
-        "--site",
-        cli.folder / "site" / "here",
-        "--model",
-        cli.model,
-    ]
     return [
         "compare",
         *more,
-        *places,
+        *cli.places,
+        "--site",
+        cli.folder / "site" / "here",
         "--tasks",
         "base",
         "--limit",
@@ -102,19 +97,13 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
         )
     assert all(row["contexts"] == 2 for row in read["verdicts"] if row["other"] == other)
     page = next((tmp_path / "site/here").glob("compare-*.html")).read_text()
-    assert "KV bytes held, in percent of the full cache" in page
+    assert "KV bytes held" in page
 
 
 def test_levels_of_two_kinds_are_refused_with_what_to_give(cli: CommandLine) -> None:
     said = cli.error(*words(cli, "knorm", "--against", "int4,zeros", *RATIOS, *RATES))
-    assert (
-        "knorm and zeros have no level in common: knorm takes ratios or budgets, zeros takes rates"
-        in said
-    )
-    assert (
-        "each has several; give one level of one of them, as --rates 0.1, which is compared with "
-        "each" in said
-    )
+    assert_says(said, "knorm takes ratios or budgets", "zeros takes rates")
+    assert "as --rates 0.1" in said
 
 
 Edit = Callable[[dict[str, Any]], bool]
@@ -192,8 +181,8 @@ def test_questions_whose_text_was_changed_are_not_paired(
         if (row["policy"], row["task"], row["level"]) == ("knorm", "base", 0.5)
     )
     assert (row["contexts"], row["right_difference"]) == (2, pytest.approx(-100))
-    assert (
-        "6 questions have another text in runs/yesterday and are not compared" in read["warnings"]
+    assert any(
+        not missing_parts(text, "6 questions", "runs/yesterday") for text in read["warnings"]
     )
 
 
@@ -263,16 +252,15 @@ def test_a_press_of_today_is_asked_what_the_run_asked(
         ("knorm of yesterday", 0.5, 0.0),
         ("knorm of yesterday", 0.9, 0.0),
     ]
-    assert "yesterday has no answers of tova: it has full" in cli.error(
-        "compare", "tova", "--against", "yesterday"
+    assert_says(
+        cli.error("compare", "tova", "--against", "yesterday"),
+        "no answers of tova",
+        "it has full",
     )
     said = cli.error("compare", "knorm", "--against", "yesterday", "--ratios", "0.3")
-    assert (
-        "yesterday has knorm at no level that it has here (ratio 0.3): give --ratios 0.5,0.9"
-        in said
-    )
+    assert_says(said, "knorm", "ratio 0.3", "--ratios 0.5,0.9")
     said = cli.error("compare", "knorm", "--against", "yesterday", "--tasks", "hops")
-    assert "yesterday shares no question: it asked base with seed 3" in said
+    assert "it asked base with seed 3" in said
 
 
 def test_a_folder_that_is_missing_damaged_or_of_other_questions_is_one_line(
@@ -280,9 +268,7 @@ def test_a_folder_that_is_missing_damaged_or_of_other_questions_is_one_line(
 ) -> None:
     today, _ = runs
     said = cli.error("compare", "runs/today", "--against", "runs/yestrday")
-    assert (
-        "runs/yestrday holds no run: there is no such folder (did you mean runs/yesterday?)" in said
-    )
+    assert_says(said, "runs/yestrday", "did you mean runs/yesterday?")
     assert "leave out --tasks" in cli.error(
         "compare", "runs/today", "--against", "full", "--tasks", "base"
     )

@@ -9,6 +9,7 @@ from leaderboards.aggregate.gate import Gate, GateRow
 from leaderboards.aggregate.pooled import Pooled, pool_levels
 from policies import UNTREATED
 from tests.comparisons.test_pairing import HALF, MOST, records
+from tests.support.wording import assert_says
 
 
 def row(
@@ -50,7 +51,7 @@ def test_it_says_whether_the_interval_excludes_the_other_answer(
     assert GateRow(made, 5, fails_if_worse=False).is_sure is sure
     said = judged(gate, made)[1]
     assert words in said
-    assert f"snapkv {made.difference.text} points against int4 at ratio 0.5" in said
+    assert_says(said, "snapkv", made.difference.text, "int4 at ratio 0.5")
 
 
 def test_worse_fails_by_the_verdict_and_not_by_the_mean() -> None:

@@ -27,6 +27,7 @@ from tests.statistics.test_null_simulation import two_policies
 from tests.support.browsing.pages import printed
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, record
+from tests.support.wording import assert_says
 
 SIX = (-100.0, -50.0, -50.0, 0.0, -50.0, -50.0)  # the mean is -50, the variance 1000
 SIX_OTHERS = (0.0, 0.0, -50.0, -50.0, 0.0, -50.0)  # the mean is -25, the variance 750
@@ -151,17 +152,18 @@ def test_opponents_of_whom_the_same_is_said_share_a_clause_and_others_have_their
     )
     outcomes = join_outcomes(pool_levels(made, "mine", ["one", "theirs", "two"]), [])
     undecided, worse = write_clauses(outcomes)
-    assert undecided == "not distinguished from one, two at ratio 0.3, 0.7"
-    assert (
-        worse
-        == f"worse than theirs at ratio 0.3 ({outcomes[1].difference.text}), not distinguished at 0.7"
+    assert_says(undecided, "not distinguished", "one, two", "0.3, 0.7")
+    assert_says(
+        worse,
+        "worse than theirs at ratio 0.3",
+        outcomes[1].difference.text,
+        "not distinguished at 0.7",
     )
-    assert conditions(outcomes) == [
-        "mean of 2 tasks",
-        "n = 24 (2 tasks x 12)",
-        "against one at ratio 0.3, 0.7, theirs at ratio 0.7, two at ratio 0.3, 0.7: the same in "
-        "all of n = 24 (2 tasks x 12)",
-    ]
+    mean, contexts, same = conditions(outcomes)
+    assert (mean, contexts) == ("mean of 2 tasks", "n = 24 (2 tasks x 12)")
+    assert_says(
+        same, "one at ratio 0.3, 0.7", "theirs at ratio 0.7", "two at ratio 0.3, 0.7", contexts
+    )
 
 
 RATIOS = (0.3, 0.5, 0.7)
@@ -254,8 +256,8 @@ def test_a_table_for_a_paper_marks_what_the_comparison_tells(
     assert marked["0.7", "theirs"].startswith("100.0 ▲ ["), "theirs is better than mine"
     assert not any("○" in text for row in table.rows for text in row)
     assert not table.bold
-    assert "▲, ▼: better, worse than mine in the mean of tasks at that level" in table.caption
-    assert "Student’s t over the contexts of each task, corrected by Holm’s method" in table.caption
+    assert "▲, ▼: better, worse than mine" in table.caption
+    assert_says(table.caption, "Student’s t", "Holm")
 
 
 def test_of_one_ratio_there_is_no_area(falling: pd.DataFrame) -> None:
@@ -263,9 +265,12 @@ def test_of_one_ratio_there_is_no_area(falling: pd.DataFrame) -> None:
     alone = falling[falling["ratio"].isin((0.0, 0.7))]
     (one,) = join_outcomes(pool_levels(alone, "mine", ["theirs"]), pool(alone, "mine", ["theirs"]))
     assert one.area is None
-    assert (
-        one.sentence
-        == f"right, on base, hops: worse than theirs at ratio 0.7 ({one.difference.text})"
+    assert_says(
+        one.sentence,
+        "right, on base, hops",
+        "worse than theirs",
+        "ratio 0.7",
+        one.difference.text,
     )
     assert one.difference.mean == pytest.approx(-100 / 3)
     assert "rea over all levels" not in build_comparison(

@@ -14,6 +14,7 @@ from leaderboards.boards.board import all_standings
 from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import realistic_records
+from tests.support.wording import assert_says
 
 
 def with_full(frame: pd.DataFrame, right: float = 100.0) -> pd.DataFrame:
@@ -122,10 +123,7 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
         None,
         None,
     )
-    assert (
-        five.reason
-        == "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
-    )
+    assert_says(five.reason, "n = 15 (3 tasks x 5)", "6 of a task")
     (six,) = pool(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2), "mine", ["theirs"])
     assert six.verdict == "better"
     assert six.p == pytest.approx(2 / 2**6)

@@ -1,7 +1,6 @@
 """Contexts set in prose: the same is told and asked, at other places, between sentences that say
 nothing of anyone."""
 
-import re
 from functools import partial
 
 import pytest
@@ -11,14 +10,10 @@ from hypothesis import strategies as st
 from datasets_gen import TASKS, DatasetError, Example, Length, Span, Split, Task
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.writing.prose import in_prose
-from tests.support.tasks.suite import SPLITS
+from tests.support.tasks.suite import SPLITS, count_words_and_signs
 
 every_task = st.sampled_from([task for task in TASKS.values() if task.name != "long_context"])
 tokens = st.integers(450, 900)
-
-
-def count(text: str) -> int:
-    return len(re.findall(r"\w+|[^\w\s]", text))
 
 
 def words_of(example: Example, spans: tuple[Span, ...]) -> list[tuple[str, str]]:
@@ -30,7 +25,8 @@ def both(
 ) -> tuple[Example, Example]:
     """A context as it is, and set in prose."""
     return tuple(
-        one.example(3, index, split) for one in (task, in_prose(task, Length(tokens, count, depth)))
+        one.example(3, index, split)
+        for one in (task, in_prose(task, Length(tokens, count_words_and_signs, depth)))
     )  # type: ignore[return-value]
 
 
@@ -42,7 +38,7 @@ def test_the_same_is_asked_and_every_span_has_the_same_words(
     task: Task, index: int, tokens: int, depth: float | None, split: Split
 ) -> None:
     plain, set_in = both(task, index, tokens, depth, split)
-    assert 0.98 * tokens <= count(set_in.context) <= tokens
+    assert 0.98 * tokens <= count_words_and_signs(set_in.context) <= tokens
     assert (set_in.id, set_in.stated_values) == (plain.id, plain.stated_values)
     for before, after in zip(plain.questions, set_in.questions, strict=True):
         assert (after.id, after.text, after.golds) == (before.id, before.text, before.golds)

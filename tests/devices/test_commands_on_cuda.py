@@ -14,6 +14,7 @@ from tests.support.models.both_devices import check_equal, tables_of
 from tests.support.models.devices import work_as
 from tests.support.models.pretended_cuda import pretended_cuda
 from tests.support.models.runs import CommandLine
+from tests.support.wording import assert_says
 
 PRESS = "docs/scripts/loud_values.py:LoudValuesPress"
 FLOAT32 = ("--dtype", "float32")
@@ -50,7 +51,6 @@ def test_a_run_that_was_cut_off_goes_on_and_equals_one_of_a_cpu(
 
 
 def test_compare(cli: CommandLine) -> None:
-    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
     words = [
         "compare",
         PRESS,
@@ -60,7 +60,7 @@ def test_compare(cli: CommandLine) -> None:
         "base",
         "--limit",
         2,
-        *places,
+        *cli.places,
         *FLOAT32,
     ]
     assert (
@@ -105,4 +105,4 @@ def test_without_a_card_the_command_says_what_to_do(
     capsys: pytest.CaptureFixture[str], toy_folder: Path
 ) -> None:
     assert main(["run", "--model", str(toy_folder), "--device", "cuda"]) == 1
-    assert "this machine has no CUDA device: use --device cpu" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "no CUDA device", "--device cpu")

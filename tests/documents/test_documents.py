@@ -149,46 +149,35 @@ def test_the_readme_leads_to_every_page() -> None:
         assert page.name in PAGES, "the index does not lead to it"
 
 
-def test_the_documents_render_without_a_warning(tmp_path: Path) -> None:
-    build = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        str(tmp_path),
-    ]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documents as pages, built once. A warning ends the build."""
+    folder = tmp_path_factory.mktemp("documents")
+    build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-m", *build], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in tmp_path.glob("*.html")} >= {
+    return folder
+
+
+def test_the_documents_render_without_a_warning(built: Path) -> None:
+    assert {path.name for path in built.glob("*.html")} >= {
         Path(name).with_suffix(".html").name for name in PAGES
     } - {"README.html"}
-    assert [path.name for path in tmp_path.rglob("*") if path.suffix in (".py", ".pyc")] == []
-    assert not (tmp_path / "scripts").exists()
+    assert [path.name for path in built.rglob("*") if path.suffix in (".py", ".pyc")] == []
+    assert not (built / "scripts").exists()
 
 
-def test_the_documents_load_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_documents_load_nothing_from_elsewhere(built: Path) -> None:
     """A page may lead to another host, and asks none while it is read."""
-    build = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        str(tmp_path),
-    ]
-    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
-    html = [path.read_text() for path in tmp_path.glob("*.html")]
+    html = [path.read_text() for path in built.glob("*.html")]
     assert html
     loaded = re.compile(
         r"""<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)"""
     )
     assert [address for page in html for address in loaded.findall(page)] == []
-    styles = [path.read_text() for path in tmp_path.rglob("*.css")]
+    styles = [path.read_text() for path in built.rglob("*.css")]
     assert styles
     foreign = re.compile(r"""(?:@import|url\()\s*["']?(?:https?:)?//""")
     assert [style[:80] for style in styles if foreign.search(style)] == []

@@ -64,6 +64,7 @@ def test_every_part_runs_at_small_sizes(tmp_path: Path, monkeypatch: pytest.Monk
     """The processor goes by the name of a card, whose data sheet and forecast stand beside what is
     measured."""
     monkeypatch.setattr(Card, "name", H100)
+    monkeypatch.setattr(docs.scripts.gpu_parts, "FIVE", (0.3, 0.7))
     main(["--small", "--device", "cpu", "--json", str(tmp_path / "gpu.json")])
     content = json.loads((tmp_path / "gpu.json").read_text())
     rows = rows_of(tmp_path / "gpu.json")
@@ -115,6 +116,9 @@ def test_every_part_runs_on_the_pretended_device(
     suites = {**SUITES, "bytes": replace(SUITES["bytes"], policies="int4,knorm+int8")}
     monkeypatch.setattr(docs.scripts.gpu_parts, "SUITES", suites)
     monkeypatch.setattr("kvbench.experiments.suites.SUITES", suites)
+    # Each ratio, and each pass whose time is measured, does what another does.
+    monkeypatch.setattr(docs.scripts.gpu_parts, "FIVE", (0.5,))
+    monkeypatch.setattr(docs.scripts.gpu_parts, "CALLS", 2)
     with pretended_cuda():
         main(["--small", "--device", "cuda", "--json", str(tmp_path / "gpu.json")])
     notes = {

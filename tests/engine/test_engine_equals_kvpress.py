@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from kvpress import BasePress, ComposedPress, KnormPress, KVzipPress
-from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
+from transformers import DynamicCache
 
 import kvbench.engine.decode.together as reading
 from datasets_gen import TASKS
@@ -37,13 +37,14 @@ from tests.support.models.toy import (
     ActingScorer,
     by_question,
     gemma3_text,
+    keep_every_third,
     keep_of,
     kvpress_answers_branch,
     largest_row,
     model_of,
     pressing,
     prompt_for,
-    sizes,
+    sliding_mistral,
     toy_example,
     toy_model,
     toy_prompt,
@@ -246,12 +247,6 @@ def rewritten_values(
     return keys[:, :, half:], 2 * values[:, :, half:]
 
 
-def every_third(
-    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
-) -> Any:
-    return keys[:, :, ::3], values[:, :, ::3]
-
-
 def backwards(
     module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
 ) -> Any:
@@ -268,7 +263,7 @@ REWRITING = {
     "rewrites values": pressing("rewrites values", lambda s: ActingPress(rewritten_values)),
 }
 SELECTING = {
-    "every third": pressing("every third", lambda s: ActingPress(every_third)),
+    "every third": pressing("every third", lambda s: ActingPress(keep_every_third)),
     "backwards": pressing("backwards", lambda s: ActingPress(backwards)),
     "large values": pressing("large values", lambda s: ActingScorer(s.ratio, value_norm)),
 }
@@ -422,13 +417,9 @@ def test_reading_questions_in_chunks_of_rows_changes_no_token(
 # --- what a sliding window hides
 
 
-def _sliding_mistral() -> PreTrainedModel:
-    return MistralForCausalLM(MistralConfig(**sizes(sliding_window=40)))
-
-
 def test_a_context_longer_than_a_sliding_window_is_refused(prompt: Prompt) -> None:
     with pytest.raises(KVBenchError, match="mistral takes 40, the least of its positions"):
-        assert_equals_kvpress(toy_model("mistral", _sliding_mistral), POLICIES["full"], prompt)
+        assert_equals_kvpress(toy_model("mistral", sliding_mistral), POLICIES["full"], prompt)
 
 
 def test_a_sliding_layer_holds_what_the_first_token_behind_the_context_sees(prompt: Prompt) -> None:

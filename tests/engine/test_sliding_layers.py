@@ -18,7 +18,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.store import Store
 from kvbench.store.tables import Record
 from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine, by_policy
+from tests.support.models.runs import CommandLine, by_policy, places
 from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -121,9 +121,9 @@ def test_a_token_that_only_a_window_holds_counts_as_gone(
 
 
 def words(folder: Path, cli: CommandLine, *more: object) -> list[object]:
-    places = ["run", "--model", folder, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
     return [
-        *places,
+        "run",
+        *places(folder, cli.folder),
         "--tasks",
         "base",
         "--limit",

@@ -23,6 +23,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine
+from tests.support.wording import assert_says
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes
 # of cache a token.
@@ -143,8 +144,8 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     assert cli("plan", "--tasks", "long_context", *shape, *grid) == 0
     output = " ".join((cli.out + cli.err).split())
     # 131,072 tokens of 327,680 bytes.
-    assert "weights 141 GB (bfloat16) + cache 42.9 GB, peak 228 GB" in output
-    assert "These cost the median of their kind: random+ends." in output
+    assert_says(output, "141 GB (bfloat16)", "cache 42.9 GB", "peak 228 GB")
+    assert "median of their kind: random+ends" in output
     assert re.search(r"without activations: too much for .*rtx3060.*h100", output)
 
 

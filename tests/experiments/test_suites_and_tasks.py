@@ -16,6 +16,7 @@ from policies import CONTROLS, FULL
 from policies.declaration.names import split_outside_brackets
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import changed, written
+from tests.support.wording import assert_says
 
 PROBLEMS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
 OWN = "own.jsonl"
@@ -87,7 +88,7 @@ def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
     Path(OWN).write_text(json.dumps(ROWS[0]) + "\n")
     grid = check_job(Job(suite="faults", tasks=OWN))
     said = capsys.readouterr().err
-    assert "it takes rows of another context, and own has one: give more data" in said
+    assert_says(said, "rows of another context", "own")
     assert not any(policy.needs_donor for policy in grid.setting.policies)
     with pytest.raises(
         KVBenchError, match="distractor cannot be run here: it takes rows of another context"

@@ -23,13 +23,8 @@ from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 
 
 @pytest.fixture(scope="module")
-def records(small_run: Store) -> pd.DataFrame:
-    return small_run.frame()
-
-
-@pytest.fixture(scope="module")
-def method(small_run: Store, records: pd.DataFrame) -> Method:
-    return describe_method({"small": small_run.run}, [records])
+def method(small_run: Store, small_records: pd.DataFrame) -> Method:
+    return describe_method({"small": small_run.run}, [small_records])
 
 
 def example(**changes: Any) -> TaskExample:
@@ -52,12 +47,13 @@ def test_every_task_and_policy_of_the_run_is_told(method: Method, small_run: Sto
 
 
 def test_an_example_is_one_of_the_run_with_its_answer_marked(
-    method: Method, records: pd.DataFrame
+    method: Method, small_records: pd.DataFrame
 ) -> None:
     for task in method.tasks[:2]:
         assert task.example is not None
-        own = records[
-            (records["task"] == task.name) & (records["question"] == task.example.question)
+        own = small_records[
+            (small_records["task"] == task.name)
+            & (small_records["question"] == task.example.question)
         ]
         assert task.example.context in set(own["context"])
         assert task.example.gold in {golds[0] for golds in own["golds"]}

@@ -47,6 +47,7 @@ from tests.support.records.synthetic_records import (
     record,
     summary_row,
 )
+from tests.support.wording import assert_says
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")
 LOCAL = (
@@ -160,10 +161,7 @@ def test_a_blank_cell_says_why_in_place_and_in_a_footnote(pages: dict[str, str])
         rf'<li id="section-1-right-note-1">{reason} \(h2o at 0\.9\)</li>', pages["task-hops.html"]
     )
     assert f"hops: {reason} (h2o at 0.9)" in pages[FRONT], "the mean over tasks is blank too"
-    assert (
-        "not applicable: the policy rewrites the cache (tova at 0.1, tova at 0.2"
-        in pages["task-base.html"]
-    )
+    assert_says(pages["task-base.html"], "not applicable", "(tova at 0.1, tova at 0.2")
 
 
 def test_hostile_names_and_reasons_are_text() -> None:
@@ -329,11 +327,16 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     assert "mean over tasks" in printed(both, RIGHT)
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both, tolerance=30) == []
-    assert few_contexts([*both, *alone]) == [
-        "72 contexts of a task can show that less than 5 points are lost, if all answers agree; "
-        "the 4 to 12 here can show at best that less than 61 to 27 are lost: give --limit 72, a "
-        "file of so many, or a greater --tolerance"
-    ]
+    (line,) = few_contexts([*both, *alone])
+    assert_says(
+        line,
+        "72 contexts",
+        "less than 5 points",
+        "4 to 12",
+        "61 to 27",
+        "--limit 72",
+        "--tolerance",
+    )
 
 
 FIRST_PAGE = 700_000  # bytes, of 1 MB that it may have: a task more takes about 30,000

@@ -12,8 +12,6 @@ from kvpress.utils import compute_n_kept
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     DynamicCache,
-    MistralConfig,
-    MistralForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
     PreTrainedModel,
@@ -31,6 +29,7 @@ from tests.support.models.toy import (
     QUERY_HEADS,
     keep_of,
     sizes,
+    sliding_mistral,
     toy_model,
     toy_prompt,
     treat,
@@ -222,17 +221,13 @@ def _half_rotated() -> PreTrainedModel:
     return Phi3ForCausalLM(Phi3Config(**sizes(rope_parameters=rope)))
 
 
-def _sliding() -> PreTrainedModel:
-    return MistralForCausalLM(MistralConfig(**sizes(sliding_window=40)))
-
-
 @pytest.mark.parametrize(
     ("architecture", "build", "block_size"),
     [
         *((name, None, 7) for name in NETWORKS),
         *(("llama", None, block_size) for block_size in (1, 256)),
         ("phi3", _half_rotated, 7),
-        ("mistral", _sliding, 7),
+        ("mistral", sliding_mistral, 7),
     ],
 )
 def test_h2o_scores_are_those_of_kvpress(

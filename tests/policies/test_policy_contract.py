@@ -27,6 +27,7 @@ from tests.support.models.toy import (
     toy_prompt,
     treat,
 )
+from tests.support.wording import assert_says
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
 STEPS = 4
@@ -312,9 +313,6 @@ def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(
         assert "\n" not in branch.error
         assert branch.layers == []
         if length <= policy.more_tokens_than:
-            assert (
-                f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens"
-                in branch.error
-            )
+            assert_says(branch.error, policy.name, f"longer than {policy.more_tokens_than} tokens")
         else:
             assert policy.needs_question, branch.error

@@ -218,5 +218,5 @@ def test_the_list_is_not_replaced_by_the_page_of_a_run(
     assert main([*command, "--site", given]) == 1
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
-    assert "holds the list of all runs and comparisons: give site/NAME" in error
+    assert "give site/NAME" in error
     assert not (tmp_path / "site").exists()

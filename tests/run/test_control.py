@@ -12,6 +12,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, policies_of, record_calls
+from tests.support.wording import assert_says
 
 SHOP = "The shop opens at nine. It closes at six. Ada Lund owns it."
 ASKED = {
@@ -42,7 +43,7 @@ def test_a_model_that_answers_few_own_questions_stops_before_any_policy_with_its
     assert policies_in(cli.folder / "runs/x") == {"full"}
     assert not (cli.folder / "site/index.html").exists()
     (line,) = [line for line in cli.err.splitlines() if line.startswith("error: ")]
-    assert "mine: the model itself has 0 % right, below 50" in line
+    assert_says(line, "mine", "0 % right", "below 50")
     shown = " ".join(cli.out.split())
     assert all(
         part in shown
@@ -69,7 +70,7 @@ def test_every_task_goes_on_without_asking_the_full_cache_again(
     kept = after[after.policy == "full"].output_text
     assert list(kept) == list(before.output_text)
     assert store.run.status == "complete"
-    assert "mine: the model itself has 0 % right" in cli.err
+    assert_says(cli.err, "mine: the model itself", "0 % right")
 
 
 def test_programs_get_all_answers_and_the_error(cli: CommandLine, tmp_path: Path) -> None:
@@ -87,16 +88,6 @@ def test_programs_get_all_answers_and_the_error(cli: CommandLine, tmp_path: Path
 
 def test_a_comparison_stops_likewise(cli: CommandLine, tmp_path: Path) -> None:
     questions = write(tmp_path / "mine.jsonl", ASKED)
-    places = [
-        "--model",
-        cli.model,
-        "--out",
-        cli.folder / "runs",
-        "--site",
-        cli.folder / "site",
-        "--name",
-        "c",
-    ]
     words = [
         "compare",
         "knorm",
@@ -106,7 +97,9 @@ def test_a_comparison_stops_likewise(cli: CommandLine, tmp_path: Path) -> None:
         questions,
         "--ratios",
         0.5,
-        *places,
+        *cli.places,
+        "--name",
+        "c",
     ]
     assert cli(*words) == 1
     assert policies_in(cli.folder / "runs/c") == {"full"}
@@ -132,19 +125,9 @@ def test_a_model_that_answers_them_and_a_study_of_damage_go_on(
         "--rates",
         0.1,
     ]
-    places = [
-        "--model",
-        cli.model,
-        "--out",
-        cli.folder / "runs",
-        "--site",
-        cli.folder / "site",
-        "--name",
-        "damage",
-    ]
-    assert cli("run", *damage, *places) == 0, cli.err
+    assert cli("run", *damage, *cli.places, "--name", "damage") == 0, cli.err
     assert "zeros" in policies_in(cli.folder / "runs/damage")
-    assert "asked: the model itself has 0 % right" in cli.err
+    assert_says(cli.err, "asked: the model itself", "0 % right")
 
 
 def job_of(path: Path, prefix: str, tasks: str = "") -> Job:

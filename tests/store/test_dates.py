@@ -13,6 +13,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, grid, policies_of, record_calls
+from tests.support.wording import assert_says
 
 
 def stored(llama: LoadedModel, folder: Path, model: str, day: str, created: str) -> None:
@@ -76,7 +77,7 @@ def test_a_run_of_a_template_with_a_day_goes_on_tomorrow_lends_its_answers_and_i
     }
     assert list(of_before.values()) == ["unchecked"]
     said = cli.error(*cli.words("--model", folder, "--date", "2026-11-28"))
-    assert 'its date (--date) is "2026-11-27", this one\'s "2026-11-28"' in said
+    assert_says(said, "--date", "2026-11-27", "2026-11-28")
 
 
 def test_runs_without_a_day_are_the_same_on_every_day(

@@ -89,10 +89,7 @@ def test_of_long_texts_the_part_that_differs_is_shown(identity: Identity) -> Non
 
 def test_a_run_of_before_says_why_it_is_not_gone_on_with(identity: Identity) -> None:
     before = identity.model_copy(update={"contents": {}})
-    assert (
-        identity.described_against(before)
-        == "it was made before runs stored what their libraries contain"
-    )
+    assert "before runs stored" in identity.described_against(before)
 
 
 @pytest.mark.parametrize(

@@ -24,28 +24,23 @@ from tests.support.records.small_store import AGAIN, small_store
 
 
 @pytest.fixture(scope="module")
-def records(small_run: Store) -> pd.DataFrame:
-    return small_run.frame()
-
-
-@pytest.fixture(scope="module")
-def rows(small_run: Store, records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
-    rows = summary_rows(records, RunGroup((small_run,)))
+def rows(small_run: Store, small_records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+    rows = summary_rows(small_records, RunGroup((small_run,)))
     return {(row.task, row.policy, row.ratio or 0.0): row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def board(
-    records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]
+    small_records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]
 ) -> dict[tuple[str, str], Standing]:
-    found = all_standings(records, list(rows.values()))
+    found = all_standings(small_records, list(rows.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
 
-def test_it_holds_what_was_run(records: pd.DataFrame) -> None:
-    assert len(records) == 726
-    assert set(records["status"]) == {"ok"}
-    counts = records.groupby("task")[["question_id", "example_id"]].nunique()
+def test_it_holds_what_was_run(small_records: pd.DataFrame) -> None:
+    assert len(small_records) == 726
+    assert set(small_records["status"]) == {"ok"}
+    counts = small_records.groupby("task")[["question_id", "example_id"]].nunique()
     assert counts.to_dict("index") == {
         "base": {"question_id": 18, "example_id": 3},
         "hops": {"question_id": 48, "example_id": 3},
@@ -232,8 +227,10 @@ def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
     assert (unchanged.outcome, unchanged.more) == ("open", 69)
 
 
-def test_right_against_wrong(records: pd.DataFrame) -> None:
-    found = {(duel.task, duel.level.value): duel for duel in duels(records, "snapkv", ["knorm"])}
+def test_right_against_wrong(small_records: pd.DataFrame) -> None:
+    found = {
+        (duel.task, duel.level.value): duel for duel in duels(small_records, "snapkv", ["knorm"])
+    }
     told = {
         key: (duel.lead.p, duel.lead.difference.mean, duel.verdict) for key, duel in found.items()
     }

@@ -133,7 +133,8 @@ def test_an_interrupt_keeps_what_was_finished(
     store = Store.open(tmp_path / "run")
     assert (store.run.status, store.run.reason) == ("failed", "interrupted")
     rows = publish_summary(store, store.frame())
-    assert {row.reason for row in rows if row.task == "base"} == {"1 of 2 contexts are not run yet"}
+    (reason,) = {row.reason for row in rows if row.task == "base"}
+    assert "1 of 2 contexts" in str(reason)
     assert {row.f1 for row in rows} == {None}
     assert set(store.frame().example_index) == {0}
     assert runs("run").run.status == "complete"

@@ -15,6 +15,7 @@ from leaderboards.studies.cliff.study import STUDY
 from leaderboards.studies.cliff.sweeps import peaks, pearson, slopes
 from leaderboards.studies.declaration import StudyInput, StudySection
 from tests.support.records.synthetic_records import frame, record
+from tests.support.wording import assert_says
 
 RATIOS = (0.2, 0.4, 0.6, 0.8, 0.9)
 CONTEXTS, QUESTIONS = 20, 2
@@ -92,12 +93,9 @@ def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
     assert levels.loc[0.4, "susceptibility"] == pytest.approx(0.0)
     assert levels.loc[0.9, "ger"] == pytest.approx(0.75)
     assert levels.loc[0.8, "slot_coverage"] == pytest.approx(0.2)
-    assert (
-        "Made-up answers clearly become more for 1 of 1 policies; fastest at a realised ratio of "
-        "0.86" in section.text
-    )
+    assert_says(section.text, "more for 1 of 1 policies", "realised ratio of 0.86")
     assert "Over ratios GER goes with them (1.00" in section.text
-    assert "over contexts at one ratio it goes with them (1.00" in section.text
+    assert "it goes with them (1.00" in section.text
     assert [picture.title for picture in section.pictures] == [
         *("Hallucination rate", "Susceptibility", "Global Eviction Ratio", "Hallucination over GER")
     ]
@@ -108,16 +106,16 @@ def test_rate_that_does_not_follow_ger_is_said_not_to() -> None:
     summary = sheets["cliff-summary"].set_index("policy").loc["snapkv"]
     assert np.isnan(float(summary["cliff"] or "nan"))
     assert summary["partial"] < 0  # those that keep theirs are made up
-    assert "Made-up answers clearly become more for 0 of 1 policies." in section.text
-    assert "cannot be set against them, as one of the two never varies" in section.text
-    assert "over contexts at one ratio it does not clearly go with them" in section.text
+    assert "become more for 0 of 1 policies" in section.text
+    assert "one of the two never varies" in section.text
+    assert "it does not clearly go with them" in section.text
     assert section.listings[0].rows[0][1] == "rises nowhere"
 
 
 def test_numbers_below_a_control_of_half_are_shown_and_marked() -> None:
     section, sheets = section_of(given(follows, right=0.25))
     assert "no verdicts" in section.listings[0].title
-    assert "the model itself has 25 % right, below 50: numbers are shown" in section.text
+    assert_says(section.text, "25 % right", "below 50", "numbers are shown")
     assert sheets["cliff-summary"]["cliff"].iloc[0] == pytest.approx(0.86)
     assert sheets["cliff-summary"]["not_mastered"].notna().all()
 

@@ -12,7 +12,7 @@ from leaderboards.studies.routing.rigidity import RIGID, two_modes, with_rigidit
 from leaderboards.studies.routing.routes import CELL
 from leaderboards.studies.routing.study import STUDY
 from policies.declaration.levels import Level
-from tests.support.records.routing_tables import routing_input
+from tests.support.records.routing_tables import base_cell, routing_input
 
 HEADS = 4
 
@@ -22,14 +22,7 @@ def answer(
 ) -> tuple[dict[str, Any], Any]:
     """A joined answer, and its attention: how many tokens the heads of each of two layers look
     at."""
-    level = 0.0 if policy == "full" else 0.5
-    cell = {
-        "task": "base",
-        "question_id": str(question),
-        "policy": policy,
-        "level_kind": "ratio",
-        "level": level,
-    }
+    cell = base_cell(question, policy)
     cell["repeat"] = 0
     rows = []
     for layer, count in enumerate(distinct or ()):

@@ -13,6 +13,7 @@ from leaderboards.studies.routing.routes import (
     telling_epsilon,
     with_routes,
 )
+from tests.support.records.routing_tables import base_cell
 from tests.support.records.synthetic_records import frame, record
 
 CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
@@ -20,14 +21,7 @@ CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
 
 def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A route and the columns of its record."""
-    level = 0.0 if policy == "full" else 0.5
-    cell = {
-        "task": "base",
-        "question_id": str(question),
-        "policy": policy,
-        "level_kind": "ratio",
-        "level": level,
-    }
+    cell = base_cell(question, policy)
     of_route = {
         "unobserved": None,
         "answer_alive": True,

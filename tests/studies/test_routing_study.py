@@ -18,6 +18,7 @@ from leaderboards.studies.routing.study import STUDY
 from policies.declaration.levels import UNTREATED, Level
 from tests.support.browsing.pages import Elements
 from tests.support.records.routing_tables import attention, records, routes, routing_input, states
+from tests.support.wording import assert_says
 
 HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
 
@@ -145,8 +146,13 @@ def test_its_page_says_first_whether_ger_explains_the_errors_and_says_what_was_o
     assert [picture.title for picture in content.parts[1].pictures] == ["snapkv", "knorm"]
     # Of the 11 questions that the full cache has right, snapkv loses 5 at 0.5 and all at 0.9. All
     # records have GER 0.
-    assert "Of the 16 lost answers of snapkv, 0 have GER 1" in content.parts[0].text
-    assert "16 are unreachable. So GER explains none of them." in content.parts[0].text
+    assert_says(
+        content.parts[0].text,
+        "16 lost answers of snapkv",
+        "0 have GER 1",
+        "16 are unreachable",
+        "explains none",
+    )
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",
         "Not observed": "nothing",

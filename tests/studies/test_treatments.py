@@ -10,6 +10,7 @@ from leaderboards.studies.declaration import StudyInput, StudySection, build_stu
 from leaderboards.studies.treatments.damage import damages
 from leaderboards.studies.treatments.study import STUDY
 from tests.support.records.damaged_records import Right, treated_records
+from tests.support.wording import assert_says
 
 RATES = (0.0, 0.1, 0.2)
 BIASED, WIDE = "multiplicative_uniform(low=0,high=2)", "multiplicative_uniform(low=-1.5,high=1.5)"
@@ -139,19 +140,19 @@ def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_lead
     assert list(parts) == ["rise", "kept"]
     itself = "the model itself has 25 % right, below 50"
     (rises,), (kept,) = parts["rise"].listings, parts["kept"].listings
-    assert rises.title == "Rise of the right answer’s NLL by rate, base, no verdicts, nats a token"
+    assert_says(rises.title, "NLL by rate", "base", "no verdicts", "nats a token")
     rows = ("0.00", "0.20", "0.40")
     assert means_of(rises) == (("zeros", *rows), ("stale", *rows)), (
         "as they were named, and not by harm"
     )
     assert means_of(kept) == (("zeros", ALL, ALL, NOTHING), ("stale", ALL, ALL, ALL))
-    assert kept.title == "Share kept by rate, base, no verdicts, percent"
+    assert_says(kept.title, "Share kept by rate", "base", "no verdicts", "percent")
     assert len(parts["rise"].pictures) == len(parts["kept"].pictures) == 1
     (every,) = parts["kept"].details
     assert every.columns[:4] == ("treatment", "level", "NLL rise, nats", "share kept, percent")
     assert ("zeros", "0.2", "0.40", NOTHING) in {row[:4] for row in means_of(every)}
     text, content = build_study(STUDY, given)
-    assert f"{itself}: numbers are shown, verdicts are withheld" in text
+    assert_says(text, itself, "verdicts are withheld")
     (sheet,) = content.sheets
     (cell,) = [
         dict(zip(sheet.columns, row, strict=True))
@@ -180,7 +181,7 @@ def test_a_task_that_was_not_asked_of_the_full_cache_says_so() -> None:
     records = treated_records({"zeros": lambda rate, question: True}, RATES)
     beside = records[records["policy"] != "full"].assign(task="hops")
     text, content = build_study(STUDY, StudyInput("toy", concat([records, beside])))
-    assert "full has no answer of hops with right" in text
+    assert "full has no answer of hops" in text
     assert {row[0] for sheet in content.sheets for row in sheet.rows} == {"base"}
 
 
@@ -235,7 +236,7 @@ def test_where_the_model_cannot_do_the_task_every_point_is_listed_and_no_front(
         ("snapkv at 0.5", "eviction", "50.0", "1.00", "25"),
     )
     rise, score = part.pictures
-    assert rise.note == "Rise of the right answer’s NLL, nats a token"
+    assert_says(rise.note, "right answer’s NLL", "nats a token")
     (judged,) = at_bytes["front"].pictures
     assert judged.note == score.note == "Right, percent"
     assert judged.drawing.svg().count("<path") > score.drawing.svg().count("<path"), (
@@ -298,7 +299,7 @@ def test_the_map_leaves_blank_what_a_band_was_not_run_at() -> None:
 def test_what_is_replaced_at_every_pass_has_a_section_of_its_own() -> None:
     parts = sections(StudyInput("toy", treated_records(IN_BANDS, RATES)))
     fresh, once = parts["kept-fresh"], parts["kept"]
-    assert fresh.title == "Replaced while answers are written, anew before every pass"
+    assert "before every pass" in fresh.title
     assert once.title == "Damaged once, after the context is read"
     assert {row[0] for row in fresh.listings[0].rows} == {*IN_BANDS} - {"gaussian"}
     assert {row[0] for row in once.listings[0].rows} == {"gaussian"}

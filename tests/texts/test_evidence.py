@@ -14,6 +14,7 @@ from datasets_gen.texts.context import Context
 from datasets_gen.texts.matching import Item
 from datasets_gen.texts.sentences import MOST_CHARACTERS, Sentences
 from leaderboards.metrics.judges.text import score_text
+from tests.support.wording import assert_says
 
 BRIDGE = "It carries 12 lamps. The bridge cost 12,000 crowns. It is 12.5 metres long, 3.12 wide and -5 deep."
 
@@ -145,12 +146,10 @@ def test_what_surprises_is_said_at_reading(tmp_path: Path) -> None:
         {"question": "Why?", "answers": "I don't know"},
     ]
     task = own_questions(written(tmp_path, {"context": CONTEXT, "questions": questions}))
-    assert task.notes == (
-        "1 of 4 answers does not stand in its context: no evidence is measured for it",
-        "2 questions count as unanswerable, since the answer that is given says so: 'No Answer "
-        "Present.', '[]'",
-        "golds that are compared as equal: 'Warsaw' and 'WARSAW'",
-    )
+    away, unanswerable, alike = task.notes
+    assert_says(away, "1 of 4 answers")
+    assert_says(unanswerable, "2 questions", "'No Answer Present.', '[]'")
+    assert_says(alike, "compared as equal", "'Warsaw' and 'WARSAW'")
     assert [one.answerable for one in questions_of(task)] == [
         True,
         True,

@@ -1,7 +1,6 @@
 """Tasks at one of their levels: what they draw, what they are called, and that they take a length
 like any other."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ from datasets_gen import TASKS, DatasetError, Task, at_level
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.prompts.context_length import lengthen
 from tests.support.tasks.blind import blind_right
-from tests.support.tasks.suite import SPLITS
+from tests.support.tasks.suite import SPLITS, count_words_and_signs
 
 WITH_LEVELS = (*TASKS.values(), INSTRUCTIONS_IN_ARMS)
 OF_THEIR_OWN_KIND = [
@@ -46,23 +45,19 @@ def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(
     task: Task, level: int
 ) -> None:
     there = at_level(task, level)
-    (lengthened,) = lengthen([there], 700, 0.5, count)
-    (full_length,) = lengthen([task], 700, 0.5, count)
+    (lengthened,) = lengthen([there], 700, 0.5, count_words_and_signs)
+    (full_length,) = lengthen([task], 700, 0.5, count_words_and_signs)
     other = at_level(full_length, level)
     assert lengthened.full_version == other.full_version
     assert lengthened.chance == other.chance == there.chance
     for index in range(3):
         example, plain = lengthened.example(3, index), there.example(3, index)
         assert other.example(3, index) == example
-        assert 0.98 * 700 <= count(example.context) <= 700
+        assert 0.98 * 700 <= count_words_and_signs(example.context) <= 700
         asked, as_plain = (
             [replace(q, spans=()) for q in one.questions] for one in (example, plain)
         )
         assert asked == as_plain
-
-
-def count(text: str) -> int:
-    return len(re.findall(r"\w+|[^\w\s]", text))
 
 
 @pytest.mark.parametrize("level", [-1, 6])

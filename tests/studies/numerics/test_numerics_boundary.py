@@ -22,6 +22,7 @@ from leaderboards.studies.numerics.boundary import (
     welch_test,
 )
 from leaderboards.studies.numerics.definitions import BOUNDARY
+from tests.support.wording import assert_says
 
 
 def flips(steps: list[float], kl: list[float]) -> Flips:
@@ -98,10 +99,7 @@ def test_thirds_that_are_too_small_or_meet_are_refused_with_the_reason() -> None
     assert split_thirds(flips([], [])) is None
     few = measure_boundary("base", "float16", "greedy", ALL_STEPS, flips([0, 1], [2, 1]))
     assert (few.pearson, few.early_kl, few.welch_t) == (None, None, None)
-    assert (
-        few.reason
-        == "2 contexts with a flip, a correlation needs 6 that differ; no early and late third"
-    )
+    assert_says(few.reason, "2 contexts with a flip", "needs 6", "no early and late third")
 
 
 def test_a_context_has_one_number_the_mean_of_its_draws_and_pairs_without_a_flip_none() -> None:
@@ -132,4 +130,4 @@ def test_an_earlier_flip_has_the_larger_mean_over_all_steps_by_construction() ->
     assert len(dots.places) == 12  # type: ignore[union-attr]
     assert len(content.sheets[0].rows) == 2
     (same,) = build_content({"numerics_pairs": DataFrame([pair("a", None, [0.0])])}).parts
-    assert same.text == "No answer parts: there is no flip to compare."
+    assert "No answer parts" in same.text

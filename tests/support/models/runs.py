@@ -97,9 +97,13 @@ def policies_of(calls: Sequence[Call]) -> list[list[str]]:
     return [list(call.policies) for call in calls]
 
 
+def places(model: Path, folder: Path) -> list[object]:
+    """The options that name the model of a command, and where its runs and pages lie."""
+    return ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
+
+
 def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     """The command of a small run; of an option that is given again, the last counts."""
-    places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
     small = [
         "--limit",
         1,
@@ -112,7 +116,7 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
         "--tasks",
         "base,hops",
     ]
-    return ["run", *places, *small, "--context-tokens", "native", *more]
+    return ["run", *places(model, folder), *small, "--context-tokens", "native", *more]
 
 
 def by_policy(rows: RowsByTable) -> dict[str, list[Record]]:
@@ -175,6 +179,12 @@ class CommandLine:
             f"options of no use here: {line}"
         )
         return line
+
+    @property
+    def places(self) -> list[object]:
+        """The options by which a command takes the toy model and writes into the temporary
+        folder."""
+        return places(self.model, self.folder)
 
     def words(self, *more: object, model: Path | None = None) -> list[object]:
         """The command of a small run of the toy model, or of another, named x."""

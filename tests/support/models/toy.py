@@ -106,6 +106,11 @@ def sizes(**more: Any) -> dict[str, Any]:
     }
 
 
+def sliding_mistral() -> PreTrainedModel:
+    """A Mistral whose layers look back at 40 tokens."""
+    return MistralForCausalLM(MistralConfig(**sizes(sliding_window=40)))
+
+
 def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrainedModel:
     """Without sliding layers, unless asked: kvpress's pipeline cannot mask both kinds under
     transformers 5.2."""
@@ -239,6 +244,13 @@ def by_question(generations: Sequence[Generation]) -> Answers:
 
 def answers(model: LoadedModel, trace: Trace) -> Answers:
     return by_question(decode(model, trace, STEPS, PLENTY))
+
+
+def keep_every_third(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
+    """A ``compress`` of a press: keeps the first of every three tokens, in all heads."""
+    return keys[:, :, ::3], values[:, :, ::3]
 
 
 def keep_of(branch: Branch) -> torch.Tensor:

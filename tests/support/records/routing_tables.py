@@ -35,6 +35,17 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
+def base_cell(question: int, policy: str) -> dict[str, Any]:
+    """The cell of an answer: of the full cache, or of a policy at ratio 0.5."""
+    return {
+        "task": "base",
+        "question_id": str(question),
+        "policy": policy,
+        "level_kind": "ratio",
+        "level": 0.0 if policy == "full" else 0.5,
+    }
+
+
 def is_kept(cell: dict[str, Any]) -> bool:
     """The full cache has every answer but one, snapkv loses every other at 0.5 and all at 0.9,
     knorm all."""

@@ -136,6 +136,11 @@ def evidence(example: Example, question: Question) -> list[str]:
     return [sentence for sentence in sentences(example.context) if sentence in needed]
 
 
+def count_words_and_signs(text: str) -> int:
+    """Counts tokens where no tokenizer is needed: each word, and each sign beside words."""
+    return len(re.findall(r"\w+|[^\w\s]", text))
+
+
 def without(sentence: str, among: Iterable[str]) -> str:
     return " ".join(other for other in among if other != sentence)
 
