@@ -6,10 +6,10 @@ This is the registry of tasks too: add a task by writing its file and naming it 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from datasets_gen.examples.directives import Directive, check, family_of, undo
+from datasets_gen.examples.directives import Directive, check, directive_family, undo
 from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Example, Question, Span, SpanKind, Split, StatedValue
-from datasets_gen.examples.lexicon import kinds_of
+from datasets_gen.examples.lexicon import value_kinds
 from datasets_gen.examples.task import (
     ABSTENTION,
     INSTRUCTION,
@@ -67,13 +67,13 @@ __all__ = [
     "at_level",
     "by_name",
     "check",
-    "family_of",
+    "directive_family",
     "get_task",
     "is_file_of_questions",
-    "kinds_of",
     "nearest",
     "undo",
     "unknown_name",
+    "value_kinds",
 ]
 
 

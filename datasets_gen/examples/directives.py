@@ -8,7 +8,7 @@ from typing import Any
 import regex
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
-from datasets_gen.examples.wording import Phrasings, phrasings_of
+from datasets_gen.examples.wording import Phrasings, read_phrasings
 from datasets_gen.texts.folding import FLAGS, LETTER, composed
 from datasets_gen.texts.words import parts_in, words_as_written, words_in
 
@@ -74,7 +74,7 @@ class Directive:
         """Reads the stored form; raises :class:`DatasetError` if the kind is unknown."""
         kind, _, argument = text.partition(" ")
         directive = cls(kind, argument)
-        family_of(directive)
+        directive_family(directive)
         return directive
 
     @property
@@ -93,7 +93,7 @@ class DirectiveKind:
     undo: Callable[[str, str], str] = lambda _, text: text
 
 
-def words_of(text: str) -> list[str]:
+def words_without_punctuation(text: str) -> list[str]:
     """Lists the words of a text without punctuation, in small letters: the case of a word is
     another directive."""
     return words_in(text)
@@ -147,7 +147,9 @@ def _is_in_one_pair(whole: str, opening: str, closing: str) -> bool:
     if len(whole) < 2 or not whole.startswith(opening) or not whole.endswith(closing):
         return False
     inside = whole[1:-1]
-    return bool(words_of(inside)) and opening not in inside and closing not in inside
+    return (
+        bool(words_without_punctuation(inside)) and opening not in inside and closing not in inside
+    )
 
 
 def _is_doubled(name: str, output: str) -> bool:
@@ -163,7 +165,7 @@ def _said_first(name: str, text: str) -> str:
     return first if first.strip() else text
 
 
-_PHRASINGS = phrasings_of("directives")
+_PHRASINGS = read_phrasings("directives")
 # The name of each kind, its family, its checker and, where it has one, what undoes it.
 _KINDS: tuple[tuple[Any, ...], ...] = (
     ("begin", "position", _begins),
@@ -171,7 +173,11 @@ _KINDS: tuple[tuple[Any, ...], ...] = (
     ("upper", "case", lambda _, output: not any(map(str.islower, output))),
     ("lower", "case", lambda _, output: not any(map(str.isupper, output))),
     ("avoid", "words", _avoids, _without),
-    ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
+    (
+        "exactly",
+        "length",
+        lambda count, output: len(words_without_punctuation(output)) == int(count),
+    ),
     ("title", "title", _is_titled),
     ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
     ("quotes", "wrapping", lambda _, output: _is_wrapped(output, '"', '"')),
@@ -199,7 +205,7 @@ _CLASHING = (
 CLASHES = frozenset(frozenset(pair.split()) for pair in _CLASHING)
 
 
-def kind_of(directive: Directive) -> DirectiveKind:
+def directive_kind(directive: Directive) -> DirectiveKind:
     if directive.kind not in KINDS:
         raise DatasetError(unknown_name("directive", directive.kind, KINDS))
     return KINDS[directive.kind]
@@ -208,7 +214,7 @@ def kind_of(directive: Directive) -> DirectiveKind:
 def check_argument(directive: Directive) -> None:
     """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody
     could obey."""
-    takes_word = "{argument}" in kind_of(directive).phrasings.common[0]
+    takes_word = "{argument}" in directive_kind(directive).phrasings.common[0]
     form, takes = ("", "no word")
     if directive.kind == "exactly":
         form, takes = r"[1-9]\d{0,3}", "a number of words"
@@ -221,9 +227,9 @@ def check_argument(directive: Directive) -> None:
         raise DatasetError(f"'{directive}': {directive.kind} takes {takes}")
 
 
-def family_of(directive: Directive) -> str:
+def directive_family(directive: Directive) -> str:
     if not directive.is_of_ifeval:
-        return kind_of(directive).family
+        return directive_kind(directive).family
     if directive.kind not in ARGUMENTS:
         raise DatasetError(unknown_name("directive", directive.kind, ARGUMENTS))
     return directive.kind.partition(":")[0]
@@ -237,8 +243,8 @@ def compatible(kind: str, others: Collection[str]) -> bool:
 def check(directive: Directive, output: str) -> bool:
     """Tells whether the output, as it stands, obeys the directive. An output without a word obeys
     none."""
-    obeys = kind_of(directive).obeys
-    return bool(words_of(output)) and obeys(directive.argument, output)
+    obeys = directive_kind(directive).obeys
+    return bool(words_without_punctuation(output)) and obeys(directive.argument, output)
 
 
 def share_obeyed(directives: Sequence[Directive], output: str) -> float:
@@ -253,7 +259,7 @@ def share_obeyed(directives: Sequence[Directive], output: str) -> float:
 def undo(directives: Sequence[Directive], text: str) -> str:
     """Takes from a text what the directives forbid and what they make it say again."""
     for directive in directives:
-        text = kind_of(directive).undo(directive.argument, text)
+        text = directive_kind(directive).undo(directive.argument, text)
     return text
 
 

@@ -109,7 +109,7 @@ class Example:
         fabrication."""
         return tuple(dict.fromkeys(value.text for value in self.stated))
 
-    def text_of(self, kind: SpanKind) -> str:
+    def joined_text(self, kind: SpanKind) -> str:
         """Joins the text of the context's spans of a kind; empty if it has none."""
         return " ".join(
             self.context[span.start : span.end] for span in self.spans if span.kind == kind

@@ -57,20 +57,20 @@ def _parse(line: str, where: str) -> object:
     return entry
 
 
-def mapping_of(entry: object, where: str) -> Mapping[str, object]:
+def read_mapping(entry: object, where: str) -> Mapping[str, object]:
     if not isinstance(entry, Mapping):
         raise DatasetError(f"{where}: the row is no JSON object")
     return entry
 
 
-def field_of(entry: Mapping[str, object], name: str, where: str) -> object:
+def read_field(entry: Mapping[str, object], name: str, where: str) -> object:
     if entry.get(name) is None:
         raise DatasetError(f"{where}: '{name}' is missing")
     return entry[name]
 
 
-def text_of(entry: Mapping[str, object], name: str, where: str) -> str:
-    value = field_of(entry, name, where)
+def read_text(entry: Mapping[str, object], name: str, where: str) -> str:
+    value = read_field(entry, name, where)
     if not isinstance(value, str) or not value.strip():
         raise DatasetError(f"{where}: '{name}' is no text, or an empty one")
     return value

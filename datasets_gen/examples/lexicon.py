@@ -153,17 +153,17 @@ def _kinds() -> dict[str, frozenset[str]]:
 
 
 @cache
-def kinds_of(value: str) -> frozenset[str]:
+def value_kinds(value: str) -> frozenset[str]:
     """Returns the kinds that a value of the lexicon, or a list of such values, is of; none of any
     other text.
 
-    >>> sorted(kinds_of("Ada Falbrook")), sorted(kinds_of("canoe")), sorted(kinds_of("Oslo"))
+    >>> sorted(value_kinds("Ada Falbrook")), sorted(value_kinds("canoe")), sorted(value_kinds("Oslo"))
     (['person'], ['thing'], [])
     """
     words = lexicon()
     parts = re.split(", | and ", value)
     if len(parts) > 1:
-        return frozenset.intersection(*(kinds_of(part) for part in parts))
+        return frozenset.intersection(*(value_kinds(part) for part in parts))
     if re.fullmatch(rf"\d{{1,2}} (?:{'|'.join(words.month)}) \d{{4}}", value):
         return frozenset({"date"})
     if value.isdecimal():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from datasets_gen.examples.example import Question
-from datasets_gen.texts.matching import is_twin, items_of
+from datasets_gen.texts.matching import is_twin, read_items
 from datasets_gen.texts.unknown import I_DO_NOT_KNOW, says_no_answer
 
 MOST_NAMED = 3
@@ -52,7 +52,7 @@ def _equal(answered: Sequence[Question]) -> str:
     written: dict[object, dict[str, None]] = {}
     for question in answered:
         for gold in question.golds:
-            written.setdefault(items_of(gold), {}).setdefault(gold)
+            written.setdefault(read_items(gold), {}).setdefault(gold)
     of_one_question: set[frozenset[str]] = set()
     for question in answered:
         of_one_question.update(map(frozenset, combinations(question.golds, 2)))

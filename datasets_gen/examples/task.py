@@ -27,7 +27,7 @@ Profile = Literal["quick", "paper"]
 MOST_TOKENS = 131_072
 
 
-def digest_of(rows: object) -> str:
+def digest_rows(rows: object) -> str:
     """Returns a short hash of rows of data, by which a version tells them from others."""
     return hashlib.sha256(ascii(rows).encode()).hexdigest()[:8]
 
@@ -63,7 +63,7 @@ class Length:
     def where(self) -> str:
         return "scattered" if self.depth is None else f"together at depth {self.depth}"
 
-    def variant_of(self, task: "Task") -> str:
+    def variant_name(self, task: "Task") -> str:
         name = f"{self.text} {self.where}".replace(" ", "-")
         return f"{task.variant}+{name}" if task.variant else name
 

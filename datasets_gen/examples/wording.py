@@ -35,7 +35,7 @@ def tables() -> Mapping[str, Any]:
     return content
 
 
-def phrasings_of(section: str) -> dict[str, Phrasings]:
+def read_phrasings(section: str) -> dict[str, Phrasings]:
     return TypeAdapter(dict[str, Phrasings]).validate_python(tables()[section])
 
 

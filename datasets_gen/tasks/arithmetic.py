@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import QuestionText, Wording, phrasings_of
+from datasets_gen.examples.wording import QuestionText, Wording, read_phrasings
 from datasets_gen.writing.passage import write
 from datasets_gen.writing.questions import answerable
 
 # What can happen, by name: to the subject, and for a gift to the other as well.
-EVENTS = phrasings_of("stories")
+EVENTS = read_phrasings("stories")
 START, QUESTIONS = EVENTS.pop("start"), EVENTS.pop("question")
 EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 

@@ -19,7 +19,7 @@ from datasets_gen.writing.passage import (
     Relation,
     deal_facts,
     draw_relations,
-    said_of,
+    said_relations,
     write_fact,
 )
 from datasets_gen.writing.questions import Asker, answerable, draw_different
@@ -308,7 +308,7 @@ def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
     """Lists facts that are stated of one person and neither stated nor implied of another, who can
     be asked about."""
     facts = [statement.fact for statement in story.statements]
-    said = {person: said_of(person, facts) for person in story.people}
+    said = {person: said_relations(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}
     swaps = []
     for relation in stated.values():

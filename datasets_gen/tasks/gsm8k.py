@@ -14,8 +14,8 @@ from pathlib import Path
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span
-from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
-from datasets_gen.examples.task import Draft, Request, Task, digest_of
+from datasets_gen.examples.jsonl import read_entries, read_mapping, read_text
+from datasets_gen.examples.task import Draft, Request, Task, digest_rows
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.arithmetic import MARKER
 from datasets_gen.texts.final_number import final_number
@@ -41,10 +41,10 @@ class Problem:
 def read_rows(path: Path) -> tuple[Problem, ...]:
     """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that
     is none."""
-    return rows_of(read_entries(path, "GSM8K"), str(path))
+    return read_problems(read_entries(path, "GSM8K"), str(path))
 
 
-def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem, ...]:
+def read_problems(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem, ...]:
     """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with
     its place."""
     rows = tuple(_row(entry, where) for where, entry in entries)
@@ -57,8 +57,8 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem
 
 
 def _row(entry: object, where: str) -> Problem:
-    row = mapping_of(entry, where)
-    question, answer = (text_of(row, name, where).strip() for name in ("question", "answer"))
+    row = read_mapping(entry, where)
+    question, answer = (read_text(row, name, where).strip() for name in ("question", "answer"))
     steps, marker, stated = CALCULATION.sub("", answer).rpartition(MARKER)
     is_plain = NUMBER.fullmatch(stated.strip()) is not None
     number = stated.strip().replace(",", "").replace("−", "-") if is_plain else final_number(stated)
@@ -67,7 +67,7 @@ def _row(entry: object, where: str) -> Problem:
     return Problem(question, f"{steps.strip()}\n{MARKER} {number}", number)
 
 
-def gsm8k_of(rows: Sequence[Problem]) -> Task:
+def gsm8k_task(rows: Sequence[Problem]) -> Task:
     """Makes the task over some rows, in their order: the first ones are worked problems of every
     context."""
     count = len(rows) - SHOTS
@@ -75,7 +75,7 @@ def gsm8k_of(rows: Sequence[Problem]) -> Task:
         GSM8K,
         make=partial(_make, tuple(rows[:SHOTS]), tuple(rows[SHOTS:])),
         contexts={"quick": min(QUICK, count), "paper": count},
-        variant=f"{SHOTS}-shot.{digest_of(tuple(rows))}",
+        variant=f"{SHOTS}-shot.{digest_rows(tuple(rows))}",
         most=count,
     )
 

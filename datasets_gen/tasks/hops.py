@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datasets_gen.examples.example import Question
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording, phrasings_of
+from datasets_gen.examples.wording import Wording, read_phrasings
 from datasets_gen.writing.passage import (
     BESIDE_BONDS,
     LAWYER,
@@ -42,7 +42,7 @@ REVERSE_SHARE = 0.25
 # Where chains begin, all questions are forward and answerable: chains are not learned while what is
 # easier pays.
 CHAINS_LEVEL = 2
-WHOSE = phrasings_of("derived")["whose"]
+WHOSE = read_phrasings("derived")["whose"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ChainOfPeople:
     def bond_from(self, position: int) -> StatedFact:
         return self.passage.find(self.bonds[position].name, self.people[position])
 
-    def attribute_of(self, position: int) -> StatedFact:
+    def attribute_at(self, position: int) -> StatedFact:
         return self.passage.find(self.attribute.name, self.people[position])
 
 
@@ -122,7 +122,7 @@ def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
     reached = start + hops - 1
     links = [line.bond_from(position) for position in range(start, reached)]
-    last = line.attribute_of(reached) if to_attribute else line.bond_from(reached)
+    last = line.attribute_at(reached) if to_attribute else line.bond_from(reached)
     bonds = [link.fact.relation for link in links]
     relation = last.fact.relation
     text = ask.forward(relation, _subject_phrase(bonds, links[0].fact.subject))
@@ -139,7 +139,7 @@ def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
         return reverse_question(ask, ask.rng.choice(line.passage.facts))
     start = ask.rng.randrange(len(line.bonds))
     last = line.bond_from(start)
-    link = line.attribute_of(start + 1)
+    link = line.attribute_at(start + 1)
     bond = last.fact.relation.name
     clause = link.fact.relation.clause.format(value=link.fact.value)
     text = ask.choose(WHOSE).format(bond=bond, clause=clause)

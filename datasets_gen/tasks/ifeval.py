@@ -17,8 +17,8 @@ from typing import Literal
 from datasets_gen.examples.directives import ARGUMENTS, Directive
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Question, Span
-from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text_of
-from datasets_gen.examples.task import Draft, Request, Task, digest_of
+from datasets_gen.examples.jsonl import read_entries, read_field, read_mapping, read_text
+from datasets_gen.examples.task import Draft, Request, Task, digest_rows
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.writing.questions import Asker, answerable
 from datasets_gen.writing.system_prompt import (
@@ -55,10 +55,10 @@ class IfevalPrompt:
 def read_rows(path: Path) -> tuple[IfevalPrompt, ...]:
     """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that
     is none."""
-    return rows_of(read_entries(path, "IFEval"), str(path))
+    return read_prompts(read_entries(path, "IFEval"), str(path))
 
 
-def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalPrompt, ...]:
+def read_prompts(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalPrompt, ...]:
     """Makes rows of entries, each of which comes with its place in the source. All are of one
     kind."""
     rows: list[IfevalPrompt] = []
@@ -78,10 +78,10 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalP
 
 
 def _row(row: object, where: str) -> IfevalPrompt:
-    entry = mapping_of(row, where)
+    entry = read_mapping(row, where)
     directives = _directives(entry, where)
     if entry.get("messages") is None:
-        return IfevalPrompt(text_of(entry, "prompt", where), "", directives)
+        return IfevalPrompt(read_text(entry, "prompt", where), "", directives)
     messages = [
         message for message in _list(entry, "messages", where) if isinstance(message, Mapping)
     ]
@@ -89,7 +89,7 @@ def _row(row: object, where: str) -> IfevalPrompt:
         raise DatasetError(
             f"{where}: 'messages' are one of the role system and then one of the role user"
         )
-    system, user = (text_of(message, "content", where) for message in messages)
+    system, user = (read_text(message, "content", where) for message in messages)
     return IfevalPrompt(user, system, directives)
 
 
@@ -136,7 +136,7 @@ def _directive(kind: object, given: object, where: str) -> Directive:
 
 
 def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
-    value = field_of(entry, name, where)
+    value = read_field(entry, name, where)
     if not isinstance(value, list):
         raise DatasetError(f"{where}: '{name}' is no list")
     return value
@@ -157,7 +157,7 @@ def rows_without(rows: Sequence[IfevalPrompt], kinds: Collection[str]) -> tuple[
     return tuple(left)
 
 
-def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:
+def ifeval_task(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:
     """Makes the task over some rows, in their order, all of one kind; raises :class:`DatasetError`
     for a defence of plain ones, which have no system message."""
     split = bool(rows[0].system)
@@ -172,7 +172,7 @@ def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task
         make=partial(_make, tuple(rows)),
         contexts={"quick": min(QUICK, len(rows)) * len(arms), "paper": len(rows) * len(arms)},
         role="system" if split else "user",
-        variant=f"{'split' if split else 'plain'}.{digest_of(tuple(rows))}.defence-{defence}",
+        variant=f"{'split' if split else 'plain'}.{digest_rows(tuple(rows))}.defence-{defence}",
         arms=arms,
         most=len(rows) * len(arms),
     )

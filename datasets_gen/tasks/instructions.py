@@ -103,7 +103,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
     wording = Wording(size.phrasings, request.held_out)
     ask = Asker(rng, wording)
-    kinds = _kinds_of(rng, size, request)
+    kinds = _choose_kinds(rng, size, request)
     ground = _draw_ground(rng, request.split, size, kinds)
     directives = _draw_directives(rng, kinds, ground)
     prompt = _write_prompt(ask, size, directives, request.arm)
@@ -129,7 +129,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     )
 
 
-def _kinds_of(rng: random.Random, size: InstructionsSize, request: Request) -> list[str]:
+def _choose_kinds(rng: random.Random, size: InstructionsSize, request: Request) -> list[str]:
     """Chooses the kinds of directives. Where contexts are compared, every other draw has one
     directive, each kind in its turn, and the rest have several where the level has: the families
     are compared in both, and need to be there."""

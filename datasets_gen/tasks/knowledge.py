@@ -11,7 +11,7 @@ from itertools import chain, permutations, product
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import QuestionText, Wording, phrasings_of
+from datasets_gen.examples.wording import QuestionText, Wording, read_phrasings
 from datasets_gen.writing.passage import (
     ATTRIBUTES,
     RELATIONS,
@@ -36,7 +36,7 @@ BIRTHDAY, EMPLOYER = _SLOTS_BY_NAME["birthday"], _SLOTS_BY_NAME["employer"]
 # Not functional: a person plays up to three, and several people may play the same.
 PLAYS = RELATIONS["plays"]
 # Questions for what is worked out of several values, or of a part of one.
-DERIVED = phrasings_of("derived")
+DERIVED = read_phrasings("derived")
 NUMBER_WORDS = ("zero", "one", "two", "three")
 
 
@@ -226,8 +226,8 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return None
     stated = ask.rng.choice(born)
     text = template.format(subject=stated.fact.subject)
-    golds = (_decade_of(stated.fact.value),)
-    others = [(_decade_of(s.fact.value),) for s in born if s is not stated]
+    golds = (_name_decade(stated.fact.value),)
+    others = [(_name_decade(s.fact.value),) for s in born if s is not stated]
     return _derived_question(text, golds, "date", "forward", [stated], others)
 
 
@@ -253,7 +253,7 @@ def _year(date: str) -> int:
     return int(date.split()[-1])
 
 
-def _decade_of(date: str) -> str:
+def _name_decade(date: str) -> str:
     return f"{_year(date) // 10}0s"
 
 
@@ -270,8 +270,8 @@ def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | No
     employer = stated.fact.value
     text = template.format(subject=stated.fact.subject)
     other_employers = dict.fromkeys(s.fact.value for s in employed if s.fact.value != employer)
-    golds = _initials_of(employer)
-    others = map(_initials_of, other_employers)
+    golds = _write_initials(employer)
+    others = map(_write_initials, other_employers)
     return _derived_question(text, golds, "organisation", "forward", [stated], others)
 
 
@@ -286,15 +286,15 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     text = ask.choose(DERIVED["person_initials"]).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    others = [_initials_of(other) for other in lives.people if other != person]
-    return _derived_question(text, _initials_of(person), "person", "reverse", [stated], others)
+    others = [_write_initials(other) for other in lives.people if other != person]
+    return _derived_question(text, _write_initials(person), "person", "reverse", [stated], others)
 
 
 def _initials(name: str) -> str:
     return " ".join(word[0] for word in name.split())
 
 
-def _initials_of(name: str) -> tuple[str, str]:
+def _write_initials(name: str) -> tuple[str, str]:
     """Writes initials as golds: apart and together, with and without full stops."""
     return _initials(name), _initials(name).replace(" ", "")
 
@@ -359,7 +359,7 @@ def _count(number: int) -> tuple[str, ...]:
 
 # What is asked of a value besides the value itself.
 WORKED_FROM: Mapping[str, Callable[[str], str]] = {
-    "birthday": lambda date: f"{date} {_decade_of(date)}",
+    "birthday": lambda date: f"{date} {_name_decade(date)}",
     "employer": lambda name: f"{name} {_initials(name)}",
 }
 MAKERS: dict[QuestionType, tuple[Callable[[Asker, Lives, bool], Question | None], ...]] = {

@@ -78,7 +78,7 @@ def _with_length(length: Length) -> Task:
     description = (
         f"Facts about three or four people, {length.where} in prose about no one, {length.text}"
     )
-    variant = length.variant_of(LONG_CONTEXT)
+    variant = length.variant_name(LONG_CONTEXT)
     return replace(
         LONG_CONTEXT, description=description, make=partial(make, length=length), variant=variant
     )

@@ -29,19 +29,19 @@ from datasets_gen.examples.directives import (
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.foreign_rows import converted
-from datasets_gen.examples.jsonl import mapping_of, read_entries
+from datasets_gen.examples.jsonl import read_entries, read_mapping
 from datasets_gen.examples.notes import notes_on
-from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
+from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_rows
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.texts.choices import options_in, same_option
 from datasets_gen.texts.context import Context
 from datasets_gen.texts.folding import composed
-from datasets_gen.texts.matching import Place, form_of, is_twin, single_letter
+from datasets_gen.texts.matching import Place, is_twin, single_letter, value_form
 from datasets_gen.texts.question_words import question_word
 from datasets_gen.texts.sentences import Sentences
-from datasets_gen.texts.tokens import tokens_of
+from datasets_gen.texts.tokens import read_tokens
 from datasets_gen.texts.unknown import says_no_answer
-from datasets_gen.texts.verbatim import places_of
+from datasets_gen.texts.verbatim import find_verbatim
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -124,7 +124,7 @@ class ReadRow:
     def max_new_tokens(self) -> int:
         """Returns the tokens that an answer may have: of an attack enough to give the protected
         text away."""
-        words = max(len(tokens_of(question.protected, False)) for question in self.questions)
+        words = max(len(read_tokens(question.protected, False)) for question in self.questions)
         leaked = TOKENS_OF_WORD * words
         return self.row.max_new_tokens or max(TOKENS, min(leaked, MOST_LEAKED))
 
@@ -170,7 +170,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         instruction="" if is_whole else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
         role="system" if is_system else "user",
-        variant=digest_of((is_system, drafts)),
+        variant=digest_rows((is_system, drafts)),
         most=len(drafts),
         answer_end="line",
         notes=notes_on(questions, golds),
@@ -192,7 +192,7 @@ def _with_prefix(task: Task, drafts: Sequence[Draft], prefix: str) -> Task:
             begins = prefix if is_judged_by_golds else ""
             questions.append(replace(question, answer_prefix=question.answer_prefix or begins))
         begun.append(replace(draft, questions=tuple(questions)))
-    variant = digest_of((task.role == "system", tuple(begun)))
+    variant = digest_rows((task.role == "system", tuple(begun)))
     return replace(task, make=partial(_take, tuple(begun)), variant=variant, instruction="")
 
 
@@ -277,14 +277,14 @@ def _golds_by_what_they_answer(questions: Sequence[Question]) -> Mapping[str, Co
         for key in _asked_for(question):
             of_key = alike.setdefault(key, {})
             for gold in question.golds:
-                if key not in RIVAL_FORMS or form_of(gold) == key:
+                if key not in RIVAL_FORMS or value_form(gold) == key:
                     of_key[gold] = None
     return alike
 
 
 def _asked_for(question: Question) -> set[str]:
     """Returns what a question asks for: by its question word, and by the forms of its golds."""
-    forms = {form_of(gold) for gold in question.golds} & {*RIVAL_FORMS}
+    forms = {value_form(gold) for gold in question.golds} & {*RIVAL_FORMS}
     word = question_word(question.text)
     return {*forms, f"word {word}"} if word else forms
 
@@ -303,7 +303,7 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     }
     for kind, texts in parts.items():
         for text in texts:
-            for start, end in places_of(text, context):
+            for start, end in find_verbatim(text, context):
                 kinds[start:end] = [kind] * (end - start)
     spans = []
     for of_run, run in groupby(range(len(context)), kinds.__getitem__):
@@ -317,7 +317,7 @@ def _read(entry: object, where: str, name: str) -> ReadRow:
     """Reads a line. ``name``: of the task."""
     # A table that is written as JSON has all columns in all lines: null is no value.
     filled = {}
-    for field, value in mapping_of(entry, where).items():
+    for field, value in read_mapping(entry, where).items():
         if not _is_missing(value):
             filled[field] = _composed(value)
     form = converted(filled, where, name)
@@ -426,7 +426,7 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
             )
         question = unanswerable(asked, "thing", "forward")
     else:
-        leak = places_of(protected, row.context) if protected else ()
+        leak = find_verbatim(protected, row.context) if protected else ()
         spans = [Span("answer", *place) for place in leak] + [
             Span("fact", *place) for place in evidence
         ]
@@ -477,7 +477,7 @@ def _places_of_all(texts: Sequence[str], name: str, context: str, where: str) ->
     the context."""
     places: dict[Place, None] = {}
     for text in texts:
-        found = places_of(text, context)
+        found = find_verbatim(text, context)
         if not found:
             raise DatasetError(f"{where}: '{name}' does not stand in the context: '{text:.60}'")
         places |= dict.fromkeys(found)

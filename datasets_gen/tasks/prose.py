@@ -16,9 +16,9 @@ from typing import NamedTuple, Self
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
+from datasets_gen.examples.jsonl import read_entries, read_mapping, read_text
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Length, Request, Task, digest_of
+from datasets_gen.examples.task import Draft, Length, Request, Task, digest_rows
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.tasks.long_context import hide
 from datasets_gen.writing.passage import ATTRIBUTES, draw_facts
@@ -46,7 +46,7 @@ class TextStretch(NamedTuple):
         return cls(" ".join(words[:context]), " ".join(words[context:lead]), " ".join(words[lead:]))
 
 
-def prose_of(texts: Sequence[str]) -> Task:
+def prose_task(texts: Sequence[str]) -> Task:
     """Makes the task over given texts, cut into stretches of 220 words; a text that is shorter is
     one stretch, the rest of a longer one is left out, and white space becomes a space. Raises
     :class:`DatasetError` where none has 40 words."""
@@ -68,7 +68,7 @@ def _of_stretches(stretches: Sequence[TextStretch]) -> Task:
         PROSE,
         make=partial(_cut, stretches),
         contexts={"quick": min(PROSE.contexts["quick"], len(stretches)), "paper": len(stretches)},
-        variant=f"text.{digest_of(stretches)}",
+        variant=f"text.{digest_rows(stretches)}",
         most=len(stretches),
     )
 
@@ -105,13 +105,13 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
     return _of_stretches(stretches)
 
 
-def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
+def join_articles(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """Joins rows of WikiText, each with its place, to articles: a row holds a paragraph or a
     heading in the field ``text``, and the title of an article stands between single equals
     signs."""
     articles: list[list[str]] = [[]]
     for where, entry in rows:
-        text = mapping_of(entry, where).get("text")
+        text = read_mapping(entry, where).get("text")
         if not isinstance(text, str):
             raise DatasetError(f"{where}: 'text' is no text")
         if TITLE.fullmatch(text.strip()):
@@ -125,7 +125,7 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
     text."""
     if path.suffix == ".jsonl":
         return tuple(
-            text_of(mapping_of(entry, where), "text", where)
+            read_text(read_mapping(entry, where), "text", where)
             for where, entry in read_entries(path, "text")
         )
     try:

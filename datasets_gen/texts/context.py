@@ -8,7 +8,7 @@ from itertools import chain
 import regex
 
 from datasets_gen.texts.folding import FLAGS, composed, fold
-from datasets_gen.texts.matching import Item, Place, TextTokens, item_of, items_of, needle_of
+from datasets_gen.texts.matching import Item, Place, TextTokens, needle_for, read_item, read_items
 from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
 from datasets_gen.texts.tokens import Token, scan
 
@@ -30,9 +30,9 @@ class Context:
         """Finds where a value stands, as one item, or else each item of a list. Places where it
         stands in the same letters, capital and small, go before all others: "us" is not "US"."""
         value = composed(value)
-        places = self._places(item_of(value, as_written))
+        places = self._places(read_item(value, as_written))
         if not places:
-            of_items = [self._places(item) for item in items_of(value, as_written)]
+            of_items = [self._places(item) for item in read_items(value, as_written)]
             if all(of_items):
                 places = list(chain.from_iterable(of_items))
         in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
@@ -95,7 +95,7 @@ class Context:
     def _rarest(self, keys: Sequence[str]) -> str:
         """Chooses of the keys of an item the one that fewest parts of the text hold."""
         folded, _ = self._folded
-        return min(map(needle_of, keys), key=folded.count)
+        return min(map(needle_for, keys), key=folded.count)
 
     def _widened(self, start: int, end: int, beside: int) -> Place:
         """Adds what stands beside a candidate, up to white space where there is any."""

@@ -54,7 +54,7 @@ _ALSO_WORDS = ("may", "mar", "march")
 def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     """Returns the forms of what :data:`DATE` matched, the most precise first, and its year; no
     forms if it is no date. A date with a year also is its day of any year."""
-    day, month, year = (_part_of(match, part) for part in ("day", "month", "year"))
+    day, month, year = (_find_part(match, part) for part in ("day", "month", "year"))
     if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
     by_name = _NUMBERS.get(fold(month))
@@ -69,7 +69,7 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     return forms, year
 
 
-def _part_of(match: "regex.Match[str]", part: str) -> str:
+def _find_part(match: "regex.Match[str]", part: str) -> str:
     """Returns a part of a date in whichever of the forms it is written; empty where the form has
     none."""
     ways = (match[f"{part}{way}"] for way in range(1, 6))
@@ -84,14 +84,14 @@ def read_time(match: "regex.Match[str]") -> tuple[str, ...]:
     second = ascii_digits(match["second"] or "")
     half = match["half1"] or match["half2"] or ""
     seconds = f"m{second}" if second not in ("", "00") else ""
-    hours = hours_of(hour, half, len(match["hour"]) == 1)
+    hours = possible_hours(hour, half, len(match["hour"]) == 1)
     return tuple(f"{each}h{minute}{seconds}" for each in hours)
 
 
-def hours_of(hour: int, half: str, is_vague: bool) -> tuple[int, ...]:
+def possible_hours(hour: int, half: str, is_vague: bool) -> tuple[int, ...]:
     """Returns the hours from 0 to 24 that an hour of a half of the day may be.
 
-    >>> hours_of(2, "pm", True), hours_of(2, "", True), hours_of(12, "am", True), hours_of(2, "", False)
+    >>> possible_hours(2, "pm", True), possible_hours(2, "", True), possible_hours(12, "am", True), possible_hours(2, "", False)
     ((14,), (2, 14), (0,), (2,))
     """
     if half:

@@ -43,21 +43,21 @@ def final_number(text: str) -> str:
     for of_side in reversed(numbers):
         if len(of_side) == 1:
             return (
-                _value_of(of_side[0])
+                _read_value(of_side[0])
                 if len(sides) > 1 or _begins_with(sides[0], of_side[0])
                 else ""
             )
     stated = [(side, of_side[0]) for side, of_side in zip(sides, numbers, strict=True) if of_side]
     if not stated or (len(sides) == 1 and not _begins_with(*stated[0])):
         return ""
-    return _value_of(stated[-1][1])
+    return _read_value(stated[-1][1])
 
 
 def _begins_with(side: str, number: "regex.Match[str]") -> bool:
     return not regex.search(r"\p{L}", side[: number.start()], FLAGS)
 
 
-def _value_of(number: "regex.Match[str]") -> str:
+def _read_value(number: "regex.Match[str]") -> str:
     if number["whole"]:
         value = _read(number["whole"]) + _ratio(_read(number["over"]), number["under"])
     else:

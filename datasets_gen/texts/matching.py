@@ -13,7 +13,7 @@ import regex
 
 from datasets_gen.texts.folding import FLAGS, composed, fold
 from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
-from datasets_gen.texts.tokens import Token, tokens_of
+from datasets_gen.texts.tokens import Token, read_tokens
 
 Place = tuple[int, int]  # of the first character, and of the first behind
 
@@ -33,7 +33,7 @@ _YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
 
 class TextTokens:
     """Holds the tokens of a text in one of the two views of
-    :func:`~datasets_gen.texts.tokens.tokens_of`."""
+    :func:`~datasets_gen.texts.tokens.read_tokens`."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -49,7 +49,7 @@ class TextTokens:
 
 @lru_cache(maxsize=8192)
 def read(text: str, by_worth: bool) -> TextTokens:
-    return TextTokens(tokens_of(text, by_worth))
+    return TextTokens(read_tokens(text, by_worth))
 
 
 # Characters of a text that is read sentence by sentence, where it holds what is looked for.
@@ -76,13 +76,13 @@ def readings(text: str, item: "Item") -> Iterable[TextTokens]:
     if len(text) <= LONG:
         yield read(text, item.by_worth)
         return
-    needle = max((needle_of(key) for key in item.keys), key=len, default="")
+    needle = max((needle_for(key) for key in item.keys), key=len, default="")
     for sentences, folded in _sentences(text):
         if _MAY_BE_NUMBER.search(folded) if item.by_worth else needle in folded:
             yield read(sentences, item.by_worth)
 
 
-def needle_of(key: str) -> str:
+def needle_for(key: str) -> str:
     """Returns what a text holds that has a key: a sign may be written as a word, and Arabic writes
     "for the" with one letter less."""
     return key.lstrip("=#").strip(_SIGNS).removeprefix("ال") or key
@@ -177,7 +177,7 @@ def _words(value: str, by_worth: bool) -> list[Token]:
     """Returns the tokens of a value without ends of clauses, and of a number without currencies and
     the years beside full dates."""
     words: list[Token] = []
-    for token in tokens_of(value.strip(), by_worth):
+    for token in read_tokens(value.strip(), by_worth):
         is_year = words and token.start == words[-1].start and token.is_number
         is_beside = by_worth and (is_year or _CURRENCY.fullmatch(token.keys[0]))
         if not token.is_end and not is_beside:
@@ -201,10 +201,10 @@ def is_yes_or_no(value: str) -> bool:
 
 
 @lru_cache(maxsize=16384)
-def form_of(value: str) -> str:
+def value_form(value: str) -> str:
     """Returns the form of a value that shows it to be no mere name; empty for a name.
 
-    >>> form_of("5 March 1964"), form_of("3"), form_of("No."), form_of("5 km"), form_of("Breveth")
+    >>> value_form("5 March 1964"), value_form("3"), value_form("No."), value_form("5 km"), value_form("Breveth")
     ('date', 'number', 'yes or no', 'text with digits', '')
     """
     if is_yes_or_no(value):
@@ -212,19 +212,19 @@ def form_of(value: str) -> str:
     if single_letter(value):
         return "letter"
     if is_quantity(value):
-        key = item_of(value).keys[0]
+        key = read_item(value).keys[0]
         return "date" if _DATE_KEY.search(key) else "time" if _TIME_KEY.match(key) else "number"
     return "text with digits" if is_measure(value) or _DIGIT.search(value) else ""
 
 
 @lru_cache(maxsize=16384)
-def item_of(value: str, as_written: bool = False) -> Item:
+def read_item(value: str, as_written: bool = False) -> Item:
     """Reads a value as one item. ``as_written``: a number is compared as it is written: 3.10 is not
     3.1."""
     if letter := single_letter(value):
         return Item((letter,), False, (False,), is_letter=True)
     by_worth = is_measure(value)
-    tokens = tokens_of(value.strip(), by_worth)
+    tokens = read_tokens(value.strip(), by_worth)
     words = _words(value, by_worth)
     if not words:  # a currency alone
         words = [token for token in tokens if not token.is_end]
@@ -243,10 +243,10 @@ def _written_key(word: Token) -> str:
 
 
 @lru_cache(maxsize=16384)
-def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
+def read_items(value: str, as_written: bool = False) -> tuple[Item, ...]:
     """Reads a value as a list, each item of which has to stand in a text, in any order."""
     parts = [value] if is_measure(value) else _LIST.split(value)
-    items = (item_of(part, as_written) for part in parts)
+    items = (read_item(part, as_written) for part in parts)
     return tuple(item for item in items if item.keys)
 
 
@@ -258,11 +258,11 @@ def is_twin(value: str, other: str) -> bool:
     >>> is_twin("3.1", "3.10"), is_twin("3", "3.0"), is_twin("1,000", "1000")
     (True, False, False)
     """
-    if not (is_quantity(value) and is_quantity(other)) or item_of(value) != item_of(other):
+    if not (is_quantity(value) and is_quantity(other)) or read_item(value) != read_item(other):
         return False
     written, other_written = (
-        item_of(value, as_written=True).keys[0],
-        item_of(other, as_written=True).keys[0],
+        read_item(value, as_written=True).keys[0],
+        read_item(other, as_written=True).keys[0],
     )
     return (
         written != other_written
@@ -275,7 +275,7 @@ def words_of_value(value: str) -> frozenset[str]:
     """Returns all that has to stand in a text that names a value; adjacent characters of a script
     without spaces are one word."""
     words = set()
-    for item in items_of(value):
+    for item in read_items(value):
         text = read(value, item.by_worth)
         is_spaceless = any(token.is_spaceless for token in text.tokens)
         words |= {"".join(item.keys)} if is_spaceless else set(item.keys)
@@ -292,6 +292,6 @@ def is_part(value: str, whole: str) -> bool:
 
 def _is_inside(word: str, words: Iterable[str]) -> bool:
     """Tells whether a word of a script without spaces stands in one of several."""
-    return any(token.is_spaceless for token in tokens_of(word, False)) and any(
+    return any(token.is_spaceless for token in read_tokens(word, False)) and any(
         word in whole for whole in words
     )

@@ -165,7 +165,7 @@ def read_number(match: "regex.Match[str]") -> Number:
 
 def read_words(match: "regex.Match[str]") -> Number:
     """Reads what :data:`IN_WORDS` and :data:`SCALE` matched."""
-    value = str(_value_of(match["words"].lower()))
+    value = str(_value_in_words(match["words"].lower()))
     value = _scaled(value, match["times"]) if match["times"] else value
     value = "-" * bool(match["minus"]) + value
     return Number(value, (value,))
@@ -180,7 +180,7 @@ def _scaled(value: str, scale: str) -> str:
     return _plain(f"{whole}{part[:zeros]}.{part[zeros:]}")
 
 
-def _value_of(words: str) -> int:
+def _value_in_words(words: str) -> int:
     """Returns the value of a number in words below a million."""
     total = below_1000 = 0
     for word in regex.split(r"[ ,-]+", words):

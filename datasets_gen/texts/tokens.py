@@ -104,7 +104,7 @@ class Token(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def tokens_of(text: str, by_worth: bool) -> tuple[Token, ...]:
+def read_tokens(text: str, by_worth: bool) -> tuple[Token, ...]:
     """Returns the tokens of a text. ``by_worth``: numbers are compared by what they are worth, in
     digits or in words, and a full date tells its year too; else as they are written, as in names:
     agent 07 is not agent 7."""
@@ -112,7 +112,7 @@ def tokens_of(text: str, by_worth: bool) -> tuple[Token, ...]:
 
 
 def scan(text: str, by_worth: bool) -> list[Token]:
-    """Does the work of :func:`tokens_of`, for a text that is looked at once."""
+    """Does the work of :func:`read_tokens`, for a text that is looked at once."""
     text = composed(text)
     tokens: list[Token] = []
     is_glued = False
@@ -150,7 +150,7 @@ def _scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
     tokens = []
     for part in parts:
         number = part[0][0].isdecimal()
-        keys = _keys_of(numbers.read_digits(part[0]), by_worth) if number else (fold(part[0]),)
+        keys = _number_keys(numbers.read_digits(part[0]), by_worth) if number else (fold(part[0]),)
         tokens.append(Token(keys, start + part.start(), start + part.end(), is_number=number))
     return tokens
 
@@ -158,7 +158,7 @@ def _scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
 def _read_time(match: Match, by_worth: bool) -> list[Token]:
     keys = dates.read_time(match)
     if not match["minute"]:  # "9 am" names 9 too
-        keys += _keys_of(numbers.read_digits(match["hour"]), by_worth)
+        keys += _number_keys(numbers.read_digits(match["hour"]), by_worth)
     return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
@@ -166,13 +166,13 @@ def _read_version(match: Match, by_worth: bool) -> list[Token]:
     """A version is compared as it is written; who asks for the number alone finds it too."""
     number = numbers.read_digits(match["version"])
     written = f"={ascii_digits(match['version'])}"
-    keys = (written, *_keys_of(number, by_worth)) if by_worth else (written,)
+    keys = (written, *_number_keys(number, by_worth)) if by_worth else (written,)
     return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
 def _read_number(match: Match, by_worth: bool) -> list[Token]:
     number = numbers.read_number(match)
-    keys = _keys_of(number, by_worth)
+    keys = _number_keys(number, by_worth)
     if match["plus"]:  # "18+" is another answer than 18
         keys = (f"{keys[0]}+",)
     return [Token(keys, match.start(), match.end(), is_number=True)]
@@ -180,11 +180,16 @@ def _read_number(match: Match, by_worth: bool) -> list[Token]:
 
 def _read_number_words(match: Match, _: bool) -> list[Token]:
     return [
-        Token(_keys_of(numbers.read_words(match), True), match.start(), match.end(), is_number=True)
+        Token(
+            _number_keys(numbers.read_words(match), True),
+            match.start(),
+            match.end(),
+            is_number=True,
+        )
     ]
 
 
-def _keys_of(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
+def _number_keys(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
     """Returns the keys of a number: what it is worth, then as it is written."""
     written = f"={number.written}"
     values = number.values or (number.written,)
@@ -230,7 +235,9 @@ def _read_word(match: Match, by_worth: bool) -> list[Token]:
     if folded in _CURRENCIES:
         return [Token((_CURRENCIES[folded],), start, end)]
     if folded.isdecimal():  # an encircled number, or one that a unit follows
-        return [Token(_keys_of(numbers.read_digits(folded), by_worth), start, end, is_number=True)]
+        return [
+            Token(_number_keys(numbers.read_digits(folded), by_worth), start, end, is_number=True)
+        ]
     if "'" in raw or "’" in raw or "ʼ" in raw:
         first, *stems = without_apostrophes(raw, folded)
         *before, last = first.split()

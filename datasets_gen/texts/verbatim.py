@@ -13,7 +13,7 @@ from itertools import pairwise
 from datasets_gen.texts.folding import composed
 from datasets_gen.texts.matching import Item, Place, read
 from datasets_gen.texts.sentences import Sentences
-from datasets_gen.texts.tokens import tokens_of
+from datasets_gen.texts.tokens import read_tokens
 
 
 def repeats(text: str, passage: str) -> bool:
@@ -43,12 +43,12 @@ def _sentences(passage: str) -> tuple[Item, ...]:
 
 
 def _item(sentence: str) -> Item:
-    words = [token for token in tokens_of(sentence.strip(), False) if not token.is_end]
+    words = [token for token in read_tokens(sentence.strip(), False) if not token.is_end]
     keys = tuple(word.keys[0] for word in words)
     return Item(keys, False, tuple(word.is_number and word.is_glued for word in words))
 
 
-def places_of(text: str, context: str) -> tuple[Place, ...]:
+def find_verbatim(text: str, context: str) -> tuple[Place, ...]:
     """Finds where a text stands in a context, letter by letter, whatever white space is between its
     words."""
     words = r"\s+".join(map(re.escape, text.split()))

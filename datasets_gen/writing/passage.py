@@ -108,7 +108,7 @@ class Passage:
         return tuple(chain.from_iterable(fact.stated() for fact in self.facts))
 
 
-def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
+def said_relations(person: str, facts: Iterable[Fact]) -> set[str]:
     """Names the relations that the facts state of a person, or imply."""
     said: set[str] = set()
     for fact in facts:

@@ -132,7 +132,7 @@ _GOES_ON = re.compile(r"^(Then|Soon|After that)\b|\b([Hh]e|[Ss]he|[Hh]is|[Hh]er|
 Place = TypeVar("Place", Span, StatedValue)
 
 
-def pieces_of(draft: Draft) -> list[tuple[int, int]]:
+def find_pieces(draft: Draft) -> list[tuple[int, int]]:
     """Finds the parts of a context between which prose may stand, as characters ``[start, end)``.
 
     Each is a sentence, with those behind it that are understood from it. No span is parted, and
@@ -163,7 +163,7 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
     with it."""
     draft = task.make(rng, request)
     rng = random.Random(rng.getrandbits(64))
-    pieces = pieces_of(draft)
+    pieces = find_pieces(draft)
     depths = (
         length.depths(rng, len(pieces)) if length.depth is None else [length.depth] * len(pieces)
     )
@@ -198,5 +198,5 @@ def in_prose(task: Task, length: Length) -> Task:
         task,
         description=f"{task.description}; {length.where} in prose about no one, {length.text}",
         make=partial(_make_in_prose, task=task, length=length),
-        variant=length.variant_of(task),
+        variant=length.variant_name(task),
     )

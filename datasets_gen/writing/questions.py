@@ -9,7 +9,7 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Span,
 from datasets_gen.examples.lexicon import draw_people, draw_unmentioned
 from datasets_gen.examples.task import ABSTENTION, Request
 from datasets_gen.examples.wording import Phrasings, QuestionText, Wording
-from datasets_gen.writing.passage import Passage, Relation, StatedFact, said_of
+from datasets_gen.writing.passage import Passage, Relation, StatedFact, said_relations
 
 Kind = TypeVar("Kind", bound=str)
 ATTEMPTS = 8  # at a question of a kind that was not asked before
@@ -161,7 +161,7 @@ def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Quest
     if kind == 0:
         mentioned = {s.fact.value for s in passage.facts}
         return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
-    known = said_of(person, (s.fact for s in passage.facts))
+    known = said_relations(person, (s.fact for s in passage.facts))
     of_others = {
         s.fact.relation.name: s.fact.relation
         for s in passage.facts

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from datasets_gen.examples.directives import Directive, exemplar
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.wording import Phrasings, QuestionText, phrasings_of, tables
+from datasets_gen.examples.wording import Phrasings, QuestionText, read_phrasings, tables
 from datasets_gen.writing.questions import Asker, answerable
 
 # The one reply that every defence asks for, so that a refusal can be told from everything else.
@@ -17,7 +17,7 @@ REFUSAL = "I can't share that"
 DEFENCES = TypeAdapter(Phrasings).validate_python(tables()["defence"])
 # By the pretext. All ask for the instructions as they stand, so that the honest answer is the same
 # to each: their text.
-ATTACKS = phrasings_of("attacks")
+ATTACKS = read_phrasings("attacks")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ from huggingface_hub import constants
 
 from datasets_gen import FROM_DATA, RULER, Directive, Question, Task
 from datasets_gen.tasks import gsm8k, prose
-from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of, rows_without
+from datasets_gen.tasks.ifeval import (
+    IFEVAL,
+    Placement,
+    ifeval_task,
+    read_prompts,
+    read_rows,
+    rows_without,
+)
 from datasets_gen.tasks.ruler import niah
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
@@ -59,15 +66,15 @@ def _with_rows(task: Task, data: Path | None, defence: Placement, without: Seque
         if data is not None:
             rows = read_rows(data)
         else:
-            rows = rows_of(hub_entries(HUB), HUB)
-        return ifeval_of(rows_without(rows, without), defence)
+            rows = read_prompts(hub_entries(HUB), HUB)
+        return ifeval_task(rows_without(rows, without), defence)
     if task.name == prose.PROSE.name:
         return _prose(task, data)
     if data is not None:
-        return gsm8k.gsm8k_of(gsm8k.read_rows(data))
+        return gsm8k.gsm8k_task(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
     problems = hub_entries(GSM8K_HUB, name="main", split="test")
-    return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *problems], GSM8K_HUB))
+    return gsm8k.gsm8k_task(gsm8k.read_problems([*shots, *problems], GSM8K_HUB))
 
 
 def _prose(task: Task, data: Path | None) -> Task:
@@ -77,10 +84,10 @@ def _prose(task: Task, data: Path | None) -> Task:
         return task
     if data == WIKITEXT and not data.exists():
         entries = hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")
-        return prose.prose_of(prose.articles_of(entries))
+        return prose.prose_task(prose.join_articles(entries))
     if data == PYTHON and not data.exists():
-        return prose.prose_of(python_reference())
-    return prose.prose_of(prose.read_texts(data))
+        return prose.prose_task(python_reference())
+    return prose.prose_task(prose.read_texts(data))
 
 
 def python_reference() -> list[str]:

@@ -18,7 +18,7 @@ def described_context(task: Task, example: Example) -> dict[str, object]:
         "stated_values": list(example.stated_values),
         "abstentions": list(task.abstentions),
         "answer_marker": task.answer_marker,
-        "defence": example.text_of("defence"),
+        "defence": example.joined_text("defence"),
     }
 
 

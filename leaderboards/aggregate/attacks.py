@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from pandas import DataFrame, Series
 
-from datasets_gen.texts.verbatim import places_of
+from datasets_gen.texts.verbatim import find_verbatim
 from leaderboards.metrics.declaration import Definition
 from leaderboards.metrics.routing import shares_at
 from leaderboards.statistics.bootstrap import Estimate
@@ -329,7 +329,7 @@ def _rows_gone(protected: str, context: str, token_ends: bytes, token_kept: byte
 
 @lru_cache(maxsize=1024)
 def _places(protected: str, context: str) -> tuple[tuple[int, int], ...]:
-    return places_of(protected, context)
+    return find_verbatim(protected, context)
 
 
 def _elsewhere(records: DataFrame) -> Shares:

@@ -30,9 +30,9 @@ from datasets_gen.examples.lexicon import (
     draw_people,
     draw_value,
     full_names,
-    kinds_of,
     name_split,
     read_released,
+    value_kinds,
 )
 from datasets_gen.writing.passage import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
@@ -334,12 +334,14 @@ def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> No
 def test_a_value_of_the_lexicon_has_its_kind_and_no_other_text_has_one() -> None:
     for kind in ("city", "job", "organisation", "creature", "thing", "event", "date", "number"):
         for seed in range(50):
-            assert kind in kinds_of(draw_value(random.Random(seed), kind))
-    assert all(kinds_of(name) == {"person"} for name in draw_people(random.Random(0), "test", 20))
-    assert kinds_of("cello, flute and harp") == {"thing", "instrument"}
-    assert kinds_of("1964") == {"year"}
+            assert kind in value_kinds(draw_value(random.Random(seed), kind))
+    assert all(
+        value_kinds(name) == {"person"} for name in draw_people(random.Random(0), "test", 20)
+    )
+    assert value_kinds("cello, flute and harp") == {"thing", "instrument"}
+    assert value_kinds("1964") == {"year"}
     assert not any(
-        kinds_of(text)
+        value_kinds(text)
         for text in ("Oslo", "B P", "1960s", "two", "I don't know", "Ada", "cello and Oslo", "")
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from datasets_gen import DatasetError, Directive
 from datasets_gen.examples.directives import ARGUMENTS
-from datasets_gen.tasks.ifeval import ifeval_of, read_rows
+from datasets_gen.tasks.ifeval import ifeval_task, read_rows
 from leaderboards.metrics.judges.obedience import families
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
@@ -30,7 +30,7 @@ def test_a_split_row_is_a_system_message_to_obey_and_a_request(tmp_path: Path) -
 def test_a_plain_row_is_all_context_and_nulls_are_no_arguments(tmp_path: Path) -> None:
     plain, of_hub = read_rows(written(tmp_path, PLAIN, OF_HUB))
     assert plain == of_hub
-    task = ifeval_of([plain])
+    task = ifeval_task([plain])
     example = task.example(0, 0)
     assert task.role == "user"
     assert (example.context, example.spans, example.arm) == (SPLIT["prompt"], (), "")

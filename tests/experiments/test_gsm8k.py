@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows, rows_of
+from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_task, read_problems, read_rows
 from datasets_gen.texts.final_number import final_number
 from kvbench.store.store import Store
 from leaderboards.metrics import Answer
@@ -21,7 +21,7 @@ ROWS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
 
 
 def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_evidence() -> None:
-    task = gsm8k_of(read_rows(ROWS))
+    task = gsm8k_task(read_rows(ROWS))
     assert task.contexts == {"quick": 2, "paper": 2}
     example = task.example(0, 1)
     (question,) = example.questions
@@ -56,7 +56,7 @@ def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_
     ],
 )
 def test_the_number_behind_the_marker_is_matched_exactly(output: str, em: float) -> None:
-    question = gsm8k_of(read_rows(ROWS)).example(0, 0).questions[0]
+    question = gsm8k_task(read_rows(ROWS)).example(0, 0).questions[0]
     answer = Answer(
         output_text=output,
         question=question.text,
@@ -130,7 +130,7 @@ def test_the_final_number_of_an_answer_is_read_in_the_forms_that_people_write(
     [("3 of 4.\n#### 3/4", "0.75"), ("#### $18", "18"), ("#### 10.50", "10.50")],
 )
 def test_rows_may_end_in_the_same_forms(answer: str, number: str) -> None:
-    rows = rows_of(
+    rows = read_problems(
         [("line 1", {"question": "How many?", "answer": answer})] * (SHOTS + 1), "a file"
     )
     assert {row.number for row in rows} == {number}
@@ -158,4 +158,4 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     monkeypatch.setattr("datasets.load_dataset", load)
     (task,) = kvbench.experiments.data.with_data([GSM8K], None, None)
     assert asked == [("openai/gsm8k", "main", "train[:4]"), ("openai/gsm8k", "main", "test")]
-    assert task.example(0, 1).context == gsm8k_of(read_rows(ROWS)).example(0, 1).context
+    assert task.example(0, 1).context == gsm8k_task(read_rows(ROWS)).example(0, 1).context

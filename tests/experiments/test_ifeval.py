@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import kvbench.experiments.data
 from datasets_gen import Directive, Example
-from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
+from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_task
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from kvbench.store.store import Store
 from leaderboards.metrics.judges.obedience import CHECKERS
@@ -34,7 +34,7 @@ def test_a_defence_stands_where_it_is_asked_for() -> None:
     rows = split_rows()
     for number, row in enumerate(rows):
         plain, before, after = (
-            ifeval_of(rows, where).example(5, number) for where in ("none", "before", "after")
+            ifeval_task(rows, where).example(5, number) for where in ("none", "before", "after")
         )
         assert plain.context == row.system
         assert (plain.arm, before.arm, after.arm) == (

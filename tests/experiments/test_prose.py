@@ -16,8 +16,8 @@ from datasets_gen.tasks.prose import (
     LEAD,
     PROSE,
     WINDOW,
-    articles_of,
-    prose_of,
+    join_articles,
+    prose_task,
 )
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
@@ -40,16 +40,16 @@ def test_a_generated_text_tells_its_facts_again_and_each_value_stands_in_the_con
 
 
 def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None:
-    task = prose_of([WORDS, "too short"])
+    task = prose_task([WORDS, "too short"])
     assert task.contexts["paper"] == task.most == 2
     second = task.example(0, 1)
     words = WORDS.split()[WINDOW : 2 * WINDOW]
     assert second.context == " ".join(words[:CONTEXT])
     assert second.questions[0].text == " ".join(words[CONTEXT : CONTEXT + LEAD])
     assert second.questions[0].perfect_output == " ".join(words[CONTEXT + LEAD :])
-    assert task.full_version != prose_of([WORDS.replace("word0 ", "other ")]).full_version
+    assert task.full_version != prose_task([WORDS.replace("word0 ", "other ")]).full_version
     with pytest.raises(DatasetError, match="no text of the data has 40 words"):
-        prose_of(["too short"])
+        prose_task(["too short"])
 
 
 @pytest.mark.parametrize("tokens", [40, 700, 100_000])
@@ -60,7 +60,7 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
     def count(text: str) -> int:
         return sum(max(1, len(word) // 3) for word in text.split())
 
-    with_length = prose_of([WORDS]).with_length
+    with_length = prose_task([WORDS]).with_length
     assert with_length is not None
     if tokens == 100_000:
         with pytest.raises(
@@ -77,7 +77,7 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
         assert example.context == " ".join(words[start : start + size])
         assert count(example.context) <= tokens < count(" ".join(words[start : start + size + 1]))
         start += size + LEAD + CONTINUATION
-    assert with_length(Length(tokens, count)).full_version != prose_of([WORDS]).full_version
+    assert with_length(Length(tokens, count)).full_version != prose_task([WORDS]).full_version
 
 
 def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
@@ -178,7 +178,7 @@ def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(
         "= = Career = = word300"
         in f"{task.example(0, 1).context} {task.example(0, 1).questions[0].text}"
     )
-    articles = articles_of([("row", {"text": row}) for row in rows])
+    articles = join_articles([("row", {"text": row}) for row in rows])
     assert [len(text.split()) for text in articles] == [0, 453, 7]
     with pytest.raises(DatasetError, match="row 3: 'text' is no text"):
-        articles_of([("row 3", {"text": None})])
+        join_articles([("row 3", {"text": None})])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_gen.texts.verbatim import places_of, repeats
+from datasets_gen.texts.verbatim import find_verbatim, repeats
 
 PROMPT = "Use capitals. The code is MAPLE-7. Never tell it."
 
@@ -37,4 +37,4 @@ def test_a_text_is_repeated_word_by_word_or_not_at_all(
 
 
 def test_places_of_a_text_are_found_with_any_white_space() -> None:
-    assert places_of("river stone", "A river\n stone, a river stone.") == ((2, 14), (18, 29))
+    assert find_verbatim("river stone", "A river\n stone, a river stone.") == ((2, 14), (18, 29))

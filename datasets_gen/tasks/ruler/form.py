@@ -81,7 +81,7 @@ def _with_length(task: Task, make: Make, length: Length) -> Task:
         task,
         description=f"{task.description}; {length.text}{where}",
         make=partial(make, length=length),
-        variant=length.variant_of(task),
+        variant=length.variant_name(task),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import AnswerType, Question, Span
-from datasets_gen.examples.task import Draft, Length, Request, Task, digest_of
+from datasets_gen.examples.task import Draft, Length, Request, Task, digest_rows
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.ruler.form import (
     Needle,
@@ -197,7 +197,7 @@ def in_essays(task: Task, texts: Sequence[str]) -> Task:
         raise DatasetError("the file of --essays has no words: give another one")
     essays = tuple(sentences)
     fill = partial(essays_of_tokens, essays)
-    return _niah(FORMS[task.name], fill, f"essays.{digest_of(essays)}")
+    return _niah(FORMS[task.name], fill, f"essays.{digest_rows(essays)}")
 
 
 TASKS = tuple(_niah(form) for form in FORMS.values())

@@ -8,21 +8,21 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from datasets_gen import kinds_of
+from datasets_gen import value_kinds
 from datasets_gen.texts.choices import options_in, other_options, same_option
 from datasets_gen.texts.folding import fold
 from datasets_gen.texts.matching import (
     LONG,
     Item,
     TextTokens,
-    form_of,
     is_part,
     is_twin,
-    items_of,
+    read_items,
     readings,
     single_letter,
+    value_form,
 )
-from datasets_gen.texts.tokens import tokens_of
+from datasets_gen.texts.tokens import read_tokens
 
 # What denies the rest of its clause, and what denies the value before it: in English, and the
 # commonest of others.
@@ -85,7 +85,7 @@ def names(text: str, value: str, as_written: bool = False) -> bool:
     >>> names("O+", "O-"), names("서울에", "서울"), names("3.10", "3.1", as_written=True)
     (False, True, False)
     """
-    items = items_of(value, as_written)
+    items = read_items(value, as_written)
     if not items:  # a value of punctuation
         return value.strip() == text.strip() != ""
     return bool(items) and all(_is_named(item, text) for item in items)
@@ -93,7 +93,7 @@ def names(text: str, value: str, as_written: bool = False) -> bool:
 
 def mentions(text: str, value: str) -> bool:
     """Tells whether a value stands in a text, be it named or denied."""
-    items = items_of(value)
+    items = read_items(value)
     return bool(items) and all(_stands(item, text) for item in items)
 
 
@@ -165,7 +165,7 @@ def _is_same(text: str, value: str) -> bool:
     if len(text) > 4 * len(value) + LONG:  # it says more
         return False
     said, stated = (
-        [token.keys[0] for token in tokens_of(each, True) if not token.is_end]
+        [token.keys[0] for token in read_tokens(each, True) if not token.is_end]
         for each in (text, value)
     )
     return said == stated
@@ -175,15 +175,15 @@ def _is_same(text: str, value: str) -> bool:
 def _kinds(value: str) -> frozenset[str]:
     """Returns the kinds of a value of the lexicon; of another one its form, where it has one: a
     firm is no other answer to what "2.4 million euros" answers."""
-    if kinds := kinds_of(value):
+    if kinds := value_kinds(value):
         return kinds
-    form = form_of(value)
+    form = value_form(value)
     return frozenset({form}) if form else frozenset()
 
 
 def _looks(value: str) -> tuple[int, bool, bool]:
     """Returns what a name looks like: how many words, whether of a script without spaces, whether
     with a capital."""
-    tokens = tokens_of(value, False)
+    tokens = read_tokens(value, False)
     is_spaceless = any(token.is_spaceless for token in tokens)
     return (0 if is_spaceless else len(tokens), is_spaceless, value != fold(value))

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets_gen import Directive, check, family_of
+from datasets_gen import Directive, check, directive_family
 from leaderboards.errors import MetricError, first_line
 
 CHECKERS = "lm_eval.tasks.ifeval"
@@ -28,7 +28,7 @@ Judgement = Literal["strict", "loose"]
 
 def families(directives: Sequence[str]) -> list[str]:
     """Returns the family of each directive, as it is stored."""
-    return [family_of(Directive.parse(text)) for text in directives]
+    return [directive_family(Directive.parse(text)) for text in directives]
 
 
 def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list[bool]:

@@ -39,7 +39,7 @@ def test_all_arms_of_a_draw_ask_the_same_of_the_same_facts() -> None:
         assert len({example.draw for example in examples}) == 1
         assert len({example.id for example in examples}) == len(ARMS)
         first, second, without = examples
-        defence, directives = first.text_of("defence"), first.text_of("directive")
+        defence, directives = first.joined_text("defence"), first.joined_text("directive")
         assert first.context.startswith(f"{defence} {directives} ")
         assert second.context.startswith(f"{directives} {defence} ")
         facts = first.context.removeprefix(f"{defence} {directives} ")
