@@ -113,9 +113,12 @@ Defence = Annotated[Placement | None, Option(help=DEFENCE_HELP)]
 Essays = Annotated[
     Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")
 ]
-Suite = Annotated[
-    Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")
-]
+SUITE_HELP = (
+    "Its tasks and policies, and a page of its own: see ls suites. "
+    "numerics takes dtypes, sampling and deterministic in brackets: "
+    "numerics(dtypes=[fp16,bf16],sampling=greedy)."
+)
+Suite = Annotated[Text, Option(help=SUITE_HELP)]
 POLICIES_HELP = (
     "Names and file.py:Press, comma-separated, or all; "
     "the controls run beside them. Default: default."
@@ -135,17 +138,6 @@ PREFIX_HELP = (
     "such as 'The answer is'."
 )
 AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
-DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
-Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
-Sampling = Annotated[
-    Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")
-]
-DETERMINISTIC_HELP = (
-    "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
-)
-Deterministic = Annotated[
-    bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)
-]
 OBSERVE_HELP = (
     "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
 )

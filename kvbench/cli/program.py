@@ -14,6 +14,7 @@ from rich.table import Table
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
+from kvbench.cli.former import check_spelling
 from kvbench.cli.result import Result
 from kvbench.system.console import SafeConsole, console, is_visible, write_any_character
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        check_spelling(words)
         check_words(words)
         if not words or words[0] in ("--help", "-h", "help"):
             show_overview()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -13,6 +14,7 @@ from datasets_gen.tasks.instructions import INSTRUCTIONS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.experiments.arguments import suite_options
 from kvbench.experiments.options import AUTO, at_levels, check_count
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
@@ -36,6 +38,7 @@ runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 NUMERICS = "numerics"  # a suite
+SUITE_HELP = "Arguments of the suite of the claims N, such as numerics(dtypes=fp16)."
 DATA_HELP = (
     "A text for next tokens: a file, wikitext or python. "
     "For the claims P alone: rows of IFEval, split into messages."
@@ -57,8 +60,7 @@ def command(
     difficulty: options.Difficulty = None,
     data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
     max_new_tokens: options.MaxNewTokens = None,
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
+    suite: Annotated[str | None, Option(help=SUITE_HELP)] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -93,8 +95,7 @@ def command(
         data=data if measures_next_tokens else None,
         ifeval=None if measures_next_tokens else data,
         max_new_tokens=max_new_tokens,
-        dtypes=dtypes,
-        sampling=sampling,
+        of_suite=numerics_options(suite),
         seed=seed,
         device=device,
         dtype=dtype,
@@ -107,8 +108,8 @@ def command(
             if claim.other and (other := others[claim.other]):
                 jobs[experiment.name + claim.other] = job(experiment, model=other)
     has_numerics = any(each.suite == NUMERICS for each in jobs.values())
-    if (dtypes or sampling) and not has_numerics:
-        reason = "--dtypes and --sampling are of the claims N alone"
+    if suite is not None and not has_numerics:
+        reason = f"--suite {suite} is of the claims N alone"
         raise KVBenchError(f"{reason}: choose one of them by --only")
     for each in jobs.values():
         grids.check_job(each)
@@ -124,18 +125,29 @@ def command(
     return result
 
 
+def numerics_options(suite: str | None) -> dict[str, Any]:
+    """Returns the arguments of ``--suite``, which no claim chooses; raises :class:`KVBenchError`
+    for another suite than that of numerics."""
+    options = suite_options(suite)
+    if options.pop("suite") not in (None, NUMERICS):
+        advice = f"give {NUMERICS} with arguments, or leave --suite out"
+        raise KVBenchError(f"--suite {suite}: claims have suites of their own: {advice}")
+    return options
+
+
 def make_job(
     experiment: "Experiment",
     difficulty: str | None = None,
     limit: int | None = None,
     data: Path | None = None,
     ifeval: Path | None = None,
+    of_suite: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for. It has no controls but the full
     cache, of the levels of ``difficulty`` those of its own tasks, and the ``data`` where it
-    measures next tokens. ``ifeval``: rows in place of generated system prompts. ``dtypes`` and
-    ``sampling`` are for numerics alone."""
+    measures next tokens. ``ifeval``: rows in place of generated system prompts. ``of_suite``: the
+    arguments of the suite of numerics."""
     tasks = experiment.tasks.split(",")
     options |= {
         "difficulty": _chosen_levels(difficulty, tasks),
@@ -145,8 +157,8 @@ def make_job(
     }
     if ifeval is not None and tasks == [INSTRUCTIONS.name]:
         options |= {"tasks": IFEVAL.name, "data": ifeval}
-    if experiment.suite != NUMERICS:
-        options |= {"dtypes": None, "sampling": None}
+    if experiment.suite == NUMERICS:
+        options |= of_suite
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 

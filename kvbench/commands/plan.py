@@ -11,6 +11,7 @@ from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
 from kvbench.estimate.decoder import DecoderShape, shape_of
 from kvbench.estimate.machines import MACHINES, THIS
+from kvbench.experiments.arguments import suite_options
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import dtype_of
@@ -50,8 +51,6 @@ def command(
     mode: options.Mode = "agnostic",
     max_new_tokens: options.MaxNewTokens = None,
     dtype: options.Dtype = "auto",
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
     observe: options.Observe = None,
     tolerance: options.Tolerance = None,
     machine: Annotated[
@@ -62,7 +61,8 @@ def command(
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     levels = options.given_levels(context)
-    job = Job.of({**context.params, "levels": levels, "context_tokens": None})
+    params = {**context.params, **suite_options(suite)}
+    job = Job.of({**params, "levels": levels, "context_tokens": None})
     model_source(model)
     sizes = {
         "--layers": layers,

@@ -11,6 +11,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.time_limit import CELL_SECONDS
+from kvbench.experiments.arguments import suite_options
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
@@ -66,9 +67,6 @@ def command(
     max_new_tokens: options.MaxNewTokens = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
-    deterministic: options.Deterministic = None,
     seed: options.Seed = 0,
     mode: options.Modes = "agnostic",
     compress: options.Compress = None,
@@ -97,7 +95,8 @@ def command(
     check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     levels = options.given_levels(context)
-    params = {**context.params, "levels": levels, "context_tokens": tokens}
+    params = {**context.params, **suite_options(suite)}
+    params |= {"levels": levels, "context_tokens": tokens}
     jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(mode, policies)]
     grids = [check_job(job) for job in jobs]
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run

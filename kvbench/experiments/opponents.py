@@ -53,7 +53,7 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
     options = job.model_dump()
     options["levels"] = levels
     # The options of studies, which change no answer, are none of a comparison's.
-    for option in ("suite", "observe", "dtypes", "sampling"):
+    for option in ("suite", "observe", "dtypes", "sampling", "deterministic"):
         options[option] = None
     if job.suite is not None and job.tasks is None:
         options["tasks"] = ",".join(task.name for task in run.identity.tasks)

@@ -192,13 +192,10 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given
     any."""
     is_set = job.deterministic is not None
-    for option, value in {
-        "--dtypes": job.dtypes,
-        "--sampling": job.sampling,
-        "--deterministic": is_set,
-    }.items():
+    arguments = {"dtypes": job.dtypes, "sampling": job.sampling, "deterministic": is_set}
+    for name, value in arguments.items():
         if value and not is_numerics:
-            raise KVBenchError(f"{option} is for --suite numerics: give that too")
+            raise KVBenchError(f"{name} is for --suite numerics: give that too")
     default, steps = NumericsOptions(), job.max_new_tokens
     if steps is not None and steps > MOST_STEPS and is_numerics:
         raise KVBenchError(

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from datasets_gen import (
     FAMILIES,
@@ -27,6 +30,28 @@ from policies import PROTECTED
 from policies.faults.options import AIMED
 
 LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
+
+
+class NoArguments(BaseModel):
+    """Declares that a name takes nothing in brackets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _without_brackets(text: object) -> object:
+    return text.strip("[]") if isinstance(text, str) else text
+
+
+Several = Annotated[str, BeforeValidator(_without_brackets)]  # such as [fp32,bf16]
+
+
+class NumericsArguments(NoArguments):
+    """Declares what ``--suite numerics`` takes in brackets; the names are those of a job's
+    fields."""
+
+    dtypes: Several | None = None  # fp64, fp32, bf16, fp16; all but fp64
+    sampling: Several | None = None  # greedy, top_k, top_p; all
+    deterministic: bool | None = None  # only algorithms that give the same bits again; yes
 
 
 @dataclass(frozen=True)
@@ -64,6 +89,7 @@ class Suite:
     paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
+    arguments: type[BaseModel] = NoArguments  # that stand behind its name in brackets
 
     @property
     def all_levels(self) -> dict[str, str]:
@@ -274,6 +300,7 @@ SUITES: Mapping[str, Suite] = {
             limit=6,  # 16 bits are slow on a processor: as many as take a few minutes
             paper_size=PaperSize({GSM8K.name: 700}, tokens=128, repeats=5),  # 5.1
             needs_right_answers=False,
+            arguments=NumericsArguments,
         ),
     )
 }

@@ -7,6 +7,7 @@ from typing import Any
 from pandas import DataFrame, concat
 
 from datasets_gen import KNOWN_TASKS, NATIVE
+from kvbench.experiments.arguments import write_suite
 from kvbench.experiments.catalogue import is_built_in
 from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
@@ -20,7 +21,10 @@ from policies.treatments.options import kind_in
 # Options of a command that are written whether or not they are the defaults.
 ALWAYS_WRITTEN = ("model", "seed", "mode", "device", "dtype")
 # Fields of a job that are no options of one word each.
-NO_OPTIONS = ("press", "levels", "controls", "context_tokens")
+NO_OPTIONS = (
+    *("press", "levels", "controls", "context_tokens"),
+    *("dtypes", "sampling", "deterministic"),  # they stand behind the suite
+)
 NONE = "–"
 SHOWN = (  # columns of the records that the example of a task is made of
     *("example_id", "question_id", "context", "question", "golds", "target"),
@@ -70,7 +74,7 @@ def _options(job: Job) -> dict[str, Any]:
             continue
         is_opponents = name == "policies" and job.press
         option = "--against" if is_opponents else f"--{name.replace('_', '-')}"
-        options[option] = value
+        options[option] = write_suite(job) if name == "suite" else value
     if job.context_tokens != default_tokens(job.suite, job.tasks):
         tokens = NATIVE if job.context_tokens is None else job.context_tokens
         options["--context-tokens"] = tokens

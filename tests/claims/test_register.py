@@ -108,8 +108,12 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         ),
         (("--limit", "0"), "--limit is 1 or more"),
         (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
-        (("--only", "E1", "--dtypes", "fp16"), "--dtypes and --sampling are of the claims N alone"),
-        (("--only", "N1,E1", "--dtypes", "fp12"), "unknown dtype 'fp12'"),
+        (
+            ("--only", "E1", "--suite", "numerics(dtypes=fp16)"),
+            "--suite numerics(dtypes=fp16) is of the claims N alone",
+        ),
+        (("--only", "E1", "--suite", "faults"), "claims have suites of their own"),
+        (("--only", "N1,E1", "--suite", "numerics(dtypes=fp12)"), "unknown dtype 'fp12'"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_loaded(

@@ -26,7 +26,7 @@ SMALL = "--limit 1 --repeats 1 --max-new-tokens 4 --every-task"
 SMALLER: Mapping[str, str] = {
     "f": "--rates 0.02,0.04",
     "f-small": "--rates 0.02,0.04",
-    "n": "--dtypes fp32,bf16 --sampling greedy --limit 2 --max-new-tokens 8",
+    "n": "--suite numerics(dtypes=[fp32,bf16],sampling=greedy) --limit 2 --max-new-tokens 8",
     "r": "--ratios 0.5,0.9",
     # Only a model that has an answer right shows what reaches it.
     "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 2 --max-new-tokens 12",

@@ -102,7 +102,8 @@ def test_a_mistyped_task_of_a_suite_is_said_with_all_that_are_known() -> None:
 
 
 # Of every suite, the benchmark of its text or another one that it was closed to.
-SAMPLE = [
+NUMERICS = "numerics(dtypes=bf16,sampling=greedy)"
+SAMPLE: Sequence[tuple[str, str, tuple[str, ...]]] = [
     ("faults", "gsm8k", ("--rates", "0,0.1", "--policies", "zeros,distractor")),
     ("errors", "ifeval", ("--rates", "1", "--policies", "int4,multiplicative_normal")),
     ("bytes", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv,int4,snapkv+int4")),
@@ -115,9 +116,9 @@ SAMPLE = [
     ("routing", "ifeval", ("--ratios", "0.5", "--policies", "snapkv")),
     ("routing", "prose", ("--ratios", "0.5", "--policies", "snapkv")),
     ("published", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,knorm")),
-    ("numerics", "gsm8k", ("--dtypes", "bf16", "--sampling", "greedy")),
-    ("numerics", "ifeval", ("--dtypes", "bf16", "--sampling", "greedy")),
-    ("numerics", "arithmetic", ("--dtypes", "bf16", "--sampling", "greedy")),
+    (NUMERICS, "gsm8k", ()),
+    (NUMERICS, "ifeval", ()),
+    (NUMERICS, "arithmetic", ()),
     ("instructions", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,snapkv+fair")),
 ]
 
