@@ -79,7 +79,7 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
     tokens, count = length.tokens, length.count
     if length.depth is not None:
         raise DatasetError(
-            "--depth is for generated contexts: a given text states its facts where they are"
+            "depth is for generated contexts: a given text states its facts where they are"
         )
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
@@ -120,7 +120,7 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     return tuple("".join(article) for article in articles)
 
 
-def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
+def read_texts(path: Path, option: str = "data") -> tuple[str, ...]:
     """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one
     text."""
     if path.suffix == ".jsonl":
@@ -132,7 +132,7 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
+            f"{option}={path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
         ) from error
 
 
@@ -170,7 +170,7 @@ def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Ques
 PROSE = Task(
     name="prose",
     version="1.0.0",
-    description="Running text, of the generators or from --data FILE: how likely its next tokens are, nothing is asked",
+    description="Running text, of the generators or of prose(data=FILE): how likely its next tokens are, nothing is asked",
     make=_make,
     # Of next tokens: a full stop at every place, the commonest token (of 100 texts, reference
     # tokenizer).

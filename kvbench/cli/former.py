@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from kvbench.store.run_file import FORMER_OPTIONS
 from kvbench.system.errors import KVBenchError
 
 NO_VALUE = "..."  # stands in the new spelling where the option had no value
@@ -22,12 +23,27 @@ def _suite_spellings() -> dict[str, str]:
     return spellings
 
 
+def _task_spellings(where: str) -> dict[str, str]:
+    """Returns the options of tasks. ``where``: how the command takes a task, ``{task}``."""
+    spellings = {}
+    for option, argument in FORMER_OPTIONS.items():
+        task = f'"{_TASKS.get(argument, "TASK")}({argument}={{value}})"'
+        spellings[f"--{option.replace('_', '-')}"] = where.replace("{task}", task)
+    return spellings
+
+
 _SUITE = _suite_spellings()
+_TASKS = {"defence": "ifeval", "essays": "ruler"}  # the tasks that take an option alone
+_OF_TASKS = _task_spellings("--tasks {task}")
 # By command and option, what is written in its place; {value} is what the option had.
 FORMER: Mapping[str, Mapping[str, str]] = {
-    "run": _SUITE,
-    "plan": _SUITE,
-    "claims": _SUITE,
+    "run": {**_SUITE, **_OF_TASKS},
+    "plan": {**_SUITE, **_OF_TASKS},
+    "claims": {**_SUITE, **_OF_TASKS},
+    "compare": _OF_TASKS,
+    "doctor": _OF_TASKS,
+    "export": _task_spellings("--task {task}"),
+    "show": _task_spellings("show {task}"),
 }
 
 

@@ -8,7 +8,6 @@ import typer
 from typer import Argument, Option
 
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
-from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from policies.declaration.levels import BITS, BUDGET, KINDS, RATE, RATIO, LevelKind
 
@@ -29,9 +28,15 @@ Dtype = Annotated[
 DeviceMap = Annotated[
     Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")
 ]
-Tasks = Annotated[
-    Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")
-]
+TASKS_HELP = (
+    "Names, ruler, or files such as mine.jsonl, comma-separated. Default: all. "
+    "In brackets: data (rows of ifeval or gsm8k as JSONL, else from the hub; "
+    "a text for prose: a file, wikitext or python), defence (of ifeval), essays (of RULER), "
+    "depth (of the facts, 0 to 1), prefix (begins each answer for the model: auto, on, off, "
+    "or a text for your own questions): ifeval(data=FILE,defence=both),all(depth=0.5)."
+)
+Tasks = Annotated[Text, Option(help=TASKS_HELP)]
+OF_ONE_TASK = "with its options in brackets, such as prose(data=FILE)"
 EveryTask = Annotated[
     bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")
 ]
@@ -75,9 +80,6 @@ ContextTokens = Annotated[
 ShownTokens = Annotated[
     Count, Option("--context-tokens", help="Tokens of the context, in prose. Default: its own.")
 ]
-Depth = Annotated[
-    Number, Option(help="Position of the facts, 0 (start) to 1 (end). Default: spread out.")
-]
 Tokenizer = Annotated[
     Text, Option(help="What counts tokens, as --model takes it. Default: reference.")
 ]
@@ -101,18 +103,6 @@ LevelOfRun = Annotated[Number, Option(help="Of a run: at which of its levels.")]
 Repeats = Annotated[
     Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")
 ]
-DATA_HELP = (
-    "Rows of ifeval or gsm8k as JSONL, else from the hub; "
-    "a text for prose: a file, wikitext or python."
-)
-Data = Annotated[Path | None, Option(help=DATA_HELP)]
-DEFENCE_HELP = (
-    "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
-)
-Defence = Annotated[Placement | None, Option(help=DEFENCE_HELP)]
-Essays = Annotated[
-    Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")
-]
 SUITE_HELP = (
     "Its tasks and policies, and a page of its own: see ls suites. "
     "numerics takes dtypes, sampling and deterministic in brackets: "
@@ -132,12 +122,6 @@ LEVEL_HELP = (
     "Default: the highest of each task."
 )
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
-PREFIX_HELP = (
-    "Begin each answer for the model, as in 'Ada lives in': on, off, "
-    "auto (for all but the shipped models), or a text for all of your own questions, "
-    "such as 'The answer is'."
-)
-AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
 OBSERVE_HELP = (
     "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
 )

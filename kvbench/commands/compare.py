@@ -11,6 +11,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.time_limit import CELL_SECONDS
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import find_policy, press_and_others
 from kvbench.experiments.opponents import Opponents, check_common_level, is_run, job_like
@@ -66,9 +67,7 @@ def command(
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
-    answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     model: options.Model = "reference",
     seed: options.Seed = 0,
@@ -142,13 +141,15 @@ def check_nothing_is_run(context: typer.Context, press: str) -> None:
 def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[EarlierRun]") -> Job:
     """Returns what is to be run; raises :class:`KVBenchError` for options that make no sense.
     Beside the folder of a run, an option that is not given is that of the run."""
-    params, levels = context.params, options.given_levels(context)
+    params, levels = job_values(context.params), options.given_levels(context)
     if params["name"] is not None:
         check_name(params["name"])
     check_tolerance(params["tolerance"])
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     values: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
     chosen = options.given_options(context)
+    if "tasks" in chosen:
+        chosen.append("task_options")
     if opponents.policies:
         values["policies"] = ",".join(opponents.policies)
         chosen.append("policies")

@@ -11,7 +11,7 @@ from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
 from kvbench.estimate.decoder import DecoderShape, shape_of
 from kvbench.estimate.machines import MACHINES, THIS
-from kvbench.experiments.arguments import suite_options
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import dtype_of
@@ -40,7 +40,6 @@ def command(
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
     policies: options.Policies = None,
     ratios: options.Ratios = None,
@@ -59,9 +58,9 @@ def command(
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     check_tolerance(tolerance)
-    tokens = tokens_of_run(context_tokens, suite, tasks)
+    params = job_values(context.params)
+    tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
-    params = {**context.params, **suite_options(suite)}
     job = Job.of({**params, "levels": levels, "context_tokens": None})
     model_source(model)
     sizes = {

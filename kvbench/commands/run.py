@@ -11,7 +11,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.time_limit import CELL_SECONDS
-from kvbench.experiments.arguments import suite_options
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
@@ -60,12 +60,7 @@ def command(
     limit: options.Limit = None,
     phrasings: options.Phrasings = "common",
     context_tokens: options.ContextTokens = None,
-    depth: options.Depth = None,
-    data: options.Data = None,
-    defence: options.Defence = None,
-    essays: options.Essays = None,
     max_new_tokens: options.MaxNewTokens = None,
-    answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     seed: options.Seed = 0,
     mode: options.Modes = "agnostic",
@@ -93,9 +88,9 @@ def command(
     if name is not None:
         check_name(name)
     check_tolerance(tolerance)
-    tokens = tokens_of_run(context_tokens, suite, tasks)
+    params = job_values(context.params)
+    tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
-    params = {**context.params, **suite_options(suite)}
     params |= {"levels": levels, "context_tokens": tokens}
     jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(mode, policies)]
     grids = [check_job(job) for job in jobs]

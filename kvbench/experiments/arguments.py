@@ -7,11 +7,14 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from datasets_gen import unknown_name
+from datasets_gen import Task, get_task, unknown_name
+from kvbench.experiments.data import with_data
 from kvbench.experiments.suites import SUITES
-from kvbench.store.run_file import Job
+from kvbench.experiments.task_options import options_by_task
+from kvbench.prompts.context_length import lengthen_by_tokenizer
+from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
 from kvbench.system.errors import KVBenchError
-from policies.declaration.names import PolicyError
+from policies.declaration.names import PolicyError, split_outside_brackets
 from policies.treatments.options import read_options, split_name
 
 SPECIAL = ',()[]{}"'  # characters of a value that is written in double quotes
@@ -87,3 +90,67 @@ def write_suite(job: Job) -> str | None:
         value = getattr(job, name)
         arguments[name] = tuple(value.split(",")) if isinstance(value, str) else value
     return write_arguments(job.suite, arguments)
+
+
+def task_options(text: str | None) -> dict[str, Any]:
+    """Returns what ``--tasks`` says, as the fields of a job: the names, and by name what stands
+    behind it in brackets. ``all(...)`` names no task: it is for each that takes its options."""
+    if text is None or "(" not in text:
+        return {"tasks": text, "task_options": {}}
+    names, given = [], dict[str, TaskOptions]()
+    for word in split_outside_brackets(text):
+        name, options = one_task(word)
+        if options is not None and name in given:
+            raise KVBenchError(f"--tasks has {name} twice with options: name it once")
+        if options is not None:
+            given[name] = options
+        if options is None or name != EVERY_TASK:
+            names.append(name)
+    return {"tasks": ",".join(names) or None, "task_options": given}
+
+
+def one_task(text: str) -> tuple[str, TaskOptions | None]:
+    """Returns the name of a task, or its file, and what stands behind it in brackets, if
+    anything."""
+    name, written = split_name(text)
+    if not written:
+        return name, None
+    return name, parse_arguments(text, written, name, TaskOptions)
+
+
+def write_tasks(job: Job) -> str | None:
+    """Writes the tasks of a job as ``--tasks`` takes them."""
+    if not job.task_options:
+        return job.tasks
+    given = dict(job.task_options)
+    words = split_outside_brackets(job.tasks or "")
+    if len(words) == 1 and [*given] == [EVERY_TASK]:
+        given = {words[0]: given[EVERY_TASK]}  # as in earlier runs of one task
+    written = []
+    for word in dict.fromkeys((*words, *given)):
+        options = given.get(word, TaskOptions())
+        written.append(write_arguments(word, dict(options)))
+    return ",".join(written)
+
+
+def job_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a command with what stands in their brackets, as fields of a job."""
+    values = dict(params)
+    if "suite" in params:
+        values |= suite_options(params["suite"])
+    if "tasks" in params:
+        values |= task_options(params["tasks"])
+    return values
+
+
+def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> Task:
+    """Returns one task with what stands behind it in brackets, and with contexts of so many
+    tokens."""
+    name, options = one_task(text)
+    task = get_task(name)
+    if options is None:
+        options = TaskOptions()
+    if options.prefix is not None:
+        raise KVBenchError(f"{name}(prefix=...) begins the answers of a model, and none is asked")
+    (with_rows,) = with_data([task], options_by_task([task], {name: options}))
+    return lengthen_by_tokenizer(tokenizer, with_rows, tokens, options.depth)

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 from datasets_gen import RULER, DatasetError, Task
 from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
-from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
+from kvbench.experiments.data import check_judges, is_here, with_data
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
+from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import model_source
-from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
-from kvbench.prompts.mode import asked_of
+from kvbench.prompts.context_length import (
+    Count,
+    check_takes_length,
+    count_by,
+    lengthen,
+    notes_on_length,
+)
+from kvbench.prompts.mode import AUTO_PREFIX, asked_of
 from kvbench.store.groups import GROUPS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
-from kvbench.store.run_file import Job, RunFile
+from kvbench.store.run_file import Job, RunFile, TaskOptions
 from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
 from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
@@ -98,15 +105,20 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     paper_size = coverage.size_at(job.profile)
     without = paper_size.without if paper_size else ()
-    tasks = with_essays(
-        with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays
-    )
+    given = options_by_task(coverage.tasks, job.task_options)
+    tasks = with_data(coverage.tasks, given, coverage.defence, without)
     tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
-    tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
+    if job.context_tokens is not None:
+        check_takes_length(tasks)
+    asked: list[Task] = []
+    for task in tasks:
+        of_task = given.get(task.name, TaskOptions())
+        tokens, depth = job.context_tokens, of_task.depth
+        longer = lengthen([task], tokens, depth, count, job.model, places)
+        prefix = AUTO_PREFIX if of_task.prefix is None else of_task.prefix
+        asked += asked_of(longer, job.model, prefix)
     most_tokens = paper_size.tokens if paper_size else None
-    return options.with_answers_of(
-        asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens
-    )
+    return options.with_answers_of(asked, job.max_new_tokens, most_tokens)
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
@@ -120,13 +132,17 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     )
 
 
+def _is_here(given: TaskOptions) -> bool:
+    return is_here(given.data) and is_here(given.essays)
+
+
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     """Returns the tasks of a run as they were asked, by name: those that can be made again here.
     What is missing has another version here, comes from a file that is not here, or is as long as
     so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
-    if job and model_is_here and is_here(job.data) and is_here(job.essays):
+    if job and model_is_here and all(map(_is_here, job.task_options.values())):
         with suppress(
             KVBenchError, DatasetError
         ):  # of data that is not here, or that a stranger wrote into run.json

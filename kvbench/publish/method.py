@@ -7,7 +7,7 @@ from typing import Any
 from pandas import DataFrame, concat
 
 from datasets_gen import KNOWN_TASKS, NATIVE
-from kvbench.experiments.arguments import write_suite
+from kvbench.experiments.arguments import write_suite, write_tasks
 from kvbench.experiments.catalogue import is_built_in
 from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
@@ -24,6 +24,7 @@ ALWAYS_WRITTEN = ("model", "seed", "mode", "device", "dtype")
 NO_OPTIONS = (
     *("press", "levels", "controls", "context_tokens"),
     *("dtypes", "sampling", "deterministic"),  # they stand behind the suite
+    "task_options",  # behind the tasks
 )
 NONE = "–"
 SHOWN = (  # columns of the records that the example of a task is made of
@@ -75,6 +76,8 @@ def _options(job: Job) -> dict[str, Any]:
         is_opponents = name == "policies" and job.press
         option = "--against" if is_opponents else f"--{name.replace('_', '-')}"
         options[option] = write_suite(job) if name == "suite" else value
+    if job.task_options:
+        options["--tasks"] = write_tasks(job)
     if job.context_tokens != default_tokens(job.suite, job.tasks):
         tokens = NATIVE if job.context_tokens is None else job.context_tokens
         options["--context-tokens"] = tokens

@@ -14,6 +14,11 @@ from tests.support.models.runs import CommandLine
         (["plan", "--dtypes=fp16,bf16"], '--suite "numerics(dtypes=[fp16,bf16])"'),
         (["claims", "--sampling", "greedy"], '--suite "numerics(sampling=greedy)"'),
         (["run", "--no-deterministic"], '--suite "numerics(deterministic=no)"'),
+        (["compare", "knorm", "--data", "text.txt"], '--tasks "TASK(data=text.txt)"'),
+        (["run", "--defence=both"], '--tasks "ifeval(defence=both)"'),
+        (["doctor", "--answer-prefix", "off"], '--tasks "TASK(prefix=off)"'),
+        (["export", "--task", "base", "--depth", "0"], '--task "TASK(depth=0)"'),
+        (["show", "base", "--depth", "0"], 'show "TASK(depth=0)"'),
         (["run", "--sampling"], '--suite "numerics(sampling=...)"'),
     ],
 )

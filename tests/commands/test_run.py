@@ -78,9 +78,7 @@ def test_a_run_takes_profile_limit_and_phrasings(
 
 
 def test_a_run_scores_directives_attacks_and_worked_out_answers(cli: CommandLine) -> None:
-    frame = cli.run(
-        "--tasks", "instructions,arithmetic", "--limit", "3", "--answer-prefix", "off"
-    ).frame()
+    frame = cli.run("--tasks", "all(prefix=off),instructions,arithmetic", "--limit", "3").frame()
     rules = frame[frame.task == "instructions"]
     assert rules.leakage.notna().equals(rules.protected != "")
     assert rules.directives_obeyed.notna().equals(rules.directives.map(len) > 0)

@@ -69,11 +69,10 @@ def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPat
         "run",
         "run --tasks base --budgets 16,64 --limit 3 --phrasings held-out --seed 7 --observe "
         "attention",
-        "run --tasks long_context --context-tokens 600 --depth 0.25 --limit 2 --policies knorm",
+        "run --tasks long_context(depth=0.25) --context-tokens 600 --limit 2 --policies knorm",
         "run --tasks base --mode aware --policies finch --ratios 0.5 --limit 1 --dtype bfloat16",
         "run --suite instructions --policies keydiff+fair --limit 6 --ratios 0.4",
-        "run --tasks ifeval --data rows.jsonl --defence both --policies snapkv --ratios 0.5 "
-        "--limit 1",
+        "run --tasks ifeval(data=rows.jsonl,defence=both) --policies snapkv --ratios 0.5 --limit 1",
         "run --tasks base --policies mine.py:MyPress(floor=0.1),snapkv --limit 1 --ratios 0.5",
         "compare random --tasks base --limit 1 --against full,knorm --repeats 2",
         "compare mine.py:MyPress --tasks base --limit 1 --against random,full --budgets 32",
