@@ -3,7 +3,7 @@
 The context is compressed; a few words behind it lead over, and how likely the continuation is,
 token by token, is ``gold_nll`` and ``next_token_accuracy``. Generated, the continuation tells facts
 of the context once more, in another order: names and values that only the cache can tell. With
-``--data`` it is any text."""
+``prose(data=FILE)`` it is any text."""
 
 import random
 import re

@@ -25,9 +25,11 @@ DTYPE_HELP = "float32, bfloat16, float16, or auto: the faster one for the model.
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"], Option(metavar="NAME", help=DTYPE_HELP)
 ]
-DeviceMap = Annotated[
-    Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")
-]
+DEVICE_HELP = (
+    "Where the model runs: auto, cpu or cuda. "
+    "cuda(map=auto) spreads the weights over all GPUs of a worker."
+)
+DeviceOfRun = Annotated[str, Option("--device", metavar="NAME", help=DEVICE_HELP)]
 TASKS_HELP = (
     "Names, ruler, or files such as mine.jsonl, comma-separated. Default: all. "
     "In brackets: data (rows of ifeval or gsm8k as JSONL, else from the hub; "
@@ -55,9 +57,10 @@ Mode = Annotated[
 BOTH = "both"
 MODES_HELP = (
     "Compress before (agnostic) or after the question is seen; "
-    "both: one run each, beside one another."
+    "both: one run each, beside one another. "
+    "agnostic(compress=system) compresses only system prompts, compress=context any context."
 )
-Modes = Annotated[Literal["agnostic", "aware", "both"], Option("--mode", help=MODES_HELP)]
+Modes = Annotated[str, Option("--mode", metavar="NAME", help=MODES_HELP)]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[
@@ -66,7 +69,6 @@ Site = Annotated[
 ]
 BESIDE_HELP = "Run of another model, or of this one in the other mode: it stands beside this run."
 Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
-CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
 KV_HELP = "Bound on live keys and values. Default: a quarter of what is free, half on a GPU."
 MaxKVGB = Annotated[Number, Option(help=KV_HELP)]
 ContextTokens = Annotated[
@@ -126,26 +128,18 @@ OBSERVE_HELP = (
     "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
 )
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
-Compress = Annotated[
-    Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")
-]
 DATE_HELP = (
     "The day that a chat template tells. Default: that of a run of the model in --out, or today."
 )
 Date = Annotated[Text, Option(metavar="YYYY-MM-DD", help=DATE_HELP)]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
-EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."
-ExecutorName = Annotated[Literal["local", "ray"], Option("--executor", help=EXECUTOR_HELP)]
-Address = Annotated[
-    Text, Option(help="Of a Ray cluster: auto or HOST:PORT. Default: one on this machine.")
-]
-MostWorkers = Annotated[
-    Count, Option(help="Of Ray, at most. Default: as many as there is room for.")
-]
-CPUs = Annotated[Number, Option(help="Of each worker of Ray. Default: 1.")]
-GPUs = Annotated[
-    Number, Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")
-]
+EXECUTOR_HELP = (
+    "local: this process. ray(workers=4,cpus=1,gpus=1,address=auto): workers of a Ray cluster, "
+    "all by default, one CPU and, if there are any, one GPU each; "
+    "without an address Ray is started on this machine. "
+    "Both take cell_seconds, how long a press may take with one context (60)."
+)
+Executor = Annotated[str, Option(metavar="NAME", help=EXECUTOR_HELP)]
 
 
 def given_levels(context: typer.Context) -> dict[str, str]:

@@ -69,7 +69,7 @@ LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
 # Of a bucket or a server: Path would make a folder of it.
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
-OF_CLUSTER = "--address"  # the option that takes another address than a path
+OF_CLUSTER = "--executor"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 

@@ -10,7 +10,6 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import find_policy, press_and_others
@@ -78,7 +77,7 @@ def command(
     name: options.RunName = None,
     site: options.Site = None,
     tolerance: options.Tolerance = None,
-    cell_seconds: options.CellSeconds = CELL_SECONDS,
+    executor: options.Executor = "local",
     max_kv_gb: options.MaxKVGB = None,
     date: options.Date = None,
     every_task: options.EveryTask = False,
@@ -142,6 +141,9 @@ def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[Ea
     """Returns what is to be run; raises :class:`KVBenchError` for options that make no sense.
     Beside the folder of a run, an option that is not given is that of the run."""
     params, levels = job_values(context.params), options.given_levels(context)
+    if params["executor"] != "local":
+        reason = f"--executor {params['executor']} is for run"
+        raise KVBenchError(f"{reason}: compare works on this machine alone")
     if params["name"] is not None:
         check_name(params["name"])
     check_tolerance(params["tolerance"])
@@ -150,6 +152,10 @@ def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[Ea
     chosen = options.given_options(context)
     if "tasks" in chosen:
         chosen.append("task_options")
+        if params["tasks"] is None:  # all(...) alone names no task
+            chosen.remove("tasks")
+    if "executor" in chosen and "cell_seconds" in params:
+        chosen.append("cell_seconds")
     if opponents.policies:
         values["policies"] = ",".join(opponents.policies)
         chosen.append("policies")

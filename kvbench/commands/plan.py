@@ -61,7 +61,13 @@ def command(
     params = job_values(context.params)
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
-    job = Job.of({**params, "levels": levels, "context_tokens": None})
+    # Contexts are planned without their length, and where facts stand in them costs nothing.
+    given = {
+        word: task.model_copy(update={"depth": None})
+        for word, task in params["task_options"].items()
+    }
+    params |= {"levels": levels, "context_tokens": None, "task_options": given}
+    job = Job.of(params)
     model_source(model)
     sizes = {
         "--layers": layers,

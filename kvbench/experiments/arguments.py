@@ -3,21 +3,55 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from datasets_gen import Task, get_task, unknown_name
+from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.experiments.data import with_data
-from kvbench.experiments.suites import SUITES
+from kvbench.experiments.suites import SUITES, NoArguments
 from kvbench.experiments.task_options import options_by_task
 from kvbench.prompts.context_length import lengthen_by_tokenizer
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
 from kvbench.system.errors import KVBenchError
 from policies.declaration.names import PolicyError, split_outside_brackets
 from policies.treatments.options import read_options, split_name
 
 SPECIAL = ',()[]{}"'  # characters of a value that is written in double quotes
+
+
+class LocalArguments(NoArguments):
+    """Declares what any executor takes in brackets."""
+
+    cell_seconds: float | None = None  # that a press may take with one context
+
+
+class RayArguments(LocalArguments):
+    """Declares what ``--executor ray`` takes in brackets besides."""
+
+    address: str | None = None  # of a cluster: auto or HOST:PORT; None starts one on this machine
+    workers: int | None = None  # at most; as many as there is room for
+    cpus: float | None = None  # of each worker; 1
+    gpus: float | None = None  # of each worker; 1 if there are any and the device is no processor
+
+
+class ModeArguments(NoArguments):
+    """Declares what ``--mode`` takes in brackets."""
+
+    compress: Scope | None = None  # any context, or only system prompts
+
+
+class DeviceArguments(NoArguments):
+    """Declares what ``--device`` of ``run`` takes in brackets."""
+
+    device_map: Literal["auto"] | None = Field(None, alias="map")  # over all GPUs of a worker
+
+
+EXECUTORS: Mapping[str, type[BaseModel]] = {"local": LocalArguments, "ray": RayArguments}
+MODES: Mapping[str, type[BaseModel]] = dict.fromkeys((*get_args(Mode), "both"), ModeArguments)
+DEVICES: Mapping[str, type[BaseModel]] = dict.fromkeys(("auto", "cpu", "cuda"), DeviceArguments)
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
@@ -140,7 +174,30 @@ def job_values(params: Mapping[str, Any]) -> dict[str, Any]:
         values |= suite_options(params["suite"])
     if "tasks" in params:
         values |= task_options(params["tasks"])
+    if "executor" in params:
+        values |= executor_options(params["executor"])
+    for option, kinds in (("mode", MODES), ("device", DEVICES)):
+        if option in params:
+            name, arguments = read_arguments(option, params[option], kinds)
+            values |= {option: name, **arguments}
     return values
+
+
+def executor_options(text: str) -> dict[str, Any]:
+    """Returns what ``--executor`` says: its name, the bound on a press, which is a job's, and the
+    ``cluster`` of Ray."""
+    name, cluster = read_arguments("executor", text, EXECUTORS)
+    values: dict[str, Any] = {"executor": name, "cluster": cluster}
+    if "cell_seconds" in cluster:
+        values["cell_seconds"] = cluster.pop("cell_seconds")
+    return values
+
+
+def write_executor(job: Job) -> str | None:
+    """Writes the bound on a press as ``--executor`` takes it; None where it is the default."""
+    if job.cell_seconds == CELL_SECONDS:
+        return None
+    return write_arguments("local", {"cell_seconds": job.cell_seconds})
 
 
 def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> Task:

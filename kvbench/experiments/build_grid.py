@@ -81,7 +81,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         ]
     names = (job.policies or catalogue.EVERYTHING).strip()
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
-    time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
+    time_limit = TimeLimit(options.check_above_zero("cell_seconds", job.cell_seconds))
     bound = options.kv_bytes(job.max_kv_gb)
     known = {table.name: table.name for table in (*OBSERVED, GROUPS)}
     observed = options.choose("table", job.observe, known) if job.observe is not None else []

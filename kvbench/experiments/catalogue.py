@@ -73,11 +73,11 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     if scope == "system":
         if mode == "aware":
             raise KVBenchError(
-                "--compress system leaves the user's turn as it is: use --mode agnostic"
+                "compress=system leaves the user's turn as it is: use --mode agnostic"
             )
         if other := next((task for task in tasks if task.role != "system"), None):
             raise KVBenchError(
-                f"{other.name} has no system prompt: leave it out, or use --compress context"
+                f'{other.name} has no system prompt: leave it out, or use --mode "agnostic(compress=context)"'
             )
 
 

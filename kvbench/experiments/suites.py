@@ -313,7 +313,7 @@ def coverage_of(
     compress: Scope | None,
     mode: Mode = "agnostic",
 ) -> Suite:
-    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its
+    """Combines a suite with ``--tasks``, ``--policies`` and ``compress``, which come before its
     own."""
     if suite is None:
         scope = compress or "context"

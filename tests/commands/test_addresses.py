@@ -39,10 +39,11 @@ def test_an_address_in_place_of_a_path_is_refused_and_makes_no_folder(
 
 
 def test_an_address_of_a_cluster_is_none_of_a_file(cli: CommandLine) -> None:
-    for words in (["--address", "ray://127.0.0.1:1"], ["--address=ray://127.0.0.1:1"]):
-        assert cli(*SMALL, "--executor", "local", *words) == 1
-        assert "--address is for --executor ray" in cli.err
-    assert cli(*SMALL, "--address", "auto", "s3://bucket/x") == 1
+    executor = "local(address=ray://127.0.0.1:1)"
+    for words in (["--executor", executor], [f"--executor={executor}"]):
+        assert cli(*SMALL, *words) == 1
+        assert "local has no option address" in cli.err
+    assert cli(*SMALL, "--executor", "ray(address=auto)", "s3://bucket/x") == 1
     assert "is an address of s3" in cli.err
 
 

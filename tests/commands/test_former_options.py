@@ -19,6 +19,13 @@ from tests.support.models.runs import CommandLine
         (["doctor", "--answer-prefix", "off"], '--tasks "TASK(prefix=off)"'),
         (["export", "--task", "base", "--depth", "0"], '--task "TASK(depth=0)"'),
         (["show", "base", "--depth", "0"], 'show "TASK(depth=0)"'),
+        (["run", "--workers", "4"], '--executor "ray(workers=4)"'),
+        (["run", "--address=ray://10.0.0.1:1"], '--executor "ray(address=ray://10.0.0.1:1)"'),
+        (["compare", "knorm", "--cell-seconds", "9"], '--executor "local(cell_seconds=9)"'),
+        (["run", "--compress", "system"], '--mode "agnostic(compress=system)"'),
+        (["run", "--device-map", "auto"], '--device "cuda(map=auto)"'),
+        (["run", "--beside", "runs/a"], "python -m kvbench site RUN --beside runs/a does it"),
+        (["run", "--phrasings", "held-out"], "export and show write them"),
         (["run", "--sampling"], '--suite "numerics(sampling=...)"'),
     ],
 )
@@ -36,3 +43,8 @@ def test_no_former_option_is_an_option(name: str) -> None:
     for parameter in application(name).params:
         options.update(parameter.opts, parameter.secondary_opts)
     assert options.isdisjoint(FORMER[name])
+
+
+def test_the_main_command_has_at_most_28_options() -> None:
+    options = {parameter.name for parameter in application("run").params}
+    assert len(options | {"help"}) <= 28, "give what one suite or task reads to it, in brackets"

@@ -70,7 +70,7 @@ def test_an_option_that_no_task_takes_and_rows_for_two_tasks_are_refused() -> No
     "text",
     [
         TASKS,
-        "base,all(prefix=off)",
+        "base,hops,all(prefix=off)",
         'mine.jsonl(prefix="The answer, in short (""now""), is")',
         'ifeval(data="rows, of (1).jsonl")',
     ],

@@ -76,9 +76,7 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
 
 def test_system_prompts_are_compressed_only_where_a_task_has_some(rows: dict[str, Path]) -> None:
     for task in ("base", "ruler", "gsm8k", OWN):
-        with pytest.raises(
-            KVBenchError, match="has no system prompt: leave it out, or use --compress context"
-        ):
+        with pytest.raises(KVBenchError, match="has no system prompt: leave it out, or use --mode"):
             build_grid(
                 Job(suite="instructions", tasks=task, task_options=options_of(task, rows)), len
             )
