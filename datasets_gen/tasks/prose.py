@@ -120,7 +120,7 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     return tuple("".join(article) for article in articles)
 
 
-def read_texts(path: Path, option: str = "data") -> tuple[str, ...]:
+def read_texts(path: Path, option: str = "data=") -> tuple[str, ...]:
     """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one
     text."""
     if path.suffix == ".jsonl":
@@ -132,7 +132,7 @@ def read_texts(path: Path, option: str = "data") -> tuple[str, ...]:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{option}={path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
+            f"{option}{path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
         ) from error
 
 

@@ -40,7 +40,7 @@ def with_data(
         if task.name in FROM_DATA:
             task = _with_rows(task, options.data, options.defence or otherwise, without)
         if options.essays is not None:
-            task = niah.in_essays(task, prose.read_texts(options.essays, "essays"))
+            task = niah.in_essays(task, prose.read_texts(options.essays, "essays="))
         with_rows.append(task)
     return with_rows
 
