@@ -14,19 +14,19 @@ LIST = re.compile(rf"\[\s*{QUOTED}(?:[\s,]+{QUOTED})*\s*\]", re.DOTALL)  # numpy
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON writes half of a character
 
 
-def read_entries(path: Path, kind: str, option: str = "--data") -> list[tuple[str, object]]:
+def read_entries(path: Path, kind: str, option: str = "data=") -> list[tuple[str, object]]:
     """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the
-    first line that is no JSON. ``kind`` names the rows that the file should have, ``option`` the
-    one that names the file."""
+    first line that is no JSON. ``kind`` names the rows that the file should have, ``option`` what
+    stands before the file."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a mark
     except OSError as error:
         raise DatasetError(
-            f"{option} {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
+            f"{option}{path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
         ) from error
     except UnicodeDecodeError as error:
         raise DatasetError(
-            f"{option} {path} is no text in UTF-8: give a JSONL file of {kind} rows"
+            f"{option}{path} is no text in UTF-8: give a JSONL file of {kind} rows"
         ) from error
     # Not splitlines: a string of JSON may hold other line separators as they are.
     lines = [

@@ -179,7 +179,7 @@ class Task:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
         if self.most == 0:
             raise DatasetError(
-                f"{self.name} has no rows of its own: run takes them from --data FILE"
+                f"{self.name} has no rows of its own: run takes them from {self.name}(data=FILE)"
             )
         if self.most is not None and split != "test":
             raise DatasetError(f"{self.name} has a test split only, not '{split}'")

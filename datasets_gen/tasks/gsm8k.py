@@ -97,7 +97,7 @@ def _make(
 GSM8K = Task(
     name="gsm8k",
     version="1.0.0",
-    description="Word problems of GSM8K behind four worked ones, from --data FILE or the hub, for real models",
+    description="Word problems of GSM8K behind four worked ones, from gsm8k(data=FILE) or the hub, for real models",
     make=partial(_make, (), ()),
     chances=(0.0,),  # numbers are too many to guess one
     contexts={"quick": 0, "paper": 0},

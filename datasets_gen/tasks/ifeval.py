@@ -163,7 +163,7 @@ def ifeval_task(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Ta
     split = bool(rows[0].system)
     if defence != "none" and not split:
         raise DatasetError(
-            f"--defence {defence} is for rows that are split into a system and a user message: "
+            f"defence={defence} is for rows that are split into a system and a user message: "
             f"these are plain"
         )
     arms = ARMS[defence] if split else IFEVAL.arms
@@ -214,7 +214,7 @@ def _question(text: str, row: IfevalPrompt, spans: tuple[Span, ...]) -> Question
 IFEVAL = Task(
     name="ifeval",
     version="1.0.0",
-    description="Prompts of IFEval, from --data FILE or the hub, judged by their official checkers",
+    description="Prompts of IFEval, from ifeval(data=FILE) or the hub, judged by their official checkers",
     make=partial(_make, ()),
     chances=(0.0,),  # of no meaning: only attacks have gold answers
     contexts={"quick": 0, "paper": 0},

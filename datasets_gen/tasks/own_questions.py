@@ -136,7 +136,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
     rows = [
-        _read(entry, where, name) for where, entry in read_entries(path, "question", "the file")
+        _read(entry, where, name) for where, entry in read_entries(path, "question", "the file ")
     ]
     if not rows:
         raise DatasetError(

@@ -3,7 +3,7 @@
 The context is compressed; a few words behind it lead over, and how likely the continuation is,
 token by token, is ``gold_nll`` and ``next_token_accuracy``. Generated, the continuation tells facts
 of the context once more, in another order: names and values that only the cache can tell. With
-``--data`` it is any text."""
+``prose(data=FILE)`` it is any text."""
 
 import random
 import re
@@ -79,7 +79,7 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
     tokens, count = length.tokens, length.count
     if length.depth is not None:
         raise DatasetError(
-            "--depth is for generated contexts: a given text states its facts where they are"
+            "depth is for generated contexts: a given text states its facts where they are"
         )
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
@@ -120,7 +120,7 @@ def join_articles(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     return tuple("".join(article) for article in articles)
 
 
-def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
+def read_texts(path: Path, option: str = "data=") -> tuple[str, ...]:
     """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one
     text."""
     if path.suffix == ".jsonl":
@@ -132,7 +132,7 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
+            f"{option}{path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
         ) from error
 
 
@@ -169,7 +169,7 @@ def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Ques
 PROSE = Task(
     name="prose",
     version="1.0.0",
-    description="Running text, of the generators or from --data FILE: how likely its next tokens are, nothing is asked",
+    description="Running text, of the generators or of prose(data=FILE): how likely its next tokens are, nothing is asked",
     make=_make,
     # Of next tokens: a full stop at every place, the commonest token (of 100 texts, reference
     # tokenizer).

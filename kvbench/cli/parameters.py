@@ -8,7 +8,6 @@ import typer
 from typer import Argument, Option
 
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
-from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from policies.declaration.levels import BITS, BUDGET, KINDS, RATE, RATIO, LevelKind
 
@@ -26,12 +25,20 @@ DTYPE_HELP = "float32, bfloat16, float16, or auto: the faster one for the model.
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"], Option(metavar="NAME", help=DTYPE_HELP)
 ]
-DeviceMap = Annotated[
-    Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")
-]
-Tasks = Annotated[
-    Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")
-]
+DEVICE_HELP = (
+    "Where the model runs: auto, cpu or cuda. "
+    "cuda(map=auto) spreads the weights over all GPUs of a worker."
+)
+DeviceOfRun = Annotated[str, Option("--device", metavar="NAME", help=DEVICE_HELP)]
+TASKS_HELP = (
+    "Names, ruler, or files such as mine.jsonl, comma-separated. Default: all. "
+    "In brackets: data (rows of ifeval or gsm8k as JSONL, else from the hub; "
+    "a text for prose: a file, wikitext or python), defence (of ifeval), essays (of RULER), "
+    "depth (of the facts, 0 to 1), prefix (begins each answer for the model: auto, on, off, "
+    "or a text for your own questions): ifeval(data=FILE,defence=both),all(depth=0.5)."
+)
+Tasks = Annotated[Text, Option(help=TASKS_HELP)]
+OF_ONE_TASK = "with its options in brackets, such as prose(data=FILE)"
 EveryTask = Annotated[
     bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")
 ]
@@ -50,9 +57,10 @@ Mode = Annotated[
 BOTH = "both"
 MODES_HELP = (
     "Compress before (agnostic) or after the question is seen; "
-    "both: one run each, beside one another."
+    "both: one run each, beside one another. "
+    "agnostic(compress=system) compresses only system prompts, compress=context any context."
 )
-Modes = Annotated[Literal["agnostic", "aware", "both"], Option("--mode", help=MODES_HELP)]
+Modes = Annotated[str, Option("--mode", metavar="NAME", help=MODES_HELP)]
 Run = Annotated[Path, Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
 Runs = Annotated[Path, Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[
@@ -61,7 +69,6 @@ Site = Annotated[
 ]
 BESIDE_HELP = "Run of another model, or of this one in the other mode: it stands beside this run."
 Beside = Annotated[Path | None, Option(help=BESIDE_HELP, metavar="RUN")]
-CellSeconds = Annotated[float, Option(help="How long a press may take with one context.")]
 KV_HELP = "Bound on live keys and values. Default: a quarter of what is free, half on a GPU."
 MaxKVGB = Annotated[Number, Option(help=KV_HELP)]
 ContextTokens = Annotated[
@@ -74,9 +81,6 @@ ContextTokens = Annotated[
 ]
 ShownTokens = Annotated[
     Count, Option("--context-tokens", help="Tokens of the context, in prose. Default: its own.")
-]
-Depth = Annotated[
-    Number, Option(help="Position of the facts, 0 (start) to 1 (end). Default: spread out.")
 ]
 Tokenizer = Annotated[
     Text, Option(help="What counts tokens, as --model takes it. Default: reference.")
@@ -101,21 +105,12 @@ LevelOfRun = Annotated[Number, Option(help="Of a run: at which of its levels.")]
 Repeats = Annotated[
     Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")
 ]
-DATA_HELP = (
-    "Rows of ifeval or gsm8k as JSONL, else from the hub; "
-    "a text for prose: a file, wikitext or python."
+SUITE_HELP = (
+    "Its tasks and policies, and a page of its own: see ls suites. "
+    "numerics takes dtypes, sampling and deterministic in brackets: "
+    "numerics(dtypes=[fp16,bf16],sampling=greedy)."
 )
-Data = Annotated[Path | None, Option(help=DATA_HELP)]
-DEFENCE_HELP = (
-    "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
-)
-Defence = Annotated[Placement | None, Option(help=DEFENCE_HELP)]
-Essays = Annotated[
-    Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")
-]
-Suite = Annotated[
-    Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")
-]
+Suite = Annotated[Text, Option(help=SUITE_HELP)]
 POLICIES_HELP = (
     "Names and file.py:Press, comma-separated, or all; "
     "the controls run beside them. Default: default."
@@ -129,47 +124,22 @@ LEVEL_HELP = (
     "Default: the highest of each task."
 )
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
-PREFIX_HELP = (
-    "Begin each answer for the model, as in 'Ada lives in': on, off, "
-    "auto (for all but the shipped models), or a text for all of your own questions, "
-    "such as 'The answer is'."
-)
-AnswerPrefix = Annotated[str, Option(metavar="WAY", help=PREFIX_HELP)]
-DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
-Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
-Sampling = Annotated[
-    Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")
-]
-DETERMINISTIC_HELP = (
-    "Of --suite numerics: only algorithms that give the same bits again. Default: so it is."
-)
-Deterministic = Annotated[
-    bool | None, Option("--deterministic/--no-deterministic", help=DETERMINISTIC_HELP)
-]
 OBSERVE_HELP = (
     "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
 )
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
-Compress = Annotated[
-    Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")
-]
 DATE_HELP = (
     "The day that a chat template tells. Default: that of a run of the model in --out, or today."
 )
 Date = Annotated[Text, Option(metavar="YYYY-MM-DD", help=DATE_HELP)]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
-EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."
-ExecutorName = Annotated[Literal["local", "ray"], Option("--executor", help=EXECUTOR_HELP)]
-Address = Annotated[
-    Text, Option(help="Of a Ray cluster: auto or HOST:PORT. Default: one on this machine.")
-]
-MostWorkers = Annotated[
-    Count, Option(help="Of Ray, at most. Default: as many as there is room for.")
-]
-CPUs = Annotated[Number, Option(help="Of each worker of Ray. Default: 1.")]
-GPUs = Annotated[
-    Number, Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")
-]
+EXECUTOR_HELP = (
+    "local: this process. ray(workers=4,cpus=1,gpus=1,address=auto): workers of a Ray cluster, "
+    "all by default, one CPU and, if there are any, one GPU each; "
+    "without an address Ray is started on this machine. "
+    "Both take cell_seconds, how long a press may take with one context (60)."
+)
+Executor = Annotated[str, Option(metavar="NAME", help=EXECUTOR_HELP)]
 
 
 def given_levels(context: typer.Context) -> dict[str, str]:

@@ -14,6 +14,7 @@ from rich.table import Table
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
+from kvbench.cli.former import check_spelling
 from kvbench.cli.result import Result
 from kvbench.system.console import SafeConsole, console, is_visible, write_any_character
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
@@ -68,7 +69,7 @@ LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
 # Of a bucket or a server: Path would make a folder of it.
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
-OF_CLUSTER = "--address"  # the option that takes another address than a path
+OF_CLUSTER = "--executor"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        check_spelling(words)
         check_words(words)
         if not words or words[0] in ("--help", "-h", "help"):
             show_overview()

@@ -1,25 +1,28 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from datasets_gen import KNOWN_TASKS
+from datasets_gen import KNOWN_TASKS, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.instructions import INSTRUCTIONS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.experiments.arguments import suite_options, task_options
 from kvbench.experiments.options import AUTO, at_levels, check_count
 from kvbench.store.dates import with_date
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, TaskOptions
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
 from leaderboards.errors import LeaderboardError
 from policies import LazyModule
+from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
     from kvbench.store.store import Store
@@ -36,9 +39,11 @@ runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 NUMERICS = "numerics"  # a suite
-DATA_HELP = (
-    "A text for next tokens: a file, wikitext or python. "
-    "For the claims P alone: rows of IFEval, split into messages."
+SUITE_HELP = "Arguments of the suite of the claims N, such as numerics(dtypes=fp16)."
+TASKS_HELP = (
+    "Options of tasks, which the claims choose: prose(data=FILE), a text for next tokens, "
+    "or wikitext or python; ifeval(data=FILE), rows of IFEval, split into messages, "
+    "in place of generated system prompts."
 )
 
 
@@ -55,10 +60,9 @@ def command(
     ] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
-    data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
+    tasks: Annotated[str | None, Option(help=TASKS_HELP)] = None,
     max_new_tokens: options.MaxNewTokens = None,
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
+    suite: Annotated[str | None, Option(help=SUITE_HELP)] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -79,22 +83,20 @@ def command(
         if other == model:
             advice = f"give another one, or leave {option} out"
             raise KVBenchError(f"{option} {other}: it is the model itself: {advice}")
-    tasks: set[str] = set()
+    asked: set[str] = set()
     for claim in claims:
         for experiment in claim.experiments:
-            tasks.update(experiment.tasks.split(","))
+            asked.update(experiment.tasks.split(","))
     # No run has all of these tasks: their levels are checked once for all.
-    at_levels([KNOWN_TASKS[name] for name in sorted(tasks)], difficulty)
-    measures_next_tokens = PROSE.name in tasks
+    at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)
+    given = options_of_tasks(tasks, asked)
     job = partial(
         make_job,
         difficulty=difficulty,
         limit=limit,
-        data=data if measures_next_tokens else None,
-        ifeval=None if measures_next_tokens else data,
+        given=given,
         max_new_tokens=max_new_tokens,
-        dtypes=dtypes,
-        sampling=sampling,
+        of_suite=numerics_options(suite),
         seed=seed,
         device=device,
         dtype=dtype,
@@ -107,8 +109,8 @@ def command(
             if claim.other and (other := others[claim.other]):
                 jobs[experiment.name + claim.other] = job(experiment, model=other)
     has_numerics = any(each.suite == NUMERICS for each in jobs.values())
-    if (dtypes or sampling) and not has_numerics:
-        reason = "--dtypes and --sampling are of the claims N alone"
+    if suite is not None and not has_numerics:
+        reason = f"--suite {suite} is of the claims N alone"
         raise KVBenchError(f"{reason}: choose one of them by --only")
     for each in jobs.values():
         grids.check_job(each)
@@ -119,34 +121,72 @@ def command(
     for size in dict.fromkeys((model, beside, larger)):
         stores |= _run({name: each for name, each in jobs.items() if each.model == size}, out)
     result: Result = published.publish_register(
-        claims, model, stores, seed, site, beside, difficulty, data, larger
+        claims, model, stores, seed, site, beside, difficulty, _data(given), larger
     )
     return result
+
+
+def numerics_options(suite: str | None) -> dict[str, Any]:
+    """Returns the arguments of ``--suite``, which no claim chooses; raises :class:`KVBenchError`
+    for another suite than that of numerics."""
+    options = suite_options(suite)
+    if options.pop("suite") not in (None, NUMERICS):
+        advice = f"give {NUMERICS} with arguments, or leave --suite out"
+        raise KVBenchError(f"--suite {suite}: claims have suites of their own: {advice}")
+    return options
+
+
+def options_of_tasks(text: str | None, asked: Collection[str]) -> dict[str, TaskOptions]:
+    """Returns the options that ``--tasks`` gives to some tasks. ``asked``: the tasks of the claims.
+    Raises :class:`KVBenchError` for a task without options, as claims choose their tasks, and for
+    one that they do not ask."""
+    values = task_options(text)
+    given: dict[str, TaskOptions] = values["task_options"]
+    known = {*asked}
+    if INSTRUCTIONS.name in known:
+        known.add(IFEVAL.name)
+    words = split_outside_brackets(values["tasks"] or "")
+    for word in dict.fromkeys((*words, *given)):
+        if word not in known:
+            raise KVBenchError(unknown_name("task of these claims", word, sorted(known)))
+        if word not in given:
+            advice = f"give options behind it, as {PROSE.name}(data=FILE), or leave it out"
+            raise KVBenchError(f"--tasks {word}: claims choose their tasks: {advice}")
+    return given
+
+
+def _data(given: Mapping[str, TaskOptions]) -> Path | None:
+    """Returns the file that the register names: the text for next tokens before rows of IFEval."""
+    files = [given[name].data for name in (PROSE.name, IFEVAL.name) if name in given]
+    return next((file for file in files if file is not None), None)
 
 
 def make_job(
     experiment: "Experiment",
     difficulty: str | None = None,
     limit: int | None = None,
-    data: Path | None = None,
-    ifeval: Path | None = None,
+    given: Mapping[str, TaskOptions] = MappingProxyType({}),
+    of_suite: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for. It has no controls but the full
-    cache, of the levels of ``difficulty`` those of its own tasks, and the ``data`` where it
-    measures next tokens. ``ifeval``: rows in place of generated system prompts. ``dtypes`` and
-    ``sampling`` are for numerics alone."""
+    cache, and of the levels of ``difficulty`` and the options ``given`` by task those of its own
+    tasks; rows of IFEval stand in place of generated system prompts. ``of_suite``: the arguments of
+    the suite of numerics."""
     tasks = experiment.tasks.split(",")
     options |= {
         "difficulty": _chosen_levels(difficulty, tasks),
         "controls": False,
         "limit": limit or experiment.contexts,
-        "data": data if PROSE.name in tasks else None,
     }
-    if ifeval is not None and tasks == [INSTRUCTIONS.name]:
-        options |= {"tasks": IFEVAL.name, "data": ifeval}
-    if experiment.suite != NUMERICS:
-        options |= {"dtypes": None, "sampling": None}
+    if IFEVAL.name in given and tasks == [INSTRUCTIONS.name]:
+        tasks = [IFEVAL.name]
+    options |= {
+        "tasks": ",".join(tasks),
+        "task_options": {task: given[task] for task in tasks if task in given},
+    }
+    if experiment.suite == NUMERICS:
+        options |= of_suite
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 

@@ -10,7 +10,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.time_limit import CELL_SECONDS
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import find_policy, press_and_others
 from kvbench.experiments.opponents import Opponents, check_common_level, is_run, job_like
@@ -66,9 +66,7 @@ def command(
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
-    answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     model: options.Model = "reference",
     seed: options.Seed = 0,
@@ -79,7 +77,7 @@ def command(
     name: options.RunName = None,
     site: options.Site = None,
     tolerance: options.Tolerance = None,
-    cell_seconds: options.CellSeconds = CELL_SECONDS,
+    executor: options.Executor = "local",
     max_kv_gb: options.MaxKVGB = None,
     date: options.Date = None,
     every_task: options.EveryTask = False,
@@ -102,20 +100,20 @@ def command(
     if job.difficulty == AUTO:
         job, loaded = levels_found.with_levels_found(job, grid)
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
-    executor = local.on_this_machine(job, loaded)
+    machine = local.on_this_machine(job, loaded)
     default_name = f"compare-{Path(job.model).resolve().name}-{job.mode}"
-    folder = out / (name or f"{default_name}-{executor.identity.short_hash()}")
+    folder = out / (name or f"{default_name}-{machine.identity.short_hash()}")
     check_is_another(folder, earlier)
-    if not folder.exists() and (line := forecasts.forecast_line(executor.model, executor.grid)):
+    if not folder.exists() and (line := forecasts.forecast_line(machine.model, machine.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    if few := forecasts.few_contexts_in(executor.grid):
+    if few := forecasts.few_contexts_in(machine.grid):
         console.print(few, soft_wrap=True)
-    look = controls.full_cache_check(job, executor.grid, every_task)
+    look = controls.full_cache_check(job, machine.grid, every_task)
     try:
-        store = runs.complete(executor, folder, look=look)
+        store = runs.complete(machine, folder, look=look)
     except controls.UnmasteredError as error:
         return Result([error.table], notes=error.remedies, fault=str(error))
-    policies = executor.grid.setting.policies
+    policies = machine.grid.setting.policies
     warnings, fault = reports.collect_warnings(store, store.frame(), policies)
     comparison = compared.compare_press(
         store, sides.press, press, sides.others, sides.named, earlier, site, every_task, warnings
@@ -142,13 +140,22 @@ def check_nothing_is_run(context: typer.Context, press: str) -> None:
 def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[EarlierRun]") -> Job:
     """Returns what is to be run; raises :class:`KVBenchError` for options that make no sense.
     Beside the folder of a run, an option that is not given is that of the run."""
-    params, levels = context.params, options.given_levels(context)
+    params, levels = job_values(context.params), options.given_levels(context)
+    if params["executor"] != "local":
+        reason = f"--executor {params['executor']} is for run"
+        raise KVBenchError(f"{reason}: compare works on this machine alone")
     if params["name"] is not None:
         check_name(params["name"])
     check_tolerance(params["tolerance"])
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     values: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
     chosen = options.given_options(context)
+    if "tasks" in chosen:
+        chosen.append("task_options")
+        if params["tasks"] is None:  # all(...) alone names no task
+            chosen.remove("tasks")
+    if "executor" in chosen and "cell_seconds" in params:
+        chosen.append("cell_seconds")
     if opponents.policies:
         values["policies"] = ",".join(opponents.policies)
         chosen.append("policies")

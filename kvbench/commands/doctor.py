@@ -1,8 +1,8 @@
 """``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the
 benchmark?"""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import typer
 
@@ -10,13 +10,16 @@ from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import collect_findings, faulty_checks, findings_table
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.experiments.arguments import task_options
 from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import find_coverage
+from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
-from kvbench.prompts.mode import phrase_tasks
+from kvbench.prompts.mode import AUTO_PREFIX, phrase_tasks
+from kvbench.store.run_file import TaskOptions
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
@@ -37,8 +40,6 @@ def command(
     model: options.Model = "reference",
     tasks: options.Tasks = None,
     limit: options.Limit = None,
-    data: options.Data = None,
-    answer_prefix: options.AnswerPrefix = "auto",
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -49,7 +50,8 @@ def command(
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
-        chosen = phrase_tasks(chosen_tasks(tasks, model, data), model, answer_prefix)
+        values = task_options(tasks)
+        chosen = chosen_tasks(values["tasks"], model, values["task_options"])
         return _examine_model(model, chosen, contexts, seed, device, dtype)
     if others := options.given_options(context, except_for=("press", "model", "device")):
         option = "--" + others[0].replace("_", "-")
@@ -60,18 +62,23 @@ def command(
     return _examine_press(policy, press, model, device)
 
 
-def chosen_tasks(names: str | None, model: str, data: Path | None = None) -> list[Task]:
-    """Returns the tasks that are named, or all that are generated; RULER's too, unless the model
-    ships with kvbench."""
+def chosen_tasks(
+    names: str | None, model: str, task_options: Mapping[str, TaskOptions] = MappingProxyType({})
+) -> list[Task]:
+    """Returns the tasks that are named, or all that are generated, as they are asked of a model;
+    RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
-    chosen = with_data(find_coverage(None, names, None, None).tasks, data, None)
+    covered = find_coverage(None, names, None, None).tasks
+    given = options_by_task(covered, task_options)
     counted = count_by(model)
-    tasks = []
-    for task in chosen:
-        if task.name in RULER:
-            (task,) = lengthen([task], RULER_TOKENS, None, counted, model)
-        tasks.append(task)
+    tasks: list[Task] = []
+    for task in with_data(covered, given):
+        of_task = given.get(task.name, TaskOptions())
+        tokens = RULER_TOKENS if task.name in RULER else None
+        longer = lengthen([task], tokens, of_task.depth, counted, model)
+        prefix = AUTO_PREFIX if of_task.prefix is None else of_task.prefix
+        tasks += phrase_tasks(longer, model, prefix)
     return tasks
 
 

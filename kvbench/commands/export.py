@@ -7,31 +7,28 @@ from typing import Annotated
 import typer
 from datasets import disable_progress_bars
 
-from datasets_gen import get_task
 from datasets_gen.export import dataset_card, to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.data import with_data
+from kvbench.experiments.arguments import task_with_options
 from kvbench.experiments.options import count_contexts
-from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
 
+TASK_HELP = f"Name of the task, {options.OF_ONE_TASK}, or a file of questions."
+
 
 def command(
     context: typer.Context,
-    task: Annotated[str, typer.Option(help="Name of the task, or a file of questions.")],
+    task: Annotated[str, typer.Option(help=TASK_HELP)],
     out: Annotated[
         Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")
     ] = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     context_tokens: options.ShownTokens = None,
-    depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
-    data: options.Data = None,
-    defence: options.Defence = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
@@ -39,8 +36,7 @@ def command(
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans
     and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    (task_with_data,) = with_data([get_task(task)], data, defence)
-    chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
+    chosen = task_with_options(task, tokenizer, context_tokens)
     contexts = count_contexts(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     card, path = folder / "README.md", folder / "data" / f"{split}.parquet"

@@ -79,6 +79,8 @@ def _suites() -> ResultTable:
             f"  tasks: {tasks}; any other with --tasks",
             f"  policies: {policies}",
         ]
+        if arguments := suite.arguments.model_fields:
+            lines.append(f"  in brackets: {', '.join(arguments)}")
         texts.append(Text("\n".join(lines)))
     columns = [Column(name) for name in ("suite", "tasks", "policies", "what it asks")]
     return ResultTable("suites", columns, rows, view=Group(*texts))

@@ -11,6 +11,7 @@ from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
 from kvbench.estimate.decoder import DecoderShape, read_shape
 from kvbench.estimate.machines import MACHINES, THIS
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import asked_dtype
@@ -39,7 +40,6 @@ def command(
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
     policies: options.Policies = None,
     ratios: options.Ratios = None,
@@ -50,8 +50,6 @@ def command(
     mode: options.Mode = "agnostic",
     max_new_tokens: options.MaxNewTokens = None,
     dtype: options.Dtype = "auto",
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
     observe: options.Observe = None,
     tolerance: options.Tolerance = None,
     machine: Annotated[
@@ -60,9 +58,16 @@ def command(
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     check_tolerance(tolerance)
-    tokens = tokens_of_run(context_tokens, suite, tasks)
+    params = job_values(context.params)
+    tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
-    job = Job.of({**context.params, "levels": levels, "context_tokens": None})
+    # Contexts are planned without their length, and where facts stand in them costs nothing.
+    given = {
+        word: task.model_copy(update={"depth": None})
+        for word, task in params["task_options"].items()
+    }
+    params |= {"levels": levels, "context_tokens": None, "task_options": given}
+    job = Job.of(params)
     model_source(model)
     sizes = {
         "--layers": layers,

@@ -1,23 +1,22 @@
 """``python -m kvbench run`` runs the main job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.time_limit import CELL_SECONDS
+from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
-from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
@@ -57,62 +56,44 @@ def command(
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    phrasings: options.Phrasings = "common",
     context_tokens: options.ContextTokens = None,
-    depth: options.Depth = None,
-    data: options.Data = None,
-    defence: options.Defence = None,
-    essays: options.Essays = None,
     max_new_tokens: options.MaxNewTokens = None,
-    answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
-    dtypes: options.Dtypes = None,
-    sampling: options.Sampling = None,
-    deterministic: options.Deterministic = None,
     seed: options.Seed = 0,
     mode: options.Modes = "agnostic",
-    compress: options.Compress = None,
     observe: options.Observe = None,
-    device: options.Device = "auto",
+    device: options.DeviceOfRun = "auto",
     dtype: options.Dtype = "auto",
-    device_map: options.DeviceMap = None,
     out: options.Runs = Path("runs"),
     name: options.RunName = None,
     site: options.Site = None,
     tolerance: options.Tolerance = None,
-    cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     date: options.Date = None,
-    executor: options.ExecutorName = "local",
-    address: options.Address = None,
-    workers: options.MostWorkers = None,
-    cpus_per_worker: options.CPUs = None,
-    gpus_per_worker: options.GPUs = None,
+    executor: options.Executor = "local",
     every_task: options.EveryTask = False,
-    beside: options.Beside = None,
 ) -> Result:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
     check_tolerance(tolerance)
-    tokens = tokens_of_run(context_tokens, suite, tasks)
+    params = job_values(context.params)
+    tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
-    params = {**context.params, "levels": levels, "context_tokens": tokens}
-    jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(mode, policies)]
+    params |= {"levels": levels, "context_tokens": tokens}
+    jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(params["mode"], policies)]
     grids = [check_job(job) for job in jobs]
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
     check_writable("--out", out)
-    cluster = (address, workers, cpus_per_worker, gpus_per_worker)
-    stores, others, chosen_policies = list["Store"](), list["Store"](), list[Sequence[Policy]]()
+    stores, chosen_policies = list["Store"](), list[Sequence[Policy]]()
     for number, (job, grid) in enumerate(zip(jobs, grids, strict=True)):
         run_name = name if number == 0 or name is None else f"{name}-{job.mode}"
         settled, is_new = _with_date_and_levels(job, out, run_name)
         loaded = None
         if settled.difficulty == AUTO:
             settled, loaded = levels_found.with_levels_found(settled, grid)
-        with _executor(executor, settled, is_new, *cluster, loaded=loaded) as chosen:
-            if beside is not None and not others:  # refused now rather than after the run
-                others = sites.other_model(beside, [chosen.identity])
+        name_and_cluster = (params["executor"], params["cluster"])
+        with _executor(*name_and_cluster, settled, is_new, loaded=loaded) as chosen:
             default_name = f"{Path(model).resolve().name}-{job.mode}"
             folder = out / (run_name or f"{default_name}-{chosen.identity.short_hash()}")
             look = controls.full_cache_check(settled, chosen.grid, every_task)
@@ -121,8 +102,7 @@ def command(
             except controls.UnmasteredError as error:
                 return Result([error.table], notes=error.remedies, fault=str(error))
             chosen_policies.append(chosen.grid.setting.policies)
-    others = [*stores[1:], *others]
-    result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, others)
+    result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, stores[1:])
     for store, of_mode in zip(stores[1:], chosen_policies[1:], strict=True):
         result = _with_what_went_wrong(result, store, of_mode, every_task)
     return result
@@ -166,30 +146,17 @@ def _with_date_and_levels(job: Job, out: Path, name: str | None) -> tuple[Job, b
 
 def _executor(
     name: str,
+    cluster: Mapping[str, Any],
     job: Job,
     is_new: bool,
-    address: str | None,
-    workers: int | None,
-    cpus: float | None,
-    gpus: float | None,
     loaded: "LoadedModel | None" = None,
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``; raises
-    :class:`KVBenchError` for an option of Ray without it. ``loaded``: the model, if it is here
-    already, which workers of Ray load themselves."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``. ``cluster``: what
+    stands behind it in brackets. ``loaded``: the model, if it is here already, which workers of Ray
+    load themselves."""
     if name == "ray":
-        cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
-        on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
+        on_ray: AbstractContextManager[Executor] = ray.on_ray(job, ray.Cluster(**cluster))
         return on_ray
-    for_ray = {
-        "--address": address,
-        "--workers": workers,
-        "--cpus-per-worker": cpus,
-        "--gpus-per-worker": gpus,
-    }
-    for option, value in for_ray.items():
-        if value is not None:
-            raise KVBenchError(f"{option} is for --executor ray: give that too")
     here = local.on_this_machine(job, loaded)
     if is_new:
         counts = [count for _, count in here.grid.tasks]

@@ -22,17 +22,15 @@ from datasets_gen import (
     Span,
     SpanKind,
     Task,
-    get_task,
     is_file_of_questions,
     unknown_name,
 )
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.experiments.arguments import one_task, task_with_options
 from kvbench.experiments.build_grid import tasks_as_run
-from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.models.names import local_source
-from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import Identity
 from kvbench.store.store import Store
@@ -70,15 +68,13 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            help="Name of a task, file of questions, or folder of a run, such as runs/x."
+            help=f"Name of a task, {options.OF_ONE_TASK}, file of questions, "
+            "or folder of a run, such as runs/x."
         ),
     ],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     context_tokens: options.ShownTokens = None,
-    depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
-    data: options.Data = None,
-    defence: options.Defence = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
@@ -94,23 +90,22 @@ def command(
     """Prints an example of a task: its context with the spans marked, its questions and what
     answers them. Or the worst answers of a policy in a run: what is lost of what they needed."""
     # A file without an ending may be what is left of a run, and is said to be none.
-    is_file = is_file_of_questions(what) and Path(what).suffix != ""
-    is_task = what in KNOWN_TASKS or is_file
+    name, task_options = one_task(what)
+    is_file = is_file_of_questions(name) and Path(name).suffix != ""
+    is_task = name in KNOWN_TASKS or is_file or task_options is not None
     is_run = not is_task and ("/" in what or Path(what).is_dir())
-    for name in options.given_options(context, except_for=("what",)):
-        option = "--" + name.replace("_", "-")
-        if is_run and name not in OPTIONS_OF_RUNS:
+    for parameter in options.given_options(context, except_for=("what",)):
+        option = "--" + parameter.replace("_", "-")
+        if is_run and parameter not in OPTIONS_OF_RUNS:
             raise KVBenchError(f"{option} is for tasks, and {what} is none")
-        if not is_run and name in OPTIONS_OF_RUNS:
+        if not is_run and parameter in OPTIONS_OF_RUNS:
             raise KVBenchError(f"{option} is for runs, and {what} is no run")
     if is_run:
         values = {kind: context.params[kind] for kind in KINDS}
         levels = [Level(kind, value) for kind, value in values.items() if value is not None]
         count = check_count("--worst", worst)
         return show_worst_answers(Store.open(Path(what)), policy, levels, count)
-    (task,) = with_data([get_task(what)], data, defence)
-    counted_by = tokenizer if context_tokens else None
-    chosen = lengthen_by_tokenizer(counted_by, task, context_tokens, depth)
+    chosen = task_with_options(what, tokenizer if context_tokens else None, context_tokens)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     tables = [example_table(chosen, example, index), questions_table(example.questions)]
     if tokenizer is not None:

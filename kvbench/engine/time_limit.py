@@ -33,7 +33,7 @@ class TimeLimit:
 
     @property
     def _reason(self) -> str:
-        return f"it took longer than {self.seconds:g} s (--cell-seconds)"
+        return f"it took longer than {self.seconds:g} s (cell_seconds of --executor)"
 
     @contextmanager
     def for_call(self, policy: str, spent: float = 0.0) -> Iterator[None]:

@@ -11,6 +11,7 @@ from pandas import DataFrame
 
 from datasets_gen import KNOWN_TASKS
 from kvbench.experiments.grid import Grid
+from kvbench.prompts.mode import PREFIX_WAYS
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
@@ -104,9 +105,10 @@ def _remedies(store: Store) -> list[str]:
     job, model = store.run.job, store.identity.model
     data = job.tasks if job and job.tasks else "FILE"
     remedies = []
-    if job is None or job.answer_prefix in ("auto", "on", "off"):
+    prefixes = [options.prefix for options in job.task_options.values()] if job else []
+    if all(prefix is None or prefix in PREFIX_WAYS for prefix in prefixes):
         remedies.append(
-            f'--answer-prefix "{PREFIX}" begins every answer for the model, as an answer_prefix in '
+            f'--tasks "FILE(prefix={PREFIX})" begins every answer for the model, as an answer_prefix in '
             "each line does: a small chat model is right about twice as often then (with another "
             "--name, as it is another run)"
         )

@@ -108,15 +108,15 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
-            raise KVBenchError(f"--workers is 1 or more, not {self.workers}")
+            raise KVBenchError(f"workers is 1 or more, not {self.workers}")
         if not 0 < self.cpus < float("inf"):
-            raise KVBenchError(f"--cpus-per-worker is a number above 0, not {self.cpus:g}")
+            raise KVBenchError(f"cpus is a number above 0, not {self.cpus:g}")
         if self.gpus is not None:
             is_share = 0 <= self.gpus < 1
             is_whole = self.gpus >= 1 and self.gpus % 1 == 0
             if not (is_share or is_whole):
                 allowed = "a whole number or a share below 1"
-                raise KVBenchError(f"--gpus-per-worker is {allowed}, not {self.gpus:g}")
+                raise KVBenchError(f"gpus is {allowed}, not {self.gpus:g}")
 
     def gpus_of_a_worker(self, device: str, available: float) -> float:
         """Returns the GPUs of each worker: the option, or by the device; raises
@@ -127,11 +127,11 @@ class Cluster:
             uses_gpu = device == "cuda" or (device == "auto" and available)
             gpus = 1.0 if uses_gpu else 0.0
         if gpus == 0 and device == "cuda":
-            advice = "give --gpus-per-worker 1, or --device cpu"
+            advice = "give ray(gpus=1), or --device cpu"
             raise KVBenchError(f"--device cuda needs a GPU for each worker: {advice}")
         if gpus > available:
             reason = f"no machine of the cluster has more than {available:g}"
-            advice = "give another --gpus-per-worker, or --device cpu"
+            advice = "give other gpus, or --device cpu"
             raise KVBenchError(f"a worker needs {gpus:g} GPU(s), and {reason}: {advice}")
         return gpus
 
@@ -177,7 +177,7 @@ def _connect(address: str | None) -> Any:
     except Exception as error:  # Ray, the network and differing versions raise anything
         raise KVBenchError(
             f"no Ray cluster can be used at {address} ({_reason(error)}): "
-            "give auto or HOST:PORT of one, or leave --address out for one on this machine"
+            "give auto or HOST:PORT of one, or leave address out for one on this machine"
         ) from error
     return ray
 
@@ -192,11 +192,11 @@ class RayExecutor:
         available = max((node.get("GPU", 0) for node in nodes), default=0)
         gpus = cluster.gpus_of_a_worker(job.device, available)
         if job.device_map is not None and gpus < 1:
-            advice = "give --gpus-per-worker 2 or more"
-            raise KVBenchError(f"--device-map auto spreads weights over GPUs: {advice}")
+            advice = "give ray(gpus=2), or more"
+            raise KVBenchError(f"map=auto of --device spreads weights over GPUs: {advice}")
         room = _room(nodes, cluster.cpus, gpus)
         if not sum(room):
-            advice = "give another --cpus-per-worker"
+            advice = "give other cpus"
             raise KVBenchError(f"no machine of the cluster has {cluster.cpus:g} CPU(s): {advice}")
         # Ray starts no more workers than there are places; the others wait, and what is left is
         # done without them.
@@ -254,7 +254,7 @@ class RayExecutor:
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, MemoryError):
-                advice = "with a smaller --max-kv-gb, or more GPUs and --device-map auto"
+                advice = 'with a smaller --max-kv-gb, or more GPUs and --device "cuda(map=auto)"'
                 fault = "the device of a worker is out of memory"
                 raise KVBenchError(f"{fault}: start the same command again {advice}") from None
             if isinstance(cause, KVBenchError):
@@ -263,7 +263,7 @@ class RayExecutor:
         except self.ray.exceptions.RayError as error:
             activity = f"worked on {unit}" if unit else "loaded the model"
             fault = f"{ATTEMPTS} workers ended while they {activity} ({_reason(error)})"
-            advice = "with a smaller --max-kv-gb or fewer --workers"
+            advice = "with a smaller --max-kv-gb or fewer workers, as ray(workers=1)"
             raise KVBenchError(
                 f"{fault}, most likely for lack of memory: start the same command again {advice}"
             ) from error

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING
 from datasets_gen import RULER, DatasetError, Task
 from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
-from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
+from kvbench.experiments.data import check_judges, is_here, with_data
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import find_coverage, task_of_version
+from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import model_source
-from kvbench.prompts.context_length import Count, count_by, lengthen, notes_on_length
-from kvbench.prompts.mode import phrase_tasks
-from kvbench.store.run_file import Job, RunFile
+from kvbench.prompts.context_length import (
+    Count,
+    check_takes_length,
+    count_by,
+    lengthen,
+    notes_on_length,
+)
+from kvbench.prompts.mode import AUTO_PREFIX, phrase_tasks
+from kvbench.store.run_file import Job, RunFile, TaskOptions
 from kvbench.studies.declaration import Suite
 from kvbench.studies.registry import NUMERICS, OBSERVABLE
 from kvbench.system.console import console, warn
@@ -42,7 +49,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         counts.append((task, options.count_contexts(task, job.profile, job.limit, of_suite)))
     repeats = _repeats(job, coverage)
     policies, points = _policies_and_points(job, coverage, tasks, repeats)
-    time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
+    time_limit = TimeLimit(options.check_above_zero("cell_seconds", job.cell_seconds))
     bound = options.kv_bytes(job.max_kv_gb)
     observed: list[str] = []
     if job.observe is not None:
@@ -114,13 +121,20 @@ def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
     if paper_size := coverage.size_at(job.profile):
         without = paper_size.without
         answer_tokens = paper_size.tokens
-    tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence, without)
-    tasks = with_essays(tasks, job.essays)
+    options_of_tasks = options_by_task(coverage.tasks, job.task_options)
+    tasks = with_data(coverage.tasks, options_of_tasks, coverage.defence, without)
     tasks = options.at_levels(tasks, job.difficulty)
     places = places_within(tasks, job)
-    tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
-    tasks = phrase_tasks(tasks, job.model, job.answer_prefix)
-    return options.limit_answers(tasks, job.max_new_tokens, answer_tokens)
+    if job.context_tokens is not None:
+        check_takes_length(tasks)
+    phrased: list[Task] = []
+    for task in tasks:
+        task_options = options_of_tasks.get(task.name, TaskOptions())
+        depth = task_options.depth
+        longer = lengthen([task], job.context_tokens, depth, count, job.model, places)
+        prefix = AUTO_PREFIX if task_options.prefix is None else task_options.prefix
+        phrased += phrase_tasks(longer, job.model, prefix)
+    return options.limit_answers(phrased, job.max_new_tokens, answer_tokens)
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:
@@ -133,13 +147,17 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     return places
 
 
+def _is_here(given: TaskOptions) -> bool:
+    return is_here(given.data) and is_here(given.essays)
+
+
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     """Returns the tasks of a run as they were asked, by name: those that can be made again here.
     What is missing has another version here, comes from a file that is not here, or is as long as
     so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     tasks: list[Task] = []
-    if job and model_is_here and is_here(job.data) and is_here(job.essays):
+    if job and model_is_here and all(map(_is_here, job.task_options.values())):
         # Of data that is not here, or that a stranger wrote into run.json.
         with suppress(KVBenchError, DatasetError):
             coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)

@@ -86,11 +86,12 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     if scope != "system":
         return
     if mode == "aware":
-        raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
+        raise KVBenchError("compress=system leaves the user's turn as it is: use --mode agnostic")
     for task in tasks:
         if task.role != "system":
             raise KVBenchError(
-                f"{task.name} has no system prompt: leave it out, or use --compress context"
+                f"{task.name} has no system prompt: leave it out, or use --mode "
+                f'"agnostic(compress=context)"'
             )
 
 

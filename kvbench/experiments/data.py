@@ -2,12 +2,12 @@
 hub."""
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import FROM_DATA, RULER, Directive, Question, Task
+from datasets_gen import FROM_DATA, Directive, Question, Task
 from datasets_gen.tasks import gsm8k, prose
 from datasets_gen.tasks.ifeval import (
     IFEVAL,
@@ -18,6 +18,7 @@ from datasets_gen.tasks.ifeval import (
     rows_without,
 )
 from datasets_gen.tasks.ruler import niah
+from kvbench.store.run_file import TaskOptions
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError
@@ -25,7 +26,7 @@ from leaderboards.metrics.judges.obedience import check_directives, official
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
-# Named by --data, as prose needs none.
+# Named by data=, as prose needs none.
 WIKITEXT_HUB = "Salesforce/wikitext"
 WIKITEXT = Path("wikitext")
 # Named likewise: the reference of Python's language, which every Python has.
@@ -34,28 +35,20 @@ PYTHON = Path("python")
 
 def with_data(
     tasks: Sequence[Task],
-    data: Path | None,
-    defence: Placement | None,
+    given: Mapping[str, TaskOptions],
     otherwise: Placement = "none",
     without: Sequence[str] = (),
 ) -> list[Task]:
-    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is
-    given. ``without``: kinds of directives whose rows are left out. Raises :class:`KVBenchError`
-    for an option that no task takes, or of which it is not said for which task it is."""
-    taking = [task.name for task in tasks if task.name in FROM_DATA]
-    names = ", ".join(task.name for task in tasks)
-    if data is not None and not taking:
-        raise KVBenchError(f"--data is for the tasks {', '.join(FROM_DATA)}, not for {names}")
-    if data is not None and len(taking) > 1:
-        raise KVBenchError(
-            f"--data {data} has rows of one task: name one of {' and '.join(taking)}"
-        )
-    if defence is not None and IFEVAL.name not in taking:
-        raise KVBenchError(f"--defence is for the task {IFEVAL.name}, not for {names}")
+    """Returns the tasks with rows and prose that come from elsewhere. ``given``: the options of each
+    task. ``otherwise``: the defence if none is given. ``without``: kinds of directives whose rows
+    are left out."""
     with_rows: list[Task] = []
     for task in tasks:
-        if task.name in taking:
-            task = _with_rows(task, data, defence or otherwise, without)
+        options = given.get(task.name, TaskOptions())
+        if task.name in FROM_DATA:
+            task = _with_rows(task, options.data, options.defence or otherwise, without)
+        if options.essays is not None:
+            task = niah.in_essays(task, prose.read_texts(options.essays, "essays="))
         with_rows.append(task)
     return with_rows
 
@@ -108,24 +101,6 @@ def python_reference() -> list[str]:
 def is_here(file: Path | None) -> bool:
     """Tells whether what an option names can be read on this machine."""
     return file is None or file == PYTHON or file.is_file()
-
-
-def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
-    """Returns the tasks, with the texts of a file as the prose that needles are hidden in. Raises
-    :class:`KVBenchError` where no task hides needles."""
-    if essays is None:
-        return list(tasks)
-    if not any(niah.takes_essays(task) for task in tasks):
-        taking = ", ".join(task.name for task in RULER.values() if niah.takes_essays(task))
-        names = ", ".join(task.name for task in tasks)
-        raise KVBenchError(f"--essays is for the tasks {taking}, not for {names}")
-    texts = prose.read_texts(essays, "--essays")
-    with_texts: list[Task] = []
-    for task in tasks:
-        if niah.takes_essays(task):
-            task = niah.in_essays(task, texts)
-        with_texts.append(task)
-    return with_texts
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
@@ -186,6 +161,6 @@ def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str,
     except Exception as error:  # the network, the hub and the cache raise anything
         reason = fault or f"{type(error).__name__}: {first_line(error)}"
         raise KVBenchError(
-            f"{hub} cannot be loaded ({reason}): give a local file of its rows with --data"
+            f"{hub} cannot be loaded ({reason}): give a local file of its rows, as TASK(data=FILE)"
         ) from error
     return [(f"{hub}, row {number}", row) for number, row in enumerate(loaded, 1)]

@@ -60,12 +60,14 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
     options = job.model_dump()
     options["levels"] = levels
     # The options of studies, which change no answer, are none of a comparison's.
-    for option in ("suite", "observe", "dtypes", "sampling"):
+    for option in ("suite", "observe", "dtypes", "sampling", "deterministic"):
         options[option] = None
     if job.suite is not None and job.tasks is None:
         options["tasks"] = ",".join(task.name for task in run.identity.tasks)
     options |= {"press": press, "policies": FULL, "controls": False}
-    return Job.of({**options, **from_command})
+    # What stood behind the tasks of the run still does, unless something else is given.
+    given = {**options["task_options"], **from_command.get("task_options", {})}
+    return Job.of({**options, **from_command, "task_options": given})
 
 
 def check_common_level(

@@ -229,9 +229,9 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given
     any."""
     is_given = {
-        "--dtypes": bool(job.dtypes),
-        "--sampling": bool(job.sampling),
-        "--deterministic": job.deterministic is not None,
+        "dtypes": bool(job.dtypes),
+        "sampling": bool(job.sampling),
+        "deterministic": job.deterministic is not None,
     }
     for option in is_given:
         if is_given[option] and not is_numerics:

@@ -29,7 +29,7 @@ def find_coverage(
     compress: Scope | None,
     mode: Mode = "agnostic",
 ) -> Suite:
-    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its
+    """Combines a suite with ``--tasks``, ``--policies`` and ``compress``, which come before its
     own. Raises :class:`KVBenchError` for a suite or a task that there is not."""
     if suite is None:
         scope = compress or "context"

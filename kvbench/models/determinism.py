@@ -13,6 +13,7 @@ from kvbench.system.errors import KVBenchError
 # GPU.
 WORKSPACE, BUFFERS = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 REPRODUCIBLE = (":4096:8", ":16:8")
+WITHOUT = '--suite "numerics(deterministic=no)"'
 WITHOUT_ONE = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
@@ -23,8 +24,8 @@ def prepare_determinism(device: torch.device) -> None:
         return
     if WORKSPACE in os.environ or torch.cuda.is_initialized():
         raise KVBenchError(
-            f"--deterministic needs the environment variable {WORKSPACE}={BUFFERS} before the GPU "
-            f"is used: start again with it, or give --no-deterministic"
+            f"deterministic algorithms need the environment variable {WORKSPACE}={BUFFERS} before "
+            f"the GPU is used: start again with it, or give {WITHOUT}"
         )
     os.environ[WORKSPACE] = BUFFERS
 
@@ -42,8 +43,7 @@ def deterministic(is_wanted: bool) -> Iterator[None]:
         if operation is None:
             raise
         raise KVBenchError(
-            f"{operation[1]} has no deterministic implementation on this device: give "
-            f"--no-deterministic"
+            f"{operation[1]} has no deterministic implementation on this device: give {WITHOUT}"
         ) from error
     finally:
         torch.use_deterministic_algorithms(before)

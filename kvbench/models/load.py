@@ -212,11 +212,11 @@ def load_model(
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
         raise KVBenchError(
-            "--device-map auto spreads weights over GPUs, and there is none: leave it out"
+            "map=auto of --device spreads weights over GPUs, and there is none: leave it out"
         )
     if device_map is not None and find_spec("accelerate") is None:
         raise KVBenchError(
-            "--device-map auto needs accelerate, which is not installed: pip install accelerate"
+            "map=auto of --device needs accelerate, which is not installed: pip install accelerate"
         )
     precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
@@ -296,7 +296,7 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
     puts weights on the disk on ``meta``."""
     if elsewhere := [weight for weight, kind in kinds.items() if kind != "cuda"]:
         outside = f"{elsewhere[0]} and {len(elsewhere) - 1} more weights would stay outside"
-        advice = "use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
+        advice = "use more or larger ones (on Ray: gpus=2), or --dtype bfloat16"
         raise KVBenchError(f"'{name}' does not fit on the GPUs ({outside}): {advice}")
 
 

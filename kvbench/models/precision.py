@@ -166,7 +166,7 @@ def check_dtypes(names: Sequence[str], device: torch.device) -> None:
             )
         except RuntimeError as error:
             reason = f"this {device.type} has no {name} ({first_line(error)})"
-            raise KVBenchError(f"--dtypes: {reason}: leave it out") from None
+            raise KVBenchError(f"numerics(dtypes=...): {reason}: leave it out") from None
 
 
 def choose_device(name: str) -> torch.device:

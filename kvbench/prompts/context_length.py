@@ -75,7 +75,7 @@ def lengthen(
             length = Length(of_task, count, depth, Path(counted_by).name)
             longer.append((task.with_length or partial(in_prose, task))(length))
         elif depth is not None:
-            raise KVBenchError("--depth needs a length: give --context-tokens too")
+            raise KVBenchError("depth needs a length: give --context-tokens too")
         else:
             longer.append(task)
     return longer
@@ -117,8 +117,8 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
     longer text."""
     for task in tasks:
         if (task.name in FROM_DATA or task.most is not None) and task.with_length is None:
-            longer = f"those of {task.name} are not{': give the text with --data' if task.name == PROSE.name else ''}"
-            raise KVBenchError(f"--context-tokens and --depth are for generated contexts: {longer}")
+            longer = f"those of {task.name} are not{': give the text as prose(data=FILE)' if task.name == PROSE.name else ''}"
+            raise KVBenchError(f"--context-tokens and depth are for generated contexts: {longer}")
 
 
 def lengthen_by_tokenizer(

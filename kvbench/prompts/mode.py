@@ -17,13 +17,14 @@ from kvbench.system.errors import KVBenchError
 # The cache is compressed before the question is seen, or with it.
 Mode = Literal["agnostic", "aware"]
 Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
-# Of ``--answer-prefix``; any other text begins the answers itself.
-PREFIX_WAYS = ("auto", "on", "off")
+AUTO_PREFIX = "auto"
+# Of the option ``prefix`` of a task; any other text begins the answers itself.
+PREFIX_WAYS = (AUTO_PREFIX, "on", "off")
 # That an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off.
 SENTENCE_TOKENS = 32
 
 
-def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str = "auto") -> list[Task]:
+def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str = AUTO_PREFIX) -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of
     every model but the shipped ones, which were taught without; where these are adapters, in the
     tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS` begins all answers to
@@ -44,9 +45,9 @@ def _begun_with(prefix: str, tasks: Sequence[Task], model: str) -> list[Task]:
     Raises :class:`KVBenchError` for an empty text, and where no task has questions from a file.
     """
     if not prefix.strip() or not any(task.with_prefix for task in tasks):
-        ways = f"--answer-prefix is {', '.join(PREFIX_WAYS)}, or the text that begins each answer to your own questions"
+        ways = f"prefix is {', '.join(PREFIX_WAYS)}, or the text that begins each answer to your own questions"
         raise KVBenchError(
-            f"{ways}: '{prefix}' is none of these where --tasks names no file of questions"
+            f"{ways}: '{prefix}' is none of these, and --tasks gives it to no file of questions"
         )
     as_asked = []
     for task in tasks:

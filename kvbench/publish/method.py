@@ -7,6 +7,12 @@ from typing import Any
 from pandas import DataFrame, concat
 
 from datasets_gen import KNOWN_TASKS, NATIVE
+from kvbench.experiments.arguments import (
+    write_arguments,
+    write_executor,
+    write_suite,
+    write_tasks,
+)
 from kvbench.experiments.catalogue import is_built_in
 from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
@@ -20,7 +26,14 @@ from policies.treatments.options import kind_in
 # Options of a command that are written whether or not they are the defaults.
 ALWAYS_WRITTEN = ("model", "seed", "mode", "device", "dtype")
 # Fields of a job that are no options of one word each.
-NO_OPTIONS = ("press", "levels", "controls", "context_tokens")
+NO_OPTIONS = (
+    *("press", "levels", "controls", "context_tokens"),
+    *("dtypes", "sampling", "deterministic"),  # they stand behind the suite
+    "task_options",  # behind the tasks
+    *("compress", "device_map", "cell_seconds"),  # behind mode, device and executor
+    "phrasings",
+)
+HELD_OUT = "it asked in held-out phrasings, for which run has no option any more"
 NONE = "–"
 SHOWN = (  # columns of the records that the example of a task is made of
     *("example_id", "question_id", "context", "question", "golds", "target"),
@@ -33,8 +46,8 @@ def run_entry(name: str, run: RunFile) -> RunEntry:
     numbers that it had."""
     content = run.model_dump(mode="json", exclude={"job"})
     if run.job is None:
-        without = ("it was started by Python code and not by a command of kvbench",)
-        return RunEntry(name, run.command, without, run.command, content)
+        by_code = ("it was started by Python code and not by a command of kvbench",)
+        return RunEntry(name, run.command, by_code, run.command, content)
     identity = run.identity
     settled = {
         "device": identity.device.partition(" ")[0],
@@ -43,7 +56,8 @@ def run_entry(name: str, run: RunFile) -> RunEntry:
     }
     words = _command_words(run.job.model_copy(update=settled))
     command = shlex.join(["python", "-m", "kvbench", *words])
-    return RunEntry(name, command, (), run.command, content)
+    without = (HELD_OUT,) if run.job.phrasings == "held-out" else ()
+    return RunEntry(name, command, without, run.command, content)
 
 
 def _command_words(job: Job) -> list[str]:
@@ -71,6 +85,14 @@ def _options(job: Job) -> dict[str, Any]:
         is_opponents = name == "policies" and job.press
         option = "--against" if is_opponents else f"--{name.replace('_', '-')}"
         options[option] = value
+    if job.suite is not None:
+        options["--suite"] = write_suite(job)
+    if job.task_options:
+        options["--tasks"] = write_tasks(job)
+    options["--mode"] = write_arguments(job.mode, {"compress": job.compress})
+    options["--device"] = write_arguments(job.device, {"map": job.device_map})
+    if (executor := write_executor(job)) is not None:
+        options["--executor"] = executor
     if job.context_tokens != default_tokens(job.suite, job.tasks):
         tokens = NATIVE if job.context_tokens is None else job.context_tokens
         options["--context-tokens"] = tokens

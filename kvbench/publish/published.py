@@ -1,14 +1,15 @@
 """Runs as they are published: with names in place of the places that files have on the machine that
 made them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from kvbench.publish.places import distinct_names, name_of_place, without_places
-from kvbench.store.run_file import Identity, Job, RunFile
+from kvbench.store.run_file import Identity, Job, RunFile, TaskOptions
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredTable
 from leaderboards.aggregate.row import SummaryRow
@@ -16,7 +17,7 @@ from leaderboards.aggregate.row import SummaryRow
 # The columns that may name a place. Those of contexts, questions and answers are texts, and stay as
 # they are.
 COLUMNS = ("policy", "reason", "press_arguments")
-PLACES = ("model", "data", "essays")  # of a job: options that are a path as a whole
+PLACES = ("data", "essays")  # of a task: options that are a path as a whole
 
 
 class PublishedStore(Store):
@@ -87,11 +88,25 @@ def _published_run(run: RunFile, model: str) -> RunFile:
 def _published_job(job: Job) -> Job:
     options: dict[str, Any] = {}
     for name, value in job:
-        if name in PLACES and value is not None:
+        if name == "model":
             options[name] = name_of_place(value)
+        elif name == "task_options":
+            options[name] = _published_task_options(value)
         elif isinstance(value, str) and "/" in value:
             options[name] = without_places(value)
     return job.model_copy(update=options)
+
+
+def _published_task_options(given: Mapping[str, TaskOptions]) -> dict[str, TaskOptions]:
+    published = {}
+    for word, options in given.items():
+        names: dict[str, Any] = {}
+        for option in PLACES:
+            place = getattr(options, option)
+            if place is not None:
+                names[option] = Path(name_of_place(place))
+        published[without_places(word)] = options.model_copy(update=names)
+    return published
 
 
 def _published_identity(identity: Identity, model: str) -> Identity:

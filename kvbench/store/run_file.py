@@ -202,6 +202,28 @@ class Identity(BaseModel):
 
 
 RUN_FILE = "run.json"
+EVERY_TASK = "all"  # a word of --tasks, whose options are for each task that takes them
+# Options of a run that stand behind its tasks now, with their names there.
+FORMER_OPTIONS = {
+    "data": "data",
+    "defence": "defence",
+    "essays": "essays",
+    "depth": "depth",
+    "answer_prefix": "prefix",
+}
+
+
+class TaskOptions(BaseModel):
+    """The options that stand in brackets behind a word of ``--tasks``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path | None = None  # rows of ifeval or gsm8k, or a text for prose
+    defence: Placement | None = None  # where a defence stands in the system prompts of ifeval
+    essays: Path | None = None  # the prose that RULER's needles are hidden in
+    depth: FiniteFloat | None = None  # position of the facts, 0 (start) to 1 (end)
+    # "auto", "on", "off", or the text that begins the answers to questions from a file.
+    prefix: str | None = None
 
 
 class Job(BaseModel):
@@ -227,13 +249,8 @@ class Job(BaseModel):
     phrasings: Literal["common", "held-out"] = "common"
     # "usual": as each task has in a run; None: its own length.
     context_tokens: int | Literal["usual"] | None = None
-    depth: float | None = None
-    data: Path | None = None
-    defence: Placement | None = None
-    essays: Path | None = None
+    task_options: dict[str, TaskOptions] = {}  # by word of ``tasks``, or EVERY_TASK
     max_new_tokens: int | None = None
-    # "auto", "on", "off", or the text that begins the answers to questions from files.
-    answer_prefix: str = "auto"
     # A level for all tasks, or task=level,task=level; None: the highest of each.
     difficulty: str | None = None
     dtypes: str | None = None  # of the study of numerics
@@ -252,12 +269,20 @@ class Job(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_removed_options(cls, options: Any) -> Any:
-        """Leaves out options that runs once took, so that an earlier run.json is read and not
-        called damaged."""
+        """Leaves out options that runs once took, and puts those behind the tasks that stand there
+        now, so that an earlier run.json is read and not called damaged."""
         if not options:
             return options
-        removed = ("keep_attention",)
-        return {name: value for name, value in options.items() if name not in removed}
+        removed = ("keep_attention", *FORMER_OPTIONS)
+        kept = {name: value for name, value in options.items() if name not in removed}
+        former: dict[str, Any] = {}
+        for name, name_now in FORMER_OPTIONS.items():
+            value = options.get(name)
+            if value is not None and (name, value) != ("answer_prefix", "auto"):
+                former[name_now] = value
+        if former:
+            kept["task_options"] = {EVERY_TASK: former, **kept.get("task_options", {})}
+        return kept
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

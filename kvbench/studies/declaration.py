@@ -3,12 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel, ConfigDict
+
 from datasets_gen import Task
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.prompts.mode import Scope
 
 QUICK = "quick"  # the profile of a run unless another is given
 LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
+
+
+class NoArguments(BaseModel):
+    """Declares that a name takes nothing in brackets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Suite:
     paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
+    arguments: type[BaseModel] = NoArguments  # that stand behind its name in brackets
 
     @property
     def all_levels(self) -> dict[str, str]:

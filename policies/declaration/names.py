@@ -37,9 +37,15 @@ def plain_and_way(policy: str) -> tuple[str, str]:
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """Splits a text at the commas that stand in no bracket; empty parts are left out."""
-    parts, depth = [""], 0
+    """Splits a text at the commas that stand in no bracket and in no double quotes; empty parts are
+    left out."""
+    parts, depth, is_quoted = [""], 0, False
     for character in text:
+        if character == '"':
+            is_quoted = not is_quoted
+        if is_quoted:
+            parts[-1] += character
+            continue
         if character in "([{":
             depth += 1
         elif character in ")]}":

@@ -39,17 +39,38 @@ def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
     has not."""
     matched = NAME.fullmatch(name)
     assert matched is not None
+    return read_options(name, matched["options"] or "", kind)
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """Splits ``name(options)`` into both; without a bracket at its end a text is all name, as that
+    of a file may be."""
+    name, bracket, options = text.strip().partition("(")
+    if bracket and options.endswith(")"):
+        return name.strip(), options[:-1]
+    return text.strip(), ""
+
+
+def read_options(name: str, text: str, kind: TreatmentKind[Options]) -> Options:
+    """Reads what stands between the brackets of a name; raises :class:`PolicyError` in one line for
+    one that the kind has not. A value in double quotes may hold commas and brackets."""
     options = dict[str, str]()
-    for part in split_outside_brackets(matched["options"] or ""):
+    for part in split_outside_brackets(text):
         option, equals, value = part.partition("=")
         if not equals:
             example = next(iter(option_names(kind)), "NAME")
             raise PolicyError(f"{name}: write options as {kind.name}({example}=...), not '{part}'")
-        options[option.strip()] = value.strip()
+        options[option.strip()] = _without_quotes(value.strip())
     try:
         return kind.options.model_validate(options)
     except ValidationError as error:
         raise PolicyError(f"{name}: {_first_problem(error, kind)}") from error
+
+
+def _without_quotes(value: str) -> str:
+    """Returns a value as it is meant: within quotes, a quote is written twice."""
+    is_quoted = len(value) > 1 and value[0] == value[-1] == '"'
+    return value[1:-1].replace('""', '"') if is_quoted else value
 
 
 def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> str:
@@ -57,9 +78,11 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
     option = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
         names = option_names(kind)
+        if not names:
+            return f"{kind.name} takes no options: leave {option} out"
         close = difflib.get_close_matches(option, names, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(names)}"
-        return f"{kind.name} has no option {option}: {meant}"
+        meant = f"did you mean {close[0]}? " if close else ""
+        return f"{kind.name} has no option {option}: {meant}it has {', '.join(names)}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{option}={problem['input']}: {message}" if option else message
 

@@ -8,6 +8,7 @@ import pytest
 from pandas import DataFrame
 
 from kvbench.commands.claims import make_job
+from kvbench.store.run_file import TaskOptions
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.errors import ERRORS
@@ -168,10 +169,10 @@ def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
 def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.touch()
-    job = make_job(PROMPTS, limit=2, ifeval=rows, max_new_tokens=256)
-    assert (job.tasks, job.data, job.max_new_tokens) == ("ifeval", rows, 256)
-    assert make_job(PROMPTS, data=rows).tasks == "instructions", "a text for next tokens"
-    assert (make_job(PROMPTS, data=Path("python")).tasks, make_job(ERRORS, data=rows).tasks) == (
-        "instructions",
-        ERRORS.tasks,
-    )
+    given = {"ifeval": TaskOptions(data=rows), "prose": TaskOptions(data=Path("python"))}
+    job = make_job(PROMPTS, limit=2, given=given, max_new_tokens=256)
+    assert (job.tasks, job.max_new_tokens) == ("ifeval", 256)
+    assert job.task_options == {"ifeval": given["ifeval"]}
+    errors = make_job(ERRORS, given=given)
+    assert (errors.tasks, errors.task_options) == (ERRORS.tasks, {"prose": given["prose"]})
+    assert make_job(PROMPTS, given={"prose": given["prose"]}).tasks == "instructions"

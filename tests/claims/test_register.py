@@ -54,7 +54,10 @@ def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -
 
 
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
-    assert cli(*words(cli, "--only", "E1", "--limit", 1, "--data", "python", "--json")) == 0
+    assert (
+        cli(*words(cli, "--only", "E1", "--limit", 1, "--tasks", "prose(data=python)", "--json"))
+        == 0
+    )
     printed = json.loads(cli.out)
     parts = [
         "int8, directives obeyed",
@@ -100,7 +103,9 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", "Q9"), "--only Q9: unknown claim"),
         (("--only", "F", "--difficulty", "bsae=2"), "unknown task with levels 'bsae'"),
         (("--difficulty", "auto"), "--difficulty auto: give the levels"),
-        (("--only", "E1", "--data", "nowhere.txt"), "--data nowhere.txt cannot be read"),
+        (("--only", "E1", "--tasks", "prose(data=no.txt)"), "data=no.txt cannot be read"),
+        (("--only", "E1", "--tasks", "gsm8k(data=no.txt)"), "unknown task of these claims"),
+        (("--only", "E1", "--tasks", "base"), "claims choose their tasks"),
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
         (("--only", "F5", "--larger", "./nowhere"), "there is no model at nowhere"),
@@ -110,8 +115,12 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         ),
         (("--limit", "0"), "--limit is 1 or more"),
         (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
-        (("--only", "E1", "--dtypes", "fp16"), "--dtypes and --sampling are of the claims N alone"),
-        (("--only", "N1,E1", "--dtypes", "fp12"), "unknown dtype 'fp12'"),
+        (
+            ("--only", "E1", "--suite", "numerics(dtypes=fp16)"),
+            "--suite numerics(dtypes=fp16) is of the claims N alone",
+        ),
+        (("--only", "E1", "--suite", "faults"), "claims have suites of their own"),
+        (("--only", "N1,E1", "--suite", "numerics(dtypes=fp12)"), "unknown dtype 'fp12'"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_loaded(

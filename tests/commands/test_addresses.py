@@ -18,8 +18,8 @@ SMALL = ["run", "--tasks", "base", "--policies", "snapkv", "--ratios", "0.5", "-
         [*SMALL, "--out=memory://runs"],
         [*SMALL, "--site", "gs://bucket/site"],
         [*SMALL, "--site", "file:///tmp/site"],
-        [*SMALL, "--data", "hf://datasets/rows.jsonl"],
-        [*SMALL, "--essays", "https://example.org/essays.txt"],
+        [*SMALL, "--tasks", "gsm8k(data=hf://datasets/rows.jsonl)"],
+        [*SMALL, "--tasks", "ruler(essays=https://example.org/essays.txt)"],
         [*SMALL, "--model", "gs://bucket/model"],
         ["run", "--tasks", "base,az://box/rows.jsonl"],
         ["run", "--tasks", "base", "--policies", "snapkv, s3://bucket/mine.py:Press"],
@@ -39,10 +39,11 @@ def test_an_address_in_place_of_a_path_is_refused_and_makes_no_folder(
 
 
 def test_an_address_of_a_cluster_is_none_of_a_file(cli: CommandLine) -> None:
-    for words in (["--address", "ray://127.0.0.1:1"], ["--address=ray://127.0.0.1:1"]):
-        assert cli(*SMALL, "--executor", "local", *words) == 1
-        assert "--address is for --executor ray" in cli.err
-    assert cli(*SMALL, "--address", "auto", "s3://bucket/x") == 1
+    executor = "local(address=ray://127.0.0.1:1)"
+    for words in (["--executor", executor], [f"--executor={executor}"]):
+        assert cli(*SMALL, *words) == 1
+        assert "local has no option address" in cli.err
+    assert cli(*SMALL, "--executor", "ray(address=auto)", "s3://bucket/x") == 1
     assert "is an address of s3" in cli.err
 
 

@@ -163,7 +163,7 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)
         (["run", "--ratios", f"0.1,{DIGITS}"], "is not a number"),
         (["run", "--seed", 2**70], "1180591620717411303424 cannot be computed with"),
         (["run", "--seed", DIGITS], "cannot be computed with"),
-        (["run", "--cell-seconds", "1e308"], "1e308 cannot be computed with"),
+        (["run", "--max-kv-gb", "1e308"], "1e308 cannot be computed with"),
         (["plan", *SHAPE, "--layers", "1" + "0" * 320], "cannot be computed with"),
         (["plan", *SHAPE, "--head-size", "1" + "0" * 320], "cannot be computed with"),
         (["plan", *SHAPE, "--parameters", "1e300"], "1e300 cannot be computed with"),

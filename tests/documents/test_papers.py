@@ -26,7 +26,7 @@ SMALL = "--limit 1 --repeats 1 --max-new-tokens 4 --every-task"
 SMALLER: Mapping[str, str] = {
     "f": "--rates 0.02,0.04",
     "f-small": "--rates 0.02,0.04",
-    "n": "--dtypes fp32,bf16 --sampling greedy --limit 2 --max-new-tokens 8",
+    "n": "--suite numerics(dtypes=[fp32,bf16],sampling=greedy) --limit 2 --max-new-tokens 8",
     "r": "--ratios 0.5,0.9",
     # Only a model that has an answer right shows what reaches it.
     "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 2 --max-new-tokens 12",
@@ -77,12 +77,16 @@ def test_a_command_makes_the_sections_and_the_columns_of_its_items(
 
 
 def run(name: str, folder: Path, toy_folder: Path) -> int:
-    """Runs a command of the register at the smallest size."""
+    """Runs a command of the register at the smallest size, and what follows it; returns the first
+    status that is a fault."""
     models = {"MODEL": toy_folder, "SMALL_MODEL": folder / "small"}
-    words = [str(models.get(word, word)) for word in shlex.split(COMMANDS[name].line)]
-    assert words[:3] == ["python", "-m", "kvbench"]
-    smaller = shlex.split(f"{SMALL} {SMALLER.get(name, '')} --site site/{name}")
-    return main([*words[3:], *smaller])
+    status = 0
+    for line in COMMANDS[name].line.splitlines():
+        words = [str(models.get(word, word)) for word in shlex.split(line)]
+        assert words[:3] == ["python", "-m", "kvbench"]
+        smaller = f"{SMALL} {SMALLER.get(name, '')}" if words[3] == "run" else "--every-task"
+        status = status or main([*words[3:], *shlex.split(smaller), "--site", f"site/{name}"])
+    return status
 
 
 def check_items(command: Command, site: Path) -> None:

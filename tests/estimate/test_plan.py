@@ -159,13 +159,13 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
             ("--suite", "numerics", "--dtype", "bfloat16"),
             "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)",
         ),
-        (("--suite", "numerics", "--dtypes", "bf16"), "weights 16.1 GB (bfloat16) + cache"),
+        (("--suite", "numerics(dtypes=bf16)"), "weights 16.1 GB (bfloat16) + cache"),
         (
-            ("--suite", "numerics", "--dtypes", "fp32"),
+            ("--suite", "numerics(dtypes=fp32)"),
             "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)",
         ),
         (
-            ("--suite", "numerics", "--dtypes", "fp64,fp16"),
+            ("--suite", "numerics(dtypes=[fp64,fp16])"),
             "weights 16.1 GB (bfloat16) + a copy 64.2 GB (float64)",
         ),
     ],

@@ -315,11 +315,11 @@ def test_the_plan_of_numerics_of_8_billion_parameters(cli: CommandLine) -> None:
     assert "h100" in fits
     assert all(card in too_much.split(".")[0] + too_much for card in ("rtx4090", "l40s"))
     assert "Studies are a projection" in output
-    assert cli("plan", *shape, "--suite", "numerics", "--limit", "24", "--dtypes", "bf16,fp16") == 0
+    assert cli("plan", *shape, "--suite", "numerics(dtypes=[bf16,fp16])", "--limit", "24") == 0
     assert_says(
         " ".join((cli.out + cli.err).split()), "16.1 GB", "(bfloat16)", "16.1 GB", "(float16)"
     )
-    assert cli("plan", *shape, "--suite", "numerics", "--limit", "24", "--dtypes", "bf16") == 0
+    assert cli("plan", *shape, "--suite", "numerics(dtypes=bf16)", "--limit", "24") == 0
     output = " ".join((cli.out + cli.err).split())
     assert "a copy" not in output
     assert "fits one rtx4090" in output

@@ -137,7 +137,7 @@ def test_rows_may_end_in_the_same_forms(answer: str, number: str) -> None:
 
 
 def test_a_run_reads_the_rows_of_a_file(cli: CommandLine, tmp_path: Path) -> None:
-    words = cli.words("--tasks", "gsm8k", "--limit", "2", "--max-new-tokens", "8", "--data", ROWS)
+    words = cli.words("--tasks", f"gsm8k(data={ROWS})", "--limit", "2", "--max-new-tokens", "8")
     assert cli(*words) == 0, cli.err
     frame = Store.open(tmp_path / "runs/x").frame()
     assert set(frame.status) == {"ok"}
@@ -156,6 +156,6 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
-    (task,) = kvbench.experiments.data.with_data([GSM8K], None, None)
+    (task,) = kvbench.experiments.data.with_data([GSM8K], {})
     assert asked == [("openai/gsm8k", "main", "train[:4]"), ("openai/gsm8k", "main", "test")]
     assert task.example(0, 1).context == gsm8k_task(read_rows(ROWS)).example(0, 1).context

@@ -86,8 +86,7 @@ def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch.setitem(sys.modules, module, None)
     package = module.partition(".")[0]
     assert (
-        cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT), "--model", "nowhere")
-        == 1
+        cli("run", "--tasks", f"ifeval(data={written(tmp_path, SPLIT)})", "--model", "nowhere") == 1
     )
     assert_says(cli.err, "error: ", "ifeval", str(package), "pip install 'kvbench[ifeval]'\n")
     assert cli.err.count("\n") == 1
@@ -96,7 +95,7 @@ def test_without_the_extra_it_is_said_what_to_install(
 def words(cli: CommandLine, data: Path, *more: str) -> list[object]:
     """The command of a small run on given rows."""
     return cli.words(
-        "--tasks", "ifeval", "--limit", "2", "--max-new-tokens", "12", "--data", data, *more
+        *("--tasks", f"ifeval(data={data})", "--limit", "2", "--max-new-tokens", "12"), *more
     )
 
 
@@ -104,7 +103,7 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     data = written(tmp_path, SPLIT, SPLIT)
-    assert cli(*words(cli, data, "--defence", "both")) == 0, cli.err
+    assert cli(*words(cli, data, "--tasks", f"ifeval(data={data},defence=both)")) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert set(frame.status) == {"ok"}
@@ -142,11 +141,11 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--defence", "before"], "--defence before is for rows that are split"),
+        (["--tasks", "ifeval(data=ROWS,defence=before)"], "defence=before is for rows that are"),
         (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
         (
-            ["--data", "/nowhere/rows.jsonl"],
-            "--data /nowhere/rows.jsonl cannot be read (No such file or directory)",
+            ["--tasks", "ifeval(data=/nowhere/rows.jsonl)"],
+            "data=/nowhere/rows.jsonl cannot be read (No such file or directory)",
         ),
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],
@@ -154,7 +153,9 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
 def test_bad_input_is_one_clear_line(
     cli: CommandLine, more: list[str], said: str, tmp_path: Path
 ) -> None:
-    assert said in cli.error(*words(cli, written(tmp_path, PLAIN, OF_HUB), *more))
+    data = written(tmp_path, PLAIN, OF_HUB)
+    more = [word.replace("ROWS", str(data)) for word in more]
+    assert said in cli.error(*words(cli, data, *more))
     assert not (tmp_path / "runs").exists()
 
 
@@ -167,7 +168,7 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
-    (task,) = kvbench.experiments.data.with_data([IFEVAL], None, "none")
+    (task,) = kvbench.experiments.data.with_data([IFEVAL], {})
     assert asked == [("google/IFEval", "train")]
     assert task.contexts["paper"] == 3
     assert task.example(0, 2).context == SPLIT["prompt"]

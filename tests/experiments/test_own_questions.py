@@ -310,7 +310,7 @@ def test_files_stand_among_names_and_keep_the_length_of_their_contexts(write: Wr
         contexts for _, contexts in build_grid(Job(suite="routing", tasks=str(mine)), len).tasks
     ] == [2]
     with pytest.raises(
-        KVBenchError, match="--context-tokens and --depth are for generated contexts: those of mine"
+        KVBenchError, match="--context-tokens and depth are for generated contexts: those of mine"
     ):
         build_grid(Job(tasks=str(mine), context_tokens=300), len)
     with pytest.raises(

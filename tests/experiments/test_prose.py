@@ -21,6 +21,7 @@ from datasets_gen.tasks.prose import (
 )
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
+from kvbench.store.run_file import TaskOptions
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
 
@@ -86,7 +87,7 @@ def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
     path = tmp_path / "text.txt"
     path.write_text(WORDS)
     small = ["--limit", 1, "--ratios", 0.9, "--context-tokens", 300, "--out", tmp_path / "runs"]
-    words = ["compare", "recency", "--against", "knorm", "--tasks", "prose", "--data", path, *small]
+    words = ["compare", "recency", "--against", "knorm", "--tasks", f"prose(data={path})", *small]
     assert (
         cli(
             *words, "--model", cli.model, "--site", tmp_path / "site", "--name", "x", "--every-task"
@@ -99,8 +100,8 @@ def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
     # With the beginning of a text.
     assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302
     assert (
-        cli.error("compare", "recency", "--tasks", "base", "--data", path).count(
-            "--data is for the tasks"
+        cli.error("compare", "recency", "--tasks", f"base(data={path})").count(
+            "data is for the tasks ifeval, gsm8k, prose, not for base"
         )
         == 1
     )
@@ -122,12 +123,12 @@ def test_context_lead_and_continuation_are_one_text_without_a_chat(
 def test_a_run_measures_the_likelihood_of_next_tokens_alone(
     cli: CommandLine, tmp_path: Path, form: str
 ) -> None:
-    given = []
+    task = "prose"
     if form != "none":
         path = tmp_path / form
         path.write_text(json.dumps({"text": WORDS}) if form.endswith("jsonl") else WORDS)
-        given = ["--data", path]
-    assert cli(*cli.words("--tasks", "prose", "--limit", "2", *given)) == 0, cli.err
+        task = f"prose(data={path})"
+    assert cli(*cli.words("--tasks", task, "--limit", "2")) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert set(frame.status) == {"ok"}
@@ -140,7 +141,7 @@ def test_a_run_measures_the_likelihood_of_next_tokens_alone(
 def test_the_reference_of_python_is_running_text_that_every_machine_has(
     cli: CommandLine, tmp_path: Path
 ) -> None:
-    (task,) = with_data([PROSE], Path("python"), None)
+    (task,) = with_data([PROSE], {"prose": TaskOptions(data=Path("python"))})
     contexts = task.most or 0
     assert contexts > 100
     for index in range(0, contexts, 10):
@@ -148,7 +149,7 @@ def test_the_reference_of_python_is_running_text_that_every_machine_has(
         assert len(example.context.split()) >= 20
         assert "::=" not in example.context, "it has no grammar"
         assert "***" not in example.context, "nor headings"
-    assert cli(*cli.words("--tasks", "prose", "--limit", "2", "--data", "python")) == 0, cli.err
+    assert cli(*cli.words("--tasks", "prose(data=python)", "--limit", "2")) == 0, cli.err
     assert cli("show", tmp_path / "runs/x") == 0, cli.err
     assert task.example(0, 0).questions[0].text.split()[0] in cli.out
 
@@ -170,7 +171,7 @@ def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(
 
     monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
-    (task,) = with_data([PROSE], Path("wikitext"), None)
+    (task,) = with_data([PROSE], {"prose": TaskOptions(data=Path("wikitext"))})
     assert asked == [("Salesforce/wikitext", "wikitext-2-raw-v1", "test")]
     assert task.most == 2
     assert task.example(0, 0).context.startswith("= Robert = word0 ")

@@ -8,7 +8,7 @@ import pytest
 from datasets_gen import DatasetError
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, TaskOptions
 from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from leaderboards.studies.published.content import OURS
@@ -114,10 +114,9 @@ def test_the_paper_profile_of_errors_asks_as_text_e_does(
     kinds = (words, words, commas, title, commas)
     arguments = {words: {"relation": "at least", "num_words": 300}, commas: {}, title: {}}
     of_rows = [kinds[number % 5] for number in range(rows)]
-    data = written(
-        tmp_path, *(row_of(number, kind, arguments[kind]) for number, kind in enumerate(of_rows))
-    )
-    job = Job(suite="errors", tasks="ifeval", data=data, profile="paper")
+    rows_of_kinds = (row_of(number, kind, arguments[kind]) for number, kind in enumerate(of_rows))
+    data = {"ifeval": TaskOptions(data=written(tmp_path, *rows_of_kinds))}
+    job = Job(suite="errors", tasks="ifeval", task_options=data, profile="paper")
     grid = build_grid(job, len)
     ((task, count),) = grid.tasks
     assert (count, task.max_new_tokens) == (contexts, 100)
@@ -143,11 +142,11 @@ def test_the_paper_profile_of_errors_asks_as_text_e_does(
 
 
 def test_rows_that_all_count_words_leave_nothing_to_ask(tmp_path: Path) -> None:
-    data = written(tmp_path, PLAIN)
+    data = {"ifeval": TaskOptions(data=written(tmp_path, PLAIN))}
     with pytest.raises(
         DatasetError, match=r"every row .* left out \(length_constraints:number_words\)"
     ):
-        build_grid(Job(suite="errors", tasks="ifeval", data=data, profile="paper"), len)
+        build_grid(Job(suite="errors", tasks="ifeval", task_options=data, profile="paper"), len)
 
 
 def test_published_orders_of_either_mode_have_their_own_presses() -> None:

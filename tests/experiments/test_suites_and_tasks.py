@@ -2,14 +2,14 @@
 tables and levels."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from datasets_gen import FAMILIES, FROM_DATA, KNOWN_TASKS
 from kvbench.experiments.build_grid import build_grid, check_job
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, TaskOptions
 from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, FULL
@@ -40,6 +40,11 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return {"gsm8k": PROBLEMS, "ifeval": written(tmp_path, *prompts)}
 
 
+def options_of(task: str, rows: Mapping[str, Path]) -> dict[str, TaskOptions]:
+    """Gives a task its rows, if it needs some."""
+    return {task: TaskOptions(data=rows[task])} if task in rows else {}
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
     for task in (*KNOWN_TASKS, *FAMILIES, OWN):
@@ -47,7 +52,7 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
         job = Job(
             suite=suite,
             tasks=task,
-            data=rows.get(task),
+            task_options=options_of(task, rows),
             compress=None if is_of_prompts else "context",
         )
         grid = build_grid(job, len)
@@ -72,16 +77,17 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
 
 def test_system_prompts_are_compressed_only_where_a_task_has_some(rows: dict[str, Path]) -> None:
     for task in ("base", "ruler", "gsm8k", OWN):
-        with pytest.raises(
-            KVBenchError, match="has no system prompt: leave it out, or use --compress context"
-        ):
-            build_grid(Job(suite="instructions", tasks=task, data=rows.get(task)), len)
+        with pytest.raises(KVBenchError, match="has no system prompt: leave it out, or use --mode"):
+            build_grid(
+                Job(suite="instructions", tasks=task, task_options=options_of(task, rows)), len
+            )
 
 
 def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
     rows: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_job(Job(suite="instructions", tasks="gsm8k", data=rows["gsm8k"], compress="context"))
+    given = options_of("gsm8k", rows)
+    check_job(Job(suite="instructions", tasks="gsm8k", task_options=given, compress="context"))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("left out: streaming_llm+whitelist, snapkv+whitelist, ")
     assert line.endswith(": it protects instructions, and the contexts of gsm8k have none")
@@ -103,7 +109,8 @@ def test_a_mistyped_task_of_a_suite_is_said_with_all_that_are_known() -> None:
 
 
 # Of every suite, the benchmark of its text or another one that it was closed to.
-SAMPLE = [
+NUMERICS = "numerics(dtypes=bf16,sampling=greedy)"
+SAMPLE: Sequence[tuple[str, str, tuple[str, ...]]] = [
     ("faults", "gsm8k", ("--rates", "0,0.1", "--policies", "zeros,distractor")),
     ("errors", "ifeval", ("--rates", "1", "--policies", "int4,multiplicative_normal")),
     ("bytes", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv,int4,snapkv+int4")),
@@ -116,9 +123,9 @@ SAMPLE = [
     ("routing", "ifeval", ("--ratios", "0.5", "--policies", "snapkv")),
     ("routing", "prose", ("--ratios", "0.5", "--policies", "snapkv")),
     ("published", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,knorm")),
-    ("numerics", "gsm8k", ("--dtypes", "bf16", "--sampling", "greedy")),
-    ("numerics", "ifeval", ("--dtypes", "bf16", "--sampling", "greedy")),
-    ("numerics", "arithmetic", ("--dtypes", "bf16", "--sampling", "greedy")),
+    (NUMERICS, "gsm8k", ()),
+    (NUMERICS, "ifeval", ()),
+    (NUMERICS, "arithmetic", ()),
     ("instructions", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,snapkv+fair")),
 ]
 
@@ -127,11 +134,10 @@ SAMPLE = [
 def test_it_really_runs_and_has_its_page(
     cli: CommandLine, rows: dict[str, Path], suite: str, task: str, options: Sequence[str]
 ) -> None:
-    data = ("--data", rows[task]) if task in rows else ()
+    if task in rows:
+        task = f"{task}(data={rows[task]})"
     places = ("--model", cli.model, "--out", "runs", "--site", "site/x", "--name", "x")
     small = ("--limit", 2, "--repeats", 1, "--max-new-tokens", 3)
-    assert cli("run", "--suite", suite, "--tasks", task, *data, *places, *small, *options) == 0, (
-        cli.err
-    )
+    assert cli("run", "--suite", suite, "--tasks", task, *places, *small, *options) == 0, cli.err
     assert "failed" not in cli.err
     assert Path("site/x/index.html").is_file()

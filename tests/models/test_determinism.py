@@ -74,9 +74,9 @@ def test_the_options_of_a_run_hold_it_and_earlier_runs_were_without() -> None:
 
 def test_it_is_of_the_suite_alone(cli: CommandLine) -> None:
     line = cli.error(
-        "run", "--no-deterministic", "--model", cli.model, "--tasks", "base", "--policies", "full"
+        "run", "--suite", "errors(deterministic=no)", "--model", cli.model, "--policies", "full"
     )
-    assert_says(line, "error: --deterministic", "--suite numerics")
+    assert_says(line, "errors takes no options", "deterministic")
 
 
 @pytest.mark.parametrize(("longest", "steps"), [(1, 16), (63, 16), (64, 128), (512, 128)])

@@ -42,9 +42,20 @@ def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
 def test_export_writes_contexts_of_the_length_that_is_asked_for(
     tokenizer: Path, tmp_path: Path
 ) -> None:
-    asked = ["--context-tokens", "700", "--depth", "1", "--tokenizer", str(tokenizer)]
+    asked = ["--context-tokens", "700", "--tokenizer", str(tokenizer)]
     assert (
-        main(["export", "--task", "long_context", "--limit", "2", "--out", str(tmp_path), *asked])
+        main(
+            [
+                "export",
+                "--task",
+                "long_context(depth=1)",
+                "--limit",
+                "2",
+                "--out",
+                str(tmp_path),
+                *asked,
+            ]
+        )
         == 0
     )
     rows = Dataset.from_parquet(
@@ -59,9 +70,9 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["long_context", "--depth", "0.5"], "--depth needs a length"),
+        (["long_context(depth=0.5)"], "depth needs a length"),
         (
-            ["long_context", "--context-tokens", "900", "--depth", "2"],
+            ["long_context(depth=2)", "--context-tokens", "900"],
             "from 0, the beginning, to 1, the end, not 2",
         ),
         (["long_context", "--context-tokens", "200000"], "131072 at most"),
@@ -143,5 +154,5 @@ def test_usual_and_own_lengths_are_counted_by_the_model() -> None:
     )
     base, vt = lengthen([TASKS["base"], RULER["vt"]], None, None, len, "a/model")
     assert (base, vt.variant) == (TASKS["base"], "4096-tokens-of-model-scattered")
-    with pytest.raises(KVBenchError, match="--depth needs a length"):
+    with pytest.raises(KVBenchError, match="depth needs a length"):
         lengthen([TASKS["base"]], None, 0.5, len)

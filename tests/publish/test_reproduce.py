@@ -67,13 +67,13 @@ def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPat
     "words",
     [
         "run",
-        "run --tasks base --budgets 16,64 --limit 3 --phrasings held-out --seed 7 --observe "
-        "attention",
-        "run --tasks long_context --context-tokens 600 --depth 0.25 --limit 2 --policies knorm",
+        "run --tasks base,all(prefix=on) --budgets 16,64 --limit 3 --seed 7 --observe attention",
+        "run --tasks long_context(depth=0.25) --context-tokens 600 --limit 2 --policies knorm",
         "run --tasks base --mode aware --policies finch --ratios 0.5 --limit 1 --dtype bfloat16",
         "run --suite instructions --policies keydiff+fair --limit 6 --ratios 0.4",
-        "run --tasks ifeval --data rows.jsonl --defence both --policies snapkv --ratios 0.5 "
-        "--limit 1",
+        "run --tasks instructions --mode agnostic(compress=system) --policies knorm --limit 1",
+        "run --suite numerics(dtypes=[bf16,fp32],sampling=greedy,deterministic=no) --limit 1",
+        "run --tasks ifeval(data=rows.jsonl,defence=both) --policies snapkv --ratios 0.5 --limit 1",
         "run --tasks base --policies mine.py:MyPress(floor=0.1),snapkv --limit 1 --ratios 0.5",
         "compare random --tasks base --limit 1 --against full,knorm --repeats 2",
         "compare mine.py:MyPress --tasks base --limit 1 --against random,full --budgets 32",
@@ -106,9 +106,13 @@ def test_other_bounds_make_no_other_run_and_are_told_again(
 ) -> None:
     words = ["run", "--tasks", "base", "--limit", "1", "--model", str(toy_folder)]
     first = plan(planned, words, monkeypatch)
-    second = plan(planned, [*words, "--max-kv-gb", "0.5", "--cell-seconds", "7"], monkeypatch)
+    second = plan(
+        planned, [*words, "--max-kv-gb", "0.5", "--executor", "local(cell_seconds=7)"], monkeypatch
+    )
     assert not second.identity.differences(first.identity)
-    assert "--cell-seconds 7.0 --max-kv-gb 0.5" in again(second).command
+    again_words = shlex.split(again(second).command)
+    assert again_words[again_words.index("--executor") + 1] == "local(cell_seconds=7.0)"
+    assert again_words[again_words.index("--max-kv-gb") + 1] == "0.5"
     assert "--max-kv-gb" not in again(first).command
 
 

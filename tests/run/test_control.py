@@ -8,7 +8,7 @@ import pytest
 
 from kvbench.experiments.build_grid import build_grid
 from kvbench.prompts.context_length import default_tokens
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, policies_of, record_calls
@@ -47,7 +47,7 @@ def test_a_model_that_answers_few_own_questions_stops_before_any_policy_with_its
     shown = " ".join(cli.out.split())
     assert all(
         part in shown
-        for part in ("Ada Lund", "the full cache wrote", '--answer-prefix "The answer is"')
+        for part in ("Ada Lund", "the full cache wrote", '"FILE(prefix=The answer is)"')
     )
     assert "--every-task" in shown
     assert max(map(len, cli.out.splitlines())) <= 80
@@ -132,7 +132,8 @@ def test_a_model_that_answers_them_and_a_study_of_damage_go_on(
 
 def job_of(path: Path, prefix: str, tasks: str = "") -> Job:
     names = ",".join(filter(None, (str(path), tasks)))
-    return Job(tasks=names, answer_prefix=prefix, context_tokens=default_tokens(None, names))
+    given = {EVERY_TASK: TaskOptions(prefix=prefix)}
+    return Job(tasks=names, task_options=given, context_tokens=default_tokens(None, names))
 
 
 def test_one_prefix_for_a_file_is_the_same_task_as_one_in_each_line(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_a_prefix_of_its_own_stays_and_attacks_and_directives_have_none(tmp_path
 @pytest.mark.parametrize("prefix", ["onn", " "])
 def test_a_text_that_begins_answers_needs_questions_from_a_file(prefix: str) -> None:
     with pytest.raises(KVBenchError, match="is auto, on, off, or the text"):
-        build_grid(Job(tasks="base", answer_prefix=prefix), len)
+        build_grid(Job(tasks="base", task_options={"base": TaskOptions(prefix=prefix)}), len)
 
 
 def test_beside_a_file_generated_tasks_are_asked_as_by_default(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_no_cluster_at_the_address_is_one_line(cli: CommandLine, address: str) -
     with socket.socket() as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         address = address.format(bound.getsockname()[1])
-        said = cli.error(*BASE, "--executor", "ray", "--address", address)
+        said = cli.error(*BASE, "--executor", f"ray(address={address})")
     assert_says(said, "no Ray cluster", f"{address} (")
 
 
@@ -53,18 +53,12 @@ def test_without_ray_one_line_says_how_to_get_it(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--address", "auto"], "--address is for --executor ray"),
-        (["--workers", "2"], "--workers is for --executor ray"),
-        (["--executor", "ray", "--workers", "0"], "--workers is 1 or more, not 0"),
-        (
-            ["--executor", "ray", "--cpus-per-worker", "nan"],
-            "--cpus-per-worker is a number above 0, not nan",
-        ),
-        (
-            ["--executor", "ray", "--gpus-per-worker", "1.5"],
-            "--gpus-per-worker is a whole number or a share below 1",
-        ),
-        (["--executor", "raj"], "Invalid value for '--executor'"),
+        (["--executor", "local(address=auto)"], "local has no option address: it has cell_seconds"),
+        (["--executor", "ray(workers=two)"], "workers=two: Input should be a valid integer"),
+        (["--executor", "ray(workers=0)"], "workers is 1 or more, not 0"),
+        (["--executor", "ray(cpus=nan)"], "cpus is a number above 0, not nan"),
+        (["--executor", "ray(gpus=1.5)"], "gpus is a whole number or a share below 1"),
+        (["--executor", "raj"], "unknown executor 'raj': did you mean 'ray'?"),
     ],
 )
 def test_options_that_cannot_be_meant_are_one_line(
@@ -225,7 +219,7 @@ def test_a_run_on_a_cluster_stores_what_one_process_stores(
     fake_ray: FakeRay, toy_folder: Path, tmp_path: Path
 ) -> None:
     assert main(words(toy_folder, tmp_path / "here")) == 0
-    assert main(words(toy_folder, tmp_path / "ray", "--executor", "ray", "--workers", "2")) == 0
+    assert main(words(toy_folder, tmp_path / "ray", "--executor", "ray(workers=2)")) == 0
     assert len(fake_ray.started) == 2
     assert_same_records(tmp_path)
 

@@ -73,7 +73,7 @@ def test_one_context_in_three_has_null_rows(store: Store) -> None:
 
 
 def test_options_are_of_this_suite_alone() -> None:
-    with pytest.raises(KVBenchError, match=r"^--dtypes is for --suite numerics: give that too$"):
+    with pytest.raises(KVBenchError, match=r"^dtypes is for --suite numerics: give that too$"):
         build_grid(Job(dtypes="fp32"), len)
     with pytest.raises(KVBenchError, match="unknown dtype 'fp8'"):
         build_grid(Job(suite="numerics", dtypes="fp32,fp8"), len)
@@ -100,15 +100,13 @@ def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
     line = cli.error(
         "run",
         "--suite",
-        "numerics",
-        "--dtypes",
-        "fp16",
+        "numerics(dtypes=fp16)",
         "--model",
         cli.model,
         "--out",
         cli.folder / "runs",
     )
-    assert_says(line, "error: --dtypes", "no float16", "leave it out")
+    assert_says(line, "error: numerics(dtypes=", "no float16", "leave it out")
     assert "loading" not in cli.err
 
 

@@ -87,7 +87,7 @@ CHEAP: Mapping[str, list[str]] = {
     "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
 # They take minutes where what is given is good.
-UNTOUCHED = ("--help", "-h", "--executor", "--address")
+UNTOUCHED = ("--help", "-h", "--executor")
 
 
 # Of an option that is given again the last counts: these two stay cheap by theirs.

@@ -194,7 +194,7 @@ def in_essays(task: Task, texts: Sequence[str]) -> Task:
         plain = " ".join(text.split())
         sentences += filter(None, END_OF_SENTENCE.split(plain))
     if not sentences:
-        raise DatasetError("the file of --essays has no words: give another one")
+        raise DatasetError("the file of essays= has no words: give another one")
     essays = tuple(sentences)
     fill = partial(essays_of_tokens, essays)
     return _niah(FORMS[task.name], fill, f"essays.{digest_rows(essays)}")

@@ -146,7 +146,7 @@ def _question(
 def _refuse_depth(name: str, length: Length) -> None:
     if length.depth is not None:
         raise DatasetError(
-            f"--depth is for needles, and {name} has none: its words stand all over the context"
+            f"depth is for needles, and {name} has none: its words stand all over the context"
         )
 
 

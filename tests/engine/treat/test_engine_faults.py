@@ -267,7 +267,7 @@ def test_a_press_that_is_given_up_is_not_begun_again(llama: LoadedModel, prompt:
     policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
     trace = prefill(llama, prompt, plan([policy], at_ratios(ratios), prompt, 0, limit))
     assert decode(llama, trace, STEPS, PLENTY) == []
-    too_long = "it took longer than 0.1 s (--cell-seconds)"
+    too_long = "it took longer than 0.1 s (cell_seconds of --executor)"
     given_up = f"given up: {too_long} 3 times before"
     errors = [f"hanging failed while decoding: {reason}" for reason in [too_long] * 3 + [given_up]]
     assert [branch.error for branch in trace.branches] == errors

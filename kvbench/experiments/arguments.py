@@ -1,0 +1,216 @@
+"""Reads and writes what stands in brackets behind the value of an option, as policies have it:
+``--suite "numerics(dtypes=fp16)"``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, Field
+
+from datasets_gen import Task, get_task, unknown_name
+from kvbench.engine.time_limit import CELL_SECONDS
+from kvbench.experiments.data import with_data
+from kvbench.experiments.task_options import options_by_task
+from kvbench.prompts.context_length import lengthen_by_tokenizer
+from kvbench.prompts.mode import Mode, Scope
+from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
+from kvbench.studies.declaration import NoArguments
+from kvbench.studies.registry import SUITES
+from kvbench.system.errors import KVBenchError
+from policies.declaration.names import PolicyError, split_outside_brackets
+from policies.treatments.options import read_options, split_name
+
+SPECIAL = ',()[]{}"'  # characters of a value that is written in double quotes
+
+
+class LocalArguments(NoArguments):
+    """Declares what any executor takes in brackets."""
+
+    cell_seconds: float | None = None  # that a press may take with one context
+
+
+class RayArguments(LocalArguments):
+    """Declares what ``--executor ray`` takes in brackets besides."""
+
+    address: str | None = None  # of a cluster: auto or HOST:PORT; None starts one on this machine
+    workers: int | None = None  # at most; as many as there is room for
+    cpus: float | None = None  # of each worker; 1
+    gpus: float | None = None  # of each worker; 1 if there are any and the device is no processor
+
+
+class ModeArguments(NoArguments):
+    """Declares what ``--mode`` takes in brackets."""
+
+    compress: Scope | None = None  # any context, or only system prompts
+
+
+class DeviceArguments(NoArguments):
+    """Declares what ``--device`` of ``run`` takes in brackets."""
+
+    device_map: Literal["auto"] | None = Field(None, alias="map")  # over all GPUs of a worker
+
+
+EXECUTORS: Mapping[str, type[BaseModel]] = {"local": LocalArguments, "ray": RayArguments}
+MODES: Mapping[str, type[BaseModel]] = dict.fromkeys((*get_args(Mode), "both"), ModeArguments)
+DEVICES: Mapping[str, type[BaseModel]] = dict.fromkeys(("auto", "cpu", "cuda"), DeviceArguments)
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+def read_arguments(
+    what: str, text: str, kinds: Mapping[str, type[BaseModel]]
+) -> tuple[str, dict[str, Any]]:
+    """Returns the name in a text such as ``ray(workers=4)``, and the arguments that stand there.
+    ``kinds``: the arguments of each name. ``what``: the word for a name. Raises
+    :class:`KVBenchError` for an unknown name or argument."""
+    name, written = split_name(text)
+    if name not in kinds:
+        raise KVBenchError(unknown_name(what, name, kinds))
+    arguments = parse_arguments(text, written, name, kinds[name])
+    return name, arguments.model_dump(exclude_unset=True)
+
+
+def parse_arguments(text: str, written: str, name: str, declared: type[Arguments]) -> Arguments:
+    """Returns the arguments that are ``written`` in the brackets of a text, checked; raises
+    :class:`KVBenchError` for one that is not declared."""
+    try:
+        return read_options(text, written, _Kind(name, declared))
+    except PolicyError as error:
+        raise KVBenchError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class _Kind(Generic[Arguments]):
+    """Declares what a name takes, as the parser of policies wants it."""
+
+    name: str
+    options: type[Arguments]
+
+
+def write_arguments(name: str, arguments: Mapping[str, Any]) -> str:
+    """Writes a name with those of its arguments that are given, so that it is read again alike."""
+    written = []
+    for argument, value in arguments.items():
+        if value is not None:
+            written.append(f"{argument}={_write_value(value)}")
+    return f"{name}({','.join(written)})" if written else name
+
+
+def _write_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return value[0] if len(value) == 1 else f"[{','.join(value)}]"
+    text = str(value)
+    if text == text.strip() and not set(text) & set(SPECIAL):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def suite_options(text: str | None) -> dict[str, Any]:
+    """Returns what ``--suite`` says, as the fields of a job."""
+    if text is None:
+        return {"suite": None}
+    named, _ = split_name(text)
+    if named not in SUITES:
+        raise KVBenchError(unknown_name("suite", named, SUITES))
+    name, arguments = read_arguments("suite", text, {named: SUITES[named].arguments})
+    return {"suite": name, **arguments}
+
+
+def write_suite(job: Job) -> str | None:
+    """Writes the suite of a job as ``--suite`` takes it."""
+    if job.suite is None:
+        return None
+    arguments: dict[str, Any] = {}
+    for name in SUITES[job.suite].arguments.model_fields if job.suite in SUITES else ():
+        value = getattr(job, name)
+        arguments[name] = tuple(value.split(",")) if isinstance(value, str) else value
+    return write_arguments(job.suite, arguments)
+
+
+def task_options(text: str | None) -> dict[str, Any]:
+    """Returns what ``--tasks`` says, as the fields of a job: the names, and by name what stands
+    behind it in brackets. ``all(...)`` names no task: it is for each that takes its options."""
+    if text is None or "(" not in text:
+        return {"tasks": text, "task_options": {}}
+    names, given = [], dict[str, TaskOptions]()
+    for word in split_outside_brackets(text):
+        name, options = one_task(word)
+        if options is not None and name in given:
+            raise KVBenchError(f"--tasks has {name} twice with options: name it once")
+        if options is not None:
+            given[name] = options
+        if options is None or name != EVERY_TASK:
+            names.append(name)
+    return {"tasks": ",".join(names) or None, "task_options": given}
+
+
+def one_task(text: str) -> tuple[str, TaskOptions | None]:
+    """Returns the name of a task, or its file, and what stands behind it in brackets, if
+    anything."""
+    name, written = split_name(text)
+    if not written:
+        return name, None
+    return name, parse_arguments(text, written, name, TaskOptions)
+
+
+def write_tasks(job: Job) -> str | None:
+    """Writes the tasks of a job as ``--tasks`` takes them."""
+    if not job.task_options:
+        return job.tasks
+    given = dict(job.task_options)
+    words = split_outside_brackets(job.tasks or "")
+    if len(words) == 1 and [*given] == [EVERY_TASK]:
+        given = {words[0]: given[EVERY_TASK]}  # as in earlier runs of one task
+    written = []
+    for word in dict.fromkeys((*words, *given)):
+        options = given.get(word, TaskOptions())
+        written.append(write_arguments(word, dict(options)))
+    return ",".join(written)
+
+
+def job_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a command with what stands in their brackets, as fields of a job."""
+    values = dict(params)
+    if "suite" in params:
+        values |= suite_options(params["suite"])
+    if "tasks" in params:
+        values |= task_options(params["tasks"])
+    if "executor" in params:
+        values |= executor_options(params["executor"])
+    for option, kinds in (("mode", MODES), ("device", DEVICES)):
+        if option in params:
+            name, arguments = read_arguments(option, params[option], kinds)
+            values |= {option: name, **arguments}
+    return values
+
+
+def executor_options(text: str) -> dict[str, Any]:
+    """Returns what ``--executor`` says: its name, the bound on a press, which is a job's, and the
+    ``cluster`` of Ray."""
+    name, cluster = read_arguments("executor", text, EXECUTORS)
+    values: dict[str, Any] = {"executor": name, "cluster": cluster}
+    if "cell_seconds" in cluster:
+        values["cell_seconds"] = cluster.pop("cell_seconds")
+    return values
+
+
+def write_executor(job: Job) -> str | None:
+    """Writes the bound on a press as ``--executor`` takes it; None where it is the default."""
+    if job.cell_seconds == CELL_SECONDS:
+        return None
+    return write_arguments("local", {"cell_seconds": job.cell_seconds})
+
+
+def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> Task:
+    """Returns one task with what stands behind it in brackets, and with contexts of so many
+    tokens."""
+    name, options = one_task(text)
+    task = get_task(name)
+    if options is None:
+        options = TaskOptions()
+    if options.prefix is not None:
+        raise KVBenchError(f"{name}(prefix=...) begins the answers of a model, and none is asked")
+    (with_rows,) = with_data([task], options_by_task([task], {name: options}))
+    return lengthen_by_tokenizer(tokenizer, with_rows, tokens, options.depth)
