@@ -297,7 +297,7 @@ def source_files(root: Path = ROOT) -> list[Path]:
     for name in SOURCES:
         source = root / name
         for path in (source, *source.rglob("*")):
-            if path.suffix in (".py", ".json"):
+            if path.suffix in (".py", ".json") and path.name != FORECAST:
                 files.append(path.relative_to(root))
     return sorted(files)
 
