@@ -73,8 +73,7 @@ def check_spelling(words: Sequence[str]) -> None:
         if option not in former:
             continue
         if not equals:
-            following = words[place + 1 : place + 2]
-            value = following[0] if following else NO_VALUE
+            (value,) = words[place + 1 : place + 2] or [NO_VALUE]
         if option in _TASKS and "," in value:
             value = NO_VALUE  # it needs quotes within those of the shell, which differ
         spelling = former[option].replace("{value}", _as_argument(value))
@@ -83,4 +82,6 @@ def check_spelling(words: Sequence[str]) -> None:
 
 def _as_argument(value: str) -> str:
     """Writes a value as it may stand in brackets; several in brackets of their own."""
-    return f"[{value}]" if "," in value else value
+    if "," in value:
+        return f"[{value}]"
+    return value

@@ -83,18 +83,18 @@ def command(
         if other == model:
             advice = f"give another one, or leave {option} out"
             raise KVBenchError(f"{option} {other}: it is the model itself: {advice}")
-    asked: set[str] = set()
+    claimed: set[str] = set()
     for claim in claims:
         for experiment in claim.experiments:
-            asked.update(experiment.tasks.split(","))
+            claimed.update(experiment.tasks.split(","))
     # No run has all of these tasks: their levels are checked once for all.
-    at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)
-    given = options_of_tasks(tasks, asked)
+    at_levels([KNOWN_TASKS[name] for name in sorted(claimed)], difficulty)
+    options_by_name = options_of_tasks(tasks, claimed)
     job = partial(
         make_job,
         difficulty=difficulty,
         limit=limit,
-        given=given,
+        options_by_name=options_by_name,
         max_new_tokens=max_new_tokens,
         of_suite=numerics_options(suite),
         seed=seed,
@@ -121,7 +121,7 @@ def command(
     for size in dict.fromkeys((model, beside, larger)):
         stores |= _run({name: each for name, each in jobs.items() if each.model == size}, out)
     result: Result = published.publish_register(
-        claims, model, stores, seed, site, beside, difficulty, _data(given), larger
+        claims, model, stores, seed, site, beside, difficulty, _data(options_by_name), larger
     )
     return result
 
@@ -136,28 +136,30 @@ def numerics_options(suite: str | None) -> dict[str, Any]:
     return options
 
 
-def options_of_tasks(text: str | None, asked: Collection[str]) -> dict[str, TaskOptions]:
-    """Returns the options that ``--tasks`` gives to some tasks. ``asked``: the tasks of the claims.
-    Raises :class:`KVBenchError` for a task without options, as claims choose their tasks, and for
-    one that they do not ask."""
+def options_of_tasks(text: str | None, claimed: Collection[str]) -> dict[str, TaskOptions]:
+    """Returns the options that ``--tasks`` gives to some tasks. ``claimed``: the tasks of the
+    claims. Raises :class:`KVBenchError` for a task without options, as claims choose their tasks,
+    and for one that they do not ask."""
     values = task_options(text)
-    given: dict[str, TaskOptions] = values["task_options"]
-    known = {*asked}
-    if INSTRUCTIONS.name in known:
-        known.add(IFEVAL.name)
+    options_by_name: dict[str, TaskOptions] = values["task_options"]
+    allowed = {*claimed}
+    if INSTRUCTIONS.name in allowed:
+        allowed.add(IFEVAL.name)
     words = split_outside_brackets(values["tasks"] or "")
-    for word in dict.fromkeys((*words, *given)):
-        if word not in known:
-            raise KVBenchError(unknown_name("task of these claims", word, sorted(known)))
-        if word not in given:
+    for word in dict.fromkeys((*words, *options_by_name)):
+        if word not in allowed:
+            raise KVBenchError(unknown_name("task of these claims", word, sorted(allowed)))
+        if word not in options_by_name:
             advice = f"give options behind it, as {PROSE.name}(data=FILE), or leave it out"
             raise KVBenchError(f"--tasks {word}: claims choose their tasks: {advice}")
-    return given
+    return options_by_name
 
 
-def _data(given: Mapping[str, TaskOptions]) -> Path | None:
+def _data(options_by_name: Mapping[str, TaskOptions]) -> Path | None:
     """Returns the file that the register names: the text for next tokens before rows of IFEval."""
-    files = [given[name].data for name in (PROSE.name, IFEVAL.name) if name in given]
+    files = [
+        options_by_name[name].data for name in (PROSE.name, IFEVAL.name) if name in options_by_name
+    ]
     return next((file for file in files if file is not None), None)
 
 
@@ -165,25 +167,25 @@ def make_job(
     experiment: "Experiment",
     difficulty: str | None = None,
     limit: int | None = None,
-    given: Mapping[str, TaskOptions] = MappingProxyType({}),
+    options_by_name: Mapping[str, TaskOptions] = MappingProxyType({}),
     of_suite: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for. It has no controls but the full
-    cache, and of the levels of ``difficulty`` and the options ``given`` by task those of its own
-    tasks; rows of IFEval stand in place of generated system prompts. ``of_suite``: the arguments of
-    the suite of numerics."""
+    cache, and of the levels of ``difficulty`` and the options ``options_by_name`` by task those of
+    its own tasks; rows of IFEval stand in place of generated system prompts. ``of_suite``: the
+    arguments of the suite of numerics."""
     tasks = experiment.tasks.split(",")
     options |= {
         "difficulty": _chosen_levels(difficulty, tasks),
         "controls": False,
         "limit": limit or experiment.contexts,
     }
-    if IFEVAL.name in given and tasks == [INSTRUCTIONS.name]:
+    if IFEVAL.name in options_by_name and tasks == [INSTRUCTIONS.name]:
         tasks = [IFEVAL.name]
     options |= {
         "tasks": ",".join(tasks),
-        "task_options": {task: given[task] for task in tasks if task in given},
+        "task_options": {task: options_by_name[task] for task in tasks if task in options_by_name},
     }
     if experiment.suite == NUMERICS:
         options |= of_suite

@@ -70,14 +70,18 @@ def chosen_tasks(
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     covered = find_coverage(None, names, None, None).tasks
-    given = options_by_task(covered, task_options)
+    options_of_tasks = options_by_task(covered, task_options)
     counted = count_by(model)
     tasks: list[Task] = []
-    for task in with_data(covered, given):
-        of_task = given.get(task.name, TaskOptions())
-        tokens = RULER_TOKENS if task.name in RULER else None
+    for task in with_data(covered, options_of_tasks):
+        of_task = options_of_tasks.get(task.name, TaskOptions())
+        tokens = None
+        if task.name in RULER:
+            tokens = RULER_TOKENS
         longer = lengthen([task], tokens, of_task.depth, counted, model)
-        prefix = AUTO_PREFIX if of_task.prefix is None else of_task.prefix
+        prefix = AUTO_PREFIX
+        if of_task.prefix is not None:
+            prefix = of_task.prefix
         tasks += phrase_tasks(longer, model, prefix)
     return tasks
 

@@ -62,11 +62,11 @@ def command(
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
     # Contexts are planned without their length, and where facts stand in them costs nothing.
-    given = {
+    without_depth = {
         word: task.model_copy(update={"depth": None})
         for word, task in params["task_options"].items()
     }
-    params |= {"levels": levels, "context_tokens": None, "task_options": given}
+    params |= {"levels": levels, "context_tokens": None, "task_options": without_depth}
     job = Job.of(params)
     model_source(model)
     sizes = {

@@ -57,14 +57,14 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
 def read_arguments(
-    what: str, text: str, kinds: Mapping[str, type[BaseModel]]
+    noun: str, text: str, kinds: Mapping[str, type[BaseModel]]
 ) -> tuple[str, dict[str, Any]]:
     """Returns the name in a text such as ``ray(workers=4)``, and the arguments that stand there.
-    ``kinds``: the arguments of each name. ``what``: the word for a name. Raises
+    ``kinds``: the arguments of each name. ``noun``: the word for a name. Raises
     :class:`KVBenchError` for an unknown name or argument."""
     name, written = split_name(text)
     if name not in kinds:
-        raise KVBenchError(unknown_name(what, name, kinds))
+        raise KVBenchError(unknown_name(noun, name, kinds))
     arguments = parse_arguments(text, written, name, kinds[name])
     return name, arguments.model_dump(exclude_unset=True)
 
@@ -92,14 +92,20 @@ def write_arguments(name: str, arguments: Mapping[str, Any]) -> str:
     for argument, value in arguments.items():
         if value is not None:
             written.append(f"{argument}={_write_value(value)}")
-    return f"{name}({','.join(written)})" if written else name
+    if not written:
+        return name
+    return f"{name}({','.join(written)})"
 
 
 def _write_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is True:
+        return "yes"
+    if value is False:
+        return "no"
+    if isinstance(value, tuple) and len(value) > 1:
+        return f"[{','.join(value)}]"
     if isinstance(value, tuple):
-        return value[0] if len(value) == 1 else f"[{','.join(value)}]"
+        (value,) = value
     text = str(value)
     if text == text.strip() and not set(text) & set(SPECIAL):
         return text
@@ -108,7 +114,8 @@ def _write_value(value: object) -> str:
 
 
 def suite_options(text: str | None) -> dict[str, Any]:
-    """Returns what ``--suite`` says, as the fields of a job."""
+    """Returns what ``--suite`` says, as the fields of a job; raises :class:`KVBenchError` for a
+    suite that there is not."""
     if text is None:
         return {"suite": None}
     named, _ = split_name(text)
@@ -131,19 +138,20 @@ def write_suite(job: Job) -> str | None:
 
 def task_options(text: str | None) -> dict[str, Any]:
     """Returns what ``--tasks`` says, as the fields of a job: the names, and by name what stands
-    behind it in brackets. ``all(...)`` names no task: it is for each that takes its options."""
+    behind it in brackets. ``all(...)`` names no task: it is for each that takes its options. Raises
+    :class:`KVBenchError` for a task that has options twice."""
     if text is None or "(" not in text:
         return {"tasks": text, "task_options": {}}
-    names, given = [], dict[str, TaskOptions]()
+    names, options_by_word = [], dict[str, TaskOptions]()
     for word in split_outside_brackets(text):
         name, options = one_task(word)
-        if options is not None and name in given:
+        if options is not None and name in options_by_word:
             raise KVBenchError(f"--tasks has {name} twice with options: name it once")
         if options is not None:
-            given[name] = options
+            options_by_word[name] = options
         if options is None or name != EVERY_TASK:
             names.append(name)
-    return {"tasks": ",".join(names) or None, "task_options": given}
+    return {"tasks": ",".join(names) or None, "task_options": options_by_word}
 
 
 def one_task(text: str) -> tuple[str, TaskOptions | None]:
@@ -159,13 +167,13 @@ def write_tasks(job: Job) -> str | None:
     """Writes the tasks of a job as ``--tasks`` takes them."""
     if not job.task_options:
         return job.tasks
-    given = dict(job.task_options)
+    options_by_word = dict(job.task_options)
     words = split_outside_brackets(job.tasks or "")
-    if len(words) == 1 and [*given] == [EVERY_TASK]:
-        given = {words[0]: given[EVERY_TASK]}  # as in earlier runs of one task
+    if len(words) == 1 and [*options_by_word] == [EVERY_TASK]:
+        options_by_word = {words[0]: options_by_word[EVERY_TASK]}  # as in earlier runs of one task
     written = []
-    for word in dict.fromkeys((*words, *given)):
-        options = given.get(word, TaskOptions())
+    for word in dict.fromkeys((*words, *options_by_word)):
+        options = options_by_word.get(word, TaskOptions())
         written.append(write_arguments(word, dict(options)))
     return ",".join(written)
 
@@ -204,8 +212,8 @@ def write_executor(job: Job) -> str | None:
 
 
 def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> Task:
-    """Returns one task with what stands behind it in brackets, and with contexts of so many
-    tokens."""
+    """Returns one task with what stands behind it in brackets, and with contexts of so many tokens.
+    Raises :class:`KVBenchError` for an option that it does not take."""
     name, options = one_task(text)
     task = get_task(name)
     if options is None:

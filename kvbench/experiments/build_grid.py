@@ -132,7 +132,9 @@ def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
         task_options = options_of_tasks.get(task.name, TaskOptions())
         depth = task_options.depth
         longer = lengthen([task], job.context_tokens, depth, count, job.model, places)
-        prefix = AUTO_PREFIX if task_options.prefix is None else task_options.prefix
+        prefix = AUTO_PREFIX
+        if task_options.prefix is not None:
+            prefix = task_options.prefix
         phrased += phrase_tasks(longer, job.model, prefix)
     return options.limit_answers(phrased, job.max_new_tokens, answer_tokens)
 
@@ -147,8 +149,9 @@ def places_within(tasks: Sequence[Task], job: Job) -> int | None:
     return places
 
 
-def _is_here(given: TaskOptions) -> bool:
-    return is_here(given.data) and is_here(given.essays)
+def _is_here(task_options: TaskOptions) -> bool:
+    """Tells whether the files that stand behind a task are on this machine."""
+    return is_here(task_options.data) and is_here(task_options.essays)
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:

@@ -35,16 +35,16 @@ PYTHON = Path("python")
 
 def with_data(
     tasks: Sequence[Task],
-    given: Mapping[str, TaskOptions],
+    options_of_tasks: Mapping[str, TaskOptions],
     otherwise: Placement = "none",
     without: Sequence[str] = (),
 ) -> list[Task]:
-    """Returns the tasks with rows and prose that come from elsewhere. ``given``: the options of each
-    task. ``otherwise``: the defence if none is given. ``without``: kinds of directives whose rows
+    """Returns the tasks with rows and prose that come from elsewhere. ``options_of_tasks``: by
+    name. ``otherwise``: the defence if none is given. ``without``: kinds of directives whose rows
     are left out."""
     with_rows: list[Task] = []
     for task in tasks:
-        options = given.get(task.name, TaskOptions())
+        options = options_of_tasks.get(task.name, TaskOptions())
         if task.name in FROM_DATA:
             task = _with_rows(task, options.data, options.defence or otherwise, without)
         if options.essays is not None:

@@ -65,9 +65,9 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
     if job.suite is not None and job.tasks is None:
         options["tasks"] = ",".join(task.name for task in run.identity.tasks)
     options |= {"press": press, "policies": FULL, "controls": False}
-    # What stood behind the tasks of the run still does, unless something else is given.
-    given = {**options["task_options"], **from_command.get("task_options", {})}
-    return Job.of({**options, **from_command, "task_options": given})
+    # What stood behind the tasks of the run still does, unless something else is task_options.
+    task_options = {**options["task_options"], **from_command.get("task_options", {})}
+    return Job.of({**options, **from_command, "task_options": task_options})
 
 
 def check_common_level(

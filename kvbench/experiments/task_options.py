@@ -1,5 +1,5 @@
-"""Finds for each task of a run the options that stand behind its name, behind that of its family, or
-behind ``all``."""
+"""Finds for each task of a run the options that stand behind its name, behind that of its family,
+or behind ``all``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,15 +27,16 @@ TAKING: Mapping[str, tuple[str, ...]] = {
 
 
 def options_by_task(
-    tasks: Sequence[Task], given: Mapping[str, TaskOptions]
+    tasks: Sequence[Task], options_by_word: Mapping[str, TaskOptions]
 ) -> dict[str, TaskOptions]:
-    """Returns the options of each task that has some. ``given``: by word of ``--tasks``. What stands
-    behind ``all`` or a family is for those of its tasks that take it, and what stands behind a task
-    itself counts before it. Raises :class:`KVBenchError` for an option that no such task takes."""
+    """Returns the options of each task that has some. ``options_by_word``: by word of ``--tasks``.
+    What stands behind ``all`` or a family is for those of its tasks that take it, and what stands
+    behind a task itself counts before it. Raises :class:`KVBenchError` for an option that no such
+    task takes."""
     by_task: dict[str, TaskOptions] = {}
-    for word in sorted(given, key=_narrowness):
+    for word in sorted(options_by_word, key=_narrowness):
         meant = _meant_tasks(word, tasks)
-        for name, value in _set_options(given[word]):
+        for name, value in _set_options(options_by_word[word]):
             for task in _taking(name, value, meant):
                 before = by_task.get(task.name, TaskOptions())
                 by_task[task.name] = before.model_copy(update={name: value})

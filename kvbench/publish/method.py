@@ -56,8 +56,10 @@ def run_entry(name: str, run: RunFile) -> RunEntry:
     }
     words = _command_words(run.job.model_copy(update=settled))
     command = shlex.join(["python", "-m", "kvbench", *words])
-    without = (HELD_OUT,) if run.job.phrasings == "held-out" else ()
-    return RunEntry(name, command, without, run.command, content)
+    left_out = []
+    if run.job.phrasings == "held-out":
+        left_out.append(HELD_OUT)
+    return RunEntry(name, command, tuple(left_out), run.command, content)
 
 
 def _command_words(job: Job) -> list[str]:

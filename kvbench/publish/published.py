@@ -97,9 +97,9 @@ def _published_job(job: Job) -> Job:
     return job.model_copy(update=options)
 
 
-def _published_task_options(given: Mapping[str, TaskOptions]) -> dict[str, TaskOptions]:
+def _published_task_options(task_options: Mapping[str, TaskOptions]) -> dict[str, TaskOptions]:
     published = {}
-    for word, options in given.items():
+    for word, options in task_options.items():
         names: dict[str, Any] = {}
         for option in PLACES:
             place = getattr(options, option)

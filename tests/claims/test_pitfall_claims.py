@@ -170,9 +170,9 @@ def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path:
     rows = tmp_path / "rows.jsonl"
     rows.touch()
     given = {"ifeval": TaskOptions(data=rows), "prose": TaskOptions(data=Path("python"))}
-    job = make_job(PROMPTS, limit=2, given=given, max_new_tokens=256)
+    job = make_job(PROMPTS, limit=2, options_by_name=given, max_new_tokens=256)
     assert (job.tasks, job.max_new_tokens) == ("ifeval", 256)
     assert job.task_options == {"ifeval": given["ifeval"]}
-    errors = make_job(ERRORS, given=given)
+    errors = make_job(ERRORS, options_by_name=given)
     assert (errors.tasks, errors.task_options) == (ERRORS.tasks, {"prose": given["prose"]})
-    assert make_job(PROMPTS, given={"prose": given["prose"]}).tasks == "instructions"
+    assert make_job(PROMPTS, options_by_name={"prose": given["prose"]}).tasks == "instructions"
