@@ -92,7 +92,7 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
     assert (cell.text, cell.detail) == ("safe to 0.5", "0 [−26, +26]")
     page = build_pages([tolerant])[FRONT]
     assert "up to which less than 30 points" in page
-    assert "the whole interval is at a loss of 30 points or more" in page
+    assert "it is at 30 points or more" in page
     assert "can show at best" not in page
 
 
