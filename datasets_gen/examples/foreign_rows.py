@@ -112,8 +112,7 @@ def _take_options(fields: dict[str, Any], where: str) -> dict[str, str]:
     ):
         raise DatasetError(f"{where}: 'options' is no list of two or more texts")
     # An option may have its letter already: "A) Breveth" or "B. Ambrova".
-    bare = [
-        re.sub(rf"^\(?{letter}[).:]\s+", "", str(text))
-        for letter, text in zip(LETTERS, texts, strict=False)
-    ]
+    bare = []
+    for letter, text in zip(LETTERS, texts, strict=False):
+        bare.append(re.sub(rf"^\(?{letter}[).:]\s+", "", str(text)))
     return dict(zip(LETTERS, bare, strict=False))

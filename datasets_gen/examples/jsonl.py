@@ -29,11 +29,10 @@ def read_entries(path: Path, kind: str, option: str = "data=") -> list[tuple[str
             f"{option}{path} is no text in UTF-8: give a JSONL file of {kind} rows"
         ) from error
     # Not splitlines: a string of JSON may hold other line separators as they are.
-    lines = [
-        (f"{path}, line {number}", line)
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
+    lines = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            lines.append((f"{path}, line {number}", line))
     return [(where, _parse(line, where)) for where, line in lines]
 
 

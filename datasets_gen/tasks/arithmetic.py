@@ -103,13 +103,16 @@ def make(rng: random.Random, request: Request) -> Draft:
         story, accounts = _story(rng, request, size, wording)
     fewest, most = size.steps
     fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
-    questions = [
-        _question(
-            wording.choose_question(rng, QUESTIONS).format(item=story.item, subject=account.name),
-            account,
+    questions = []
+    for account in rng.sample(fitting, min(request.questions, len(fitting))):
+        questions.append(
+            _question(
+                wording.choose_question(rng, QUESTIONS).format(
+                    item=story.item, subject=account.name
+                ),
+                account,
+            )
         )
-        for account in rng.sample(fitting, min(request.questions, len(fitting)))
-    ]
     return Draft(story.text, tuple(story.stated), tuple(questions))
 
 

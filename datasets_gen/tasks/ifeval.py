@@ -82,9 +82,10 @@ def _row(row: object, where: str) -> IfevalPrompt:
     directives = _directives(entry, where)
     if entry.get("messages") is None:
         return IfevalPrompt(read_text(entry, "prompt", where), "", directives)
-    messages = [
-        message for message in _list(entry, "messages", where) if isinstance(message, Mapping)
-    ]
+    messages = []
+    for message in _list(entry, "messages", where):
+        if isinstance(message, Mapping):
+            messages.append(message)
     if [message.get("role") for message in messages] != ROLES:
         raise DatasetError(
             f"{where}: 'messages' are one of the role system and then one of the role user"

@@ -112,10 +112,11 @@ def make(rng: random.Random, request: Request) -> Draft:
     attacks = min(int(size.attacked * request.questions + rng.random()), len(ATTACKS))
     choices = ground.choices()
     chosen = rng.sample(choices, min(request.questions - attacks, len(choices)))
-    questions = [
-        _question_under_directives(ask, stated[place], direction, directives, prompt)
-        for place, direction in chosen
-    ]
+    questions = []
+    for place, direction in chosen:
+        questions.append(
+            _question_under_directives(ask, stated[place], direction, directives, prompt)
+        )
     questions += [
         attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)
     ]
@@ -204,10 +205,9 @@ def _draw_directives(
 ) -> tuple[Directive, ...]:
     words = iter(rng.sample(lexicon().keyword, len(kinds)))
     facts = ground.facts
-    answers = [
-        facts[place].value if way == "forward" else facts[place].subject
-        for place, way in ground.choices()
-    ]
+    answers = []
+    for place, way in ground.choices():
+        answers.append(facts[place].value if way == "forward" else facts[place].subject)
     # More words than any answer, or the refusal, has of itself, or one would obey by chance.
     longest = max(len(answer.split()) for answer in (*answers, REFUSAL))
     least = longest + sum(kind in ("begin", "end") for kind in kinds) + 1

@@ -136,10 +136,9 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
-        of_person = [
-            Fact(r, person, values[r.name][number])
-            for r in rng.sample(slots, rng.randint(*size.slots))
-        ]
+        of_person = []
+        for r in rng.sample(slots, rng.randint(*size.slots)):
+            of_person.append(Fact(r, person, values[r.name][number]))
         played = rng.sample(instruments, rng.randint(*size.instruments))
         facts += _in_order(
             rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played]

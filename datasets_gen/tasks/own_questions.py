@@ -59,11 +59,10 @@ def _texts(value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list | tuple) else [value]
     # pandas writes whole numbers as 3.0 where a column lacks one.
     whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
-    texts = [
-        str(one).strip()
-        for one in whole
-        if isinstance(one, str | int | float) and not isinstance(one, bool)
-    ]
+    texts = []
+    for one in whole:
+        if isinstance(one, str | int | float) and not isinstance(one, bool):
+            texts.append(str(one).strip())
     if len(texts) < len(values) or not all(texts):
         raise ValueError("it holds what is no text, or an empty one")
     return tuple(dict.fromkeys(texts))
@@ -135,9 +134,9 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
-    rows = [
-        _read(entry, where, name) for where, entry in read_entries(path, "question", "the file ")
-    ]
+    rows = []
+    for where, entry in read_entries(path, "question", "the file "):
+        rows.append(_read(entry, where, name))
     if not rows:
         raise DatasetError(
             f"{path} has no questions: give a JSON object a line, with context, question and "

@@ -162,11 +162,10 @@ def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Quest
         mentioned = {s.fact.value for s in passage.facts}
         return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
     known = said_relations(person, (s.fact for s in passage.facts))
-    of_others = {
-        s.fact.relation.name: s.fact.relation
-        for s in passage.facts
-        if s.fact.relation.name not in known
-    }
+    of_others = {}
+    for s in passage.facts:
+        if s.fact.relation.name not in known:
+            of_others[s.fact.relation.name] = s.fact.relation
     if kind == 1 or not of_others:
         people = {s.fact.subject for s in passage.facts}
         stranger = next(

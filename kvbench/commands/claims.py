@@ -157,9 +157,10 @@ def options_of_tasks(text: str | None, claimed: Collection[str]) -> dict[str, Ta
 
 def _data(options_by_name: Mapping[str, TaskOptions]) -> Path | None:
     """Returns the file that the register names: the text for next tokens before rows of IFEval."""
-    files = [
-        options_by_name[name].data for name in (PROSE.name, IFEVAL.name) if name in options_by_name
-    ]
+    files = []
+    for name in (PROSE.name, IFEVAL.name):
+        if name in options_by_name:
+            files.append(options_by_name[name].data)
     return next((file for file in files if file is not None), None)
 
 

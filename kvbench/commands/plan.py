@@ -62,10 +62,9 @@ def command(
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
     # Contexts are planned without their length, and where facts stand in them costs nothing.
-    without_depth = {
-        word: task.model_copy(update={"depth": None})
-        for word, task in params["task_options"].items()
-    }
+    without_depth = {}
+    for word, task in params["task_options"].items():
+        without_depth[word] = task.model_copy(update={"depth": None})
     params |= {"levels": levels, "context_tokens": None, "task_options": without_depth}
     job = Job.of(params)
     model_source(model)

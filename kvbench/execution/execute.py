@@ -192,9 +192,9 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
 
 
 def _write_unit(store: Store, unit: Unit, rows: RowsByTable) -> None:
-    tables = {
-        name: find_table(name).to_arrow(table_rows) for name, table_rows in rows.tables.items()
-    }
+    tables = {}
+    for name, table_rows in rows.tables.items():
+        tables[name] = find_table(name).to_arrow(table_rows)
     store.write_chunk(unit.task, unit.number, tables)
 
 

@@ -202,9 +202,10 @@ def _check_report(name: str, folder: Path, report: Any) -> None:
 
 def _check_patterns(name: str, adapted: Any, config: Any) -> None:
     """Refuses a rank or scale that belongs to no module: peft would use the usual one."""
-    modules = [
-        place for place, module in adapted.named_modules() if isinstance(module, lora.LoraLayer)
-    ]
+    modules = []
+    for place, module in adapted.named_modules():
+        if isinstance(module, lora.LoraLayer):
+            modules.append(place)
     for field in ("rank_pattern", "alpha_pattern"):
         patterns: Sequence[str] = list(getattr(config, field, None) or ())
         for pattern in patterns:

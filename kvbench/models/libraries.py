@@ -90,11 +90,10 @@ def switches(device: torch.device) -> dict[str, str]:
 
 def cuda_packages() -> dict[str, str]:
     """Returns the versions of the installed packages whose kernels a GPU computes with."""
-    names = {
-        package.name: package.version
-        for package in distributions()
-        if re.match(r"(nvidia|triton)\b", package.name or "")
-    }
+    names = {}
+    for package in distributions():
+        if re.match(r"(nvidia|triton)\b", package.name or ""):
+            names[package.name] = package.version
     return dict(sorted(names.items()))
 
 

@@ -325,9 +325,10 @@ def check_architecture(name: str, architectures: Sequence[str]) -> None:
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     """Refuses weights that do not match the configuration, which transformers ignores or draws at
     random."""
-    surplus = [
-        key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key
-    ]
+    surplus = []
+    for key in report["unexpected_keys"]:
+        if ".layers." in key and "inv_freq" not in key:
+            surplus.append(key)
     for misfit, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
             strange = f"the checkpoint '{name}' {misfit} {min(keys)} ({len(keys)} in all)"

@@ -100,9 +100,10 @@ class NetworkCopies:
 
     def order(self, names: Sequence[str]) -> list[str]:
         """Orders dtypes so that the fewest copies are made: first those that are in memory."""
-        in_memory = [
-            network.dtype for network in (self._network, self._copy) if network is not None
-        ]
+        in_memory = []
+        for network in (self._network, self._copy):
+            if network is not None:
+                in_memory.append(network.dtype)
         return sorted(names, key=lambda name: getattr(torch, name) not in in_memory)
 
     def network_in(self, name: str) -> PreTrainedModel:

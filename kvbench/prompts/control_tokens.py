@@ -79,10 +79,9 @@ def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, st
     spellings, the longest first."""
     plan: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     controls = sorted(control_tokens(tokenizer), key=len, reverse=True)
-    stand_ins = {
-        content: chr(_FIRST_STAND_IN + number) + _FILLER * (len(content) - 1)
-        for number, content in enumerate(controls)
-    }
+    stand_ins = {}
+    for number, content in enumerate(controls):
+        stand_ins[content] = chr(_FIRST_STAND_IN + number) + _FILLER * (len(content) - 1)
     numbers = {}
     for token in plan["added_tokens"]:
         token["content"] = stand_ins.get(token["content"], token["content"])
@@ -107,8 +106,8 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
         stand_ins.get(piece, piece): number for piece, number in vocabulary.items()
     } | numbers
     if "merges" in model:
-        parts = [
-            merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"]
-        ]
+        parts = []
+        for merge in model["merges"]:
+            parts.append(merge if isinstance(merge, list) else merge.split(" "))
         kept = [merge for merge in parts if stand_ins.keys().isdisjoint({*merge, "".join(merge)})]
         model["merges"] = kept

@@ -368,11 +368,10 @@ def _part(
     """Joins all that is shown of a group with the studies that have sections or pages of it."""
     identity = group.identity
     chosen = list_studies(study_input)
-    pages = {
-        study.title: study.file_name(study_input.number)
-        for study in chosen
-        if not study.is_on_front
-    }
+    pages = {}
+    for study in chosen:
+        if not study.is_on_front:
+            pages[study.title] = study.file_name(study_input.number)
     title = title_of_model(identity.model, identity.model_in_words)
     results = Results.of(
         study_input.records,

@@ -210,10 +210,9 @@ class StoredTable:
     @cached_property
     def schema(self) -> pa.Schema:
         """Returns the columns with their types, and the version as metadata."""
-        fields = [
-            pa.field(name, arrow_type(info.annotation))
-            for name, info in self.row.model_fields.items()
-        ]
+        fields = []
+        for name, info in self.row.model_fields.items():
+            fields.append(pa.field(name, arrow_type(info.annotation)))
         return pa.schema(fields, metadata={VERSION_KEY: str(self.version)})
 
     def row_key(self, row: BaseModel) -> dict[str, Any]:

@@ -71,9 +71,10 @@ def build_comparison(
     for area, detail in zip(areas, details, strict=True):
         if detail:
             clauses.append(f"{area.other}: {detail}")
-    of_statistics = [
-        definition for definition in STATISTICS.definitions if definition.name in DEFINED
-    ]
+    of_statistics = []
+    for definition in STATISTICS.definitions:
+        if definition.name in DEFINED:
+            of_statistics.append(definition)
     tasks = dict.fromkeys(duel.task for duel in duels)
     return render(
         "comparison.html.j2",

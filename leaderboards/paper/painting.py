@@ -170,10 +170,9 @@ def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
     """Draws the tiles, the darker the higher, with their texts where there is room. What was not
     run is a dash."""
     names = [name for name, _ in heat_map.rows]
-    heats = [
-        [float("nan") if tile is None else tile.heat for tile in tiles]
-        for _, tiles in heat_map.rows
-    ]
+    heats = []
+    for _, tiles in heat_map.rows:
+        heats.append([float("nan") if tile is None else tile.heat for tile in tiles])
     seaborn.heatmap(
         DataFrame(heats, index=names, columns=list(heat_map.columns)),
         vmin=0,

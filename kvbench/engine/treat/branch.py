@@ -35,11 +35,10 @@ def attention_modules(model: LoadedModel) -> list[Any]:
 def is_known(press: Any) -> bool:
     """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from
     a user."""
-    inner = [
-        press_inside
-        for press_inside in (getattr(press, "press", None), *getattr(press, "presses", ()))
-        if press_inside is not None
-    ]
+    inner = []
+    for press_inside in (getattr(press, "press", None), *getattr(press, "presses", ())):
+        if press_inside is not None:
+            inner.append(press_inside)
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 
 

@@ -69,9 +69,9 @@ def plan(
         for questions in groups:
             for repeat in sorted({point.repeat for point in policy_points}):
                 at_levels = [point for point in policy_points if point.repeat == repeat]
-                situations = [
-                    _situation(policy, point, prompt, questions, seed, donor) for point in at_levels
-                ]
+                situations = []
+                for point in at_levels:
+                    situations.append(_situation(policy, point, prompt, questions, seed, donor))
                 scorings.append(
                     tuple(
                         Treatment(policy, situation, questions, time_limit, repeat)

@@ -132,9 +132,9 @@ def _families(prompts: PromptRecords) -> Statistic:
 
 def _by_family(prompts: PromptRecords, policies: Sequence[str], level: Level | None) -> FloatArray:
     """Returns the share of directives obeyed, shape (1 + resamples, families)."""
-    shares = [
-        _mean(prompts, "strict", policies, level, family=[family]) for family in prompts.families
-    ]
+    shares = []
+    for family in prompts.families:
+        shares.append(_mean(prompts, "strict", policies, level, family=[family]))
     return np.stack(shares, axis=1)
 
 

@@ -264,9 +264,9 @@ def _earlier(evidence: Evidence) -> Measured:
             "find"
         )
     layers = probes.depths(int(states["layer"].max()))
-    parts = {
-        f"{name} layer, {layer} of {max(layers.values())}": layer for name, layer in layers.items()
-    }
+    parts = {}
+    for name, layer in layers.items():
+        parts[f"{name} layer, {layer} of {max(layers.values())}"] = layer
     measures = {part: partial(_probe_before_answers, layer) for part, layer in parts.items()}
     return each_part(measures, labelled, evidence, left_out)
 
