@@ -181,7 +181,8 @@ def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> 
 
 
 def test_types_of_numbers_and_ways_to_choose_are_for_its_experiment_alone() -> None:
-    given: dict[str, Any] = {"limit": 8, "device": "cpu", "dtypes": "fp16", "sampling": "greedy"}
+    of_suite = {"dtypes": "fp16", "sampling": "greedy"}
+    given: dict[str, Any] = {"limit": 8, "device": "cpu", "of_suite": of_suite}
     walks = build_grid(make_job(WALKED, **given), len).setting.numerics
     assert (walks.dtypes, walks.sampling) == (("float16",), ("greedy",))
     build_grid(make_job(ERRORS, **given), len)  # which a run without numerics would refuse

@@ -73,7 +73,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
         (["submit"], "unknown command 'submit': did you mean 'check-submission'?"),
-        (["run", "--mode", "foo"], "'foo' is not one of 'agnostic', 'aware'"),
+        (["run", "--mode", "foo"], "unknown mode 'foo': known: agnostic, aware, both"),
         (["run", "--limit"], "Option '--limit' requires an argument"),
         (["run", "--no-such"], "No such option: --no-such"),
         (["ls"], "Missing argument"),
@@ -114,7 +114,10 @@ def test_an_interrupt_before_the_first_generation_is_said(
         (["run", "--limit", "1000000000000"], "at most 1,000,000"),
         (["run", "--model", "referense"], "unknown model 'referense': did you mean 'reference'?"),
         (["run", "--model", "/nowhere/model"], "there is no model at /nowhere/model"),
-        (["run", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
+        (
+            ["run", "--device", "tpu"],
+            "unknown device 'tpu': did you mean 'cpu'? Known: auto, cpu, cuda",
+        ),
         (["run", "--dtype", "int3"], "'int3' is not one of 'auto', 'float32'"),
         (["run", "--name", "../x"], "--name"),
         (["run", "--max-kv-gb", "0"], "--max-kv-gb"),

@@ -270,7 +270,7 @@ def test_any_policy_of_scores_is_deployed(llama: LoadedModel, base: str) -> None
         ("knorm+pages16+shared", r"pages come last, as in knorm\+shared\+pages16"),
         ("knorm+int4+pages16", r"evict first, as in knorm\+pages16\+int4"),
         ("knorm+pages16(by=median)", "by=median"),
-        ("knorm+ends(by=max)", "ends has no option by"),
+        ("knorm+ends(by=max)", "ends takes no options: leave by out"),
         ("knorm+ends(3)", r"write options as ends\(NAME=...\)"),
         ("knorm+page16", "did you mean 'pages16'"),
         ("knrom+fair", "unknown policy 'knrom': did you mean 'knorm'"),
