@@ -20,7 +20,9 @@ class _OwnPackages:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, [_ROOT]) if name in _PACKAGES else None
+        if name in _PACKAGES:
+            return PathFinder.find_spec(name, [_ROOT])
+        return None
 
 
 def _check_packages() -> None:

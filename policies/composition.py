@@ -41,7 +41,10 @@ FAULT_NAMES = (
 
 
 def _registered_treatment(name: str) -> Policy:
-    registry = faults.FAULTS if name in FAULT_NAMES else quantisations.QUANTISATIONS
+    if name in FAULT_NAMES:
+        registry = faults.FAULTS
+    else:
+        registry = quantisations.QUANTISATIONS
     policy: Policy = registry[name]
     return policy
 
@@ -265,6 +268,8 @@ def built_in(name: str) -> Policy | None:
             return None
         if is_way(way):
             return deploy_scorer(plain, way)
-        return followed_by(plain, make_treatment(way)) if is_treatment(way) else None
+        if is_treatment(way):
+            return followed_by(plain, make_treatment(way))
+        return None
     except PolicyError:
         return None

@@ -381,8 +381,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{DOWNLOADS}/print_tables.py",
-        'if escaped.startswith(("[", "*")) else',
-        "if False else",
+        'if escaped.startswith(("[", "*")):',
+        "if False:",
         "tests/pages/test_print_tables.py::test_any_name_is_read_as_it_was",
     ),
     Mutant(

@@ -40,11 +40,10 @@ def _parse(line: str, where: str) -> object:
     try:
         entry: object = json.loads(line)
     except (ValueError, RecursionError) as error:
-        said = (
-            f"{error.msg} at column {error.colno}"
-            if isinstance(error, json.JSONDecodeError)
-            else str(error)
-        )
+        if isinstance(error, json.JSONDecodeError):
+            said = f"{error.msg} at column {error.colno}"
+        else:
+            said = str(error)
         raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
     if HALF.search(line):
         try:

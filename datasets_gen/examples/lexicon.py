@@ -73,7 +73,9 @@ def name_split(full_name: str) -> Split:
 
     Subjects of the two splits are disjoint, so no (subject, value) pair can be seen in training and
     asked in a test. ``crc32`` and not ``hash``: the latter changes with PYTHONHASHSEED."""
-    return "test" if zlib.crc32(full_name.encode()) % TEST_SHARE == 0 else "train"
+    if zlib.crc32(full_name.encode()) % TEST_SHARE == 0:
+        return "test"
+    return "train"
 
 
 @cache

@@ -64,5 +64,8 @@ def _equal(answered: Sequence[Question]) -> str:
     if not equal:
         return ""
     named = "; ".join(f"'{gold}' and '{other}'" for gold, other in equal[:MOST_NAMED])
-    more = f", and {len(equal) - MOST_NAMED:,} more" if len(equal) > MOST_NAMED else ""
+    if len(equal) > MOST_NAMED:
+        more = f", and {len(equal) - MOST_NAMED:,} more"
+    else:
+        more = ""
     return f"golds that are compared as equal: {named}{more}"

@@ -61,7 +61,9 @@ class Length:
 
     @property
     def where(self) -> str:
-        return "scattered" if self.depth is None else f"together at depth {self.depth}"
+        if self.depth is None:
+            return "scattered"
+        return f"together at depth {self.depth}"
 
     def variant_name(self, task: "Task") -> str:
         name = f"{self.text} {self.where}".replace(" ", "-")

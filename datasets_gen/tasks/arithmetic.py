@@ -163,8 +163,11 @@ def _happen(
         number = rng.choice((2, 3))
         possible = 0 < account.count * number <= MOST
     else:
-        given = min(account.count, MOST - other.count) if other and other.left else 0
-        limit = {"gain": room, "loss": account.count, "gift": given}[event]
+        if other and other.left:
+            handed_over = min(account.count, MOST - other.count)
+        else:
+            handed_over = 0
+        limit = {"gain": room, "loss": account.count, "gift": handed_over}[event]
         possible = limit >= 2  # as items are in the plural
         number = rng.randint(2, min(limit, LARGEST_CHANGE)) if possible else 0
     if not possible:

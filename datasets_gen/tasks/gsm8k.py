@@ -61,7 +61,10 @@ def _row(entry: object, where: str) -> Problem:
     question, answer = (read_text(row, name, where).strip() for name in ("question", "answer"))
     steps, marker, stated = CALCULATION.sub("", answer).rpartition(MARKER)
     is_plain = NUMBER.fullmatch(stated.strip()) is not None
-    number = stated.strip().replace(",", "").replace("−", "-") if is_plain else final_number(stated)
+    if is_plain:
+        number = stated.strip().replace(",", "").replace("−", "-")
+    else:
+        number = final_number(stated)
     if not marker or not number:
         raise DatasetError(f"{where}: 'answer' does not end with {MARKER} and a number")
     return Problem(question, f"{steps.strip()}\n{MARKER} {number}", number)

@@ -80,7 +80,10 @@ def make(rng: random.Random, request: Request) -> Draft:
     rng.shuffle(facts)
     passage = write_passage(rng, facts, wording)
     line = ChainOfPeople(people, bonds, attribute, passage)
-    unanswerable_share = UNANSWERABLE_SHARE if request.level > CHAINS_LEVEL else 0.0
+    if request.level > CHAINS_LEVEL:
+        unanswerable_share = UNANSWERABLE_SHARE
+    else:
+        unanswerable_share = 0.0
     reverse_share = REVERSE_SHARE
     possible = 2 * len(facts)
     if request.level == CHAINS_LEVEL:

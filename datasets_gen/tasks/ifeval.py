@@ -202,7 +202,9 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
     if arm == "defence first":
         prompt = with_defence(ask, prompt)
     prompt = with_directives(prompt, [message], JOINT)
-    return with_defence(ask, prompt, JOINT) if arm == "directives first" else prompt
+    if arm == "directives first":
+        return with_defence(ask, prompt, JOINT)
+    return prompt
 
 
 def _question(text: str, row: IfevalPrompt, spans: tuple[Span, ...]) -> Question:

@@ -183,11 +183,10 @@ def _draw_shared_ground(
         [relation for relation in fitting if relation.value_kind in ("organisation", "event")]
     )
     words = lexicon()
-    parts = (
-        (words.organisation_first, words.organisation_second)
-        if only.value_kind == "organisation"
-        else (words.event_first, words.event_second)
-    )
+    if only.value_kind == "organisation":
+        parts = (words.organisation_first, words.organisation_second)
+    else:
+        parts = (words.event_first, words.event_second)
     shared = rng.randrange(2)
     word, others = rng.choice(parts[shared]), rng.sample(parts[1 - shared], len(people))
     values = [f"{other} {word}" if shared else f"{word} {other}" for other in others]
@@ -244,7 +243,9 @@ def _write_prompt(
     choose = partial(ask.wording.choose, for_directives.rng)
     texts = [choose(KINDS[one.kind].phrasings).format(argument=one.argument) for one in directives]
     prompt = with_directives(prompt, texts)
-    return with_defence(for_defence, prompt) if defended and directives_first else prompt
+    if defended and directives_first:
+        return with_defence(for_defence, prompt)
+    return prompt
 
 
 def _shift(stated: StatedFact, by: int) -> StatedFact:

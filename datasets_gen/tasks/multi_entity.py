@@ -235,11 +235,17 @@ def _question(ask: Asker, circle: Circle) -> Question:
     answered = ask.rng.random() >= UNANSWERABLE_SHARE
     is_reverse = kind < REVERSE_SHARE
     if circle.links and REVERSE_SHARE <= kind < REVERSE_SHARE + LINK_SHARE:
-        return _over_a_link(ask, circle) if answered else _over_no_link(ask, circle)
+        if answered:
+            return _over_a_link(ask, circle)
+        return _over_no_link(ask, circle)
     if not answered:
-        return _unknown_value(ask, circle) if is_reverse else _unknown_subject(ask, circle)
+        if is_reverse:
+            return _unknown_value(ask, circle)
+        return _unknown_subject(ask, circle)
     stated = ask.rng.choice(circle.passage.facts)
-    return reverse_question(ask, stated) if is_reverse else forward_question(ask, stated)
+    if is_reverse:
+        return reverse_question(ask, stated)
+    return forward_question(ask, stated)
 
 
 def _over_a_link(ask: Asker, circle: Circle) -> Question:

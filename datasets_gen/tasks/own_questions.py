@@ -131,7 +131,10 @@ class ReadRow:
 def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     """Makes the task of a file. ``registered``: names of others. A wrong line raises
     :class:`DatasetError`."""
-    stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
+    if path.stem in SPLITS_OF_RULER:
+        stem = path.resolve().parent.name
+    else:
+        stem = path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
     rows = []

@@ -117,10 +117,14 @@ def _occurrences(needle: str, text: str) -> Iterable[Place]:
 def _start(token: Token, key: str) -> int:
     """Returns where a key begins in its token: behind a preposition that is written at it."""
     shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].endswith(key)
-    return max(token.start, token.end - len(key)) if shorter else token.start
+    if shorter:
+        return max(token.start, token.end - len(key))
+    return token.start
 
 
 def _end(token: Token, key: str) -> int:
     """Returns where a key ends in its token: before a particle that is written at it."""
     shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].startswith(key)
-    return min(token.end, token.start + len(key)) if shorter else token.end
+    if shorter:
+        return min(token.end, token.start + len(key))
+    return token.end

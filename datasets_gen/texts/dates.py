@@ -96,4 +96,6 @@ def possible_hours(hour: int, half: str, is_vague: bool) -> tuple[int, ...]:
     """
     if half:
         return (hour % 12 + 12 * (half[0] in "pP"),)
-    return (hour, hour + 12) if is_vague and 1 <= hour < 12 else (hour,)
+    if is_vague and 1 <= hour < 12:
+        return (hour, hour + 12)
+    return (hour,)

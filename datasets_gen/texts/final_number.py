@@ -42,11 +42,9 @@ def final_number(text: str) -> str:
     numbers = [list(_NUMBER.finditer(side)) for side in sides]
     for of_side in reversed(numbers):
         if len(of_side) == 1:
-            return (
-                _read_value(of_side[0])
-                if len(sides) > 1 or _begins_with(sides[0], of_side[0])
-                else ""
-            )
+            if len(sides) > 1 or _begins_with(sides[0], of_side[0]):
+                return _read_value(of_side[0])
+            return ""
     stated = [(side, of_side[0]) for side, of_side in zip(sides, numbers, strict=True) if of_side]
     if not stated or (len(sides) == 1 and not _begins_with(*stated[0])):
         return ""

@@ -34,7 +34,9 @@ def composed(text: str) -> str:
     >>> composed("Jose\\u0301") == "José"
     True
     """
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", text)
 
 
 @lru_cache(maxsize=65536)

@@ -109,5 +109,7 @@ def semitic_stems(word: str) -> tuple[str, ...]:
         if before := prefix.match(word):
             stem = word[before.end() :]
             # "For the" is written with one letter less.
-            return (word, f"ا{stem}") if word.startswith("لل") else (word, stem)
+            if word.startswith("لل"):
+                return (word, f"ا{stem}")
+            return (word, stem)
     return (word,)

@@ -193,7 +193,9 @@ def single_letter(value: str) -> str:
     ('b', 'b', 'b', '')
     """
     letter = _SINGLE_LETTER.fullmatch(composed(value))
-    return fold(letter[1]) if letter and len(fold(letter[1])) == 1 else ""
+    if letter and len(fold(letter[1])) == 1:
+        return fold(letter[1])
+    return ""
 
 
 def is_yes_or_no(value: str) -> bool:
@@ -214,7 +216,9 @@ def value_form(value: str) -> str:
     if is_quantity(value):
         key = read_item(value).keys[0]
         return "date" if _DATE_KEY.search(key) else "time" if _TIME_KEY.match(key) else "number"
-    return "text with digits" if is_measure(value) or _DIGIT.search(value) else ""
+    if is_measure(value) or _DIGIT.search(value):
+        return "text with digits"
+    return ""
 
 
 @lru_cache(maxsize=16384)

@@ -106,7 +106,10 @@ def read_digits(digits: str) -> Number:
     marks = [{"．": ".", "，": ",", "·": ".", "٫": "decimal"}.get(mark, mark) for mark in marks]
     if not marks:
         return Number(groups[0], (_plain(groups[0]),))
-    whole = groups[:-1] if marks[-1] != marks[0] or marks == ["decimal"] else groups
+    if marks[-1] != marks[0] or marks == ["decimal"]:
+        whole = groups[:-1]
+    else:
+        whole = groups
     if len(whole) > 1 or whole is groups:
         return _of_groups(groups, whole, marks)
     return _with_part(groups[0], groups[1])

@@ -55,9 +55,9 @@ def question_word(question: str) -> str:
     words = [fold(word).replace("’", "'").partition("'")[0] for word in _WORD.findall(question)]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         if word in ("what", "which"):
-            return (
-                word if following in _AUXILIARIES.split() or not following else f"which {following}"
-            )
+            if following in _AUXILIARIES.split() or not following:
+                return word
+            return f"which {following}"
         if word == "how":
             return f"how {following}"
         if word in _SPACED:

@@ -164,9 +164,10 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
     draft = task.make(rng, request)
     rng = random.Random(rng.getrandbits(64))
     pieces = find_pieces(draft)
-    depths = (
-        length.depths(rng, len(pieces)) if length.depth is None else [length.depth] * len(pieces)
-    )
+    if length.depth is None:
+        depths = length.depths(rng, len(pieces))
+    else:
+        depths = [length.depth] * len(pieces)
     if any(span.kind in SYSTEM_PROMPT for span in draft.spans):
         depths[0] = 0.0
     texts = [draft.context[start:end] for start, end in pieces]

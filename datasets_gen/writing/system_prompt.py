@@ -30,9 +30,9 @@ class SystemPrompt:
     refusal: tuple[Span, ...] = ()  # that a defence asks for, and the sentence that names it
 
     def protected_text(self) -> str:
-        return (
-            self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
-        )
+        if self.directives:
+            return self.text[self.directives[0].start : self.directives[-1].end]
+        return ""
 
 
 def with_directives(

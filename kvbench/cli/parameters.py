@@ -94,7 +94,9 @@ Phrasings = Annotated[
 
 def _level_help(kind: LevelKind) -> str:
     few = f", in a comparison {kind.few}" if kind.few else ""
-    return f"{kind.help} Default: {kind.default}{few}." if kind.default else kind.help
+    if kind.default:
+        return f"{kind.help} Default: {kind.default}{few}."
+    return kind.help
 
 
 Ratios = Annotated[Text, Option(help=_level_help(RATIO))]

@@ -119,6 +119,9 @@ def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, st
 def describe_origin(store: Store) -> str:
     """Says of which run the numbers of a table are."""
     identity = store.identity
-    commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""
+    if identity.git_revision:
+        commit = f", commit {identity.git_revision[:10]}"
+    else:
+        commit = ""
     name, began = printable(store.folder.resolve().name), store.run.created[:10]
     return f"Numbers: run {name} of {began}, kvbench {identity.kvbench_version}{commit}."

@@ -210,7 +210,10 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
         except KVBenchError as error:
             broken.append(str(error))
     if not rows:
-        reason = broken[0] if broken else f"none of {', '.join(FILES)} is in it or below it"
+        if broken:
+            reason = broken[0]
+        else:
+            reason = f"none of {', '.join(FILES)} is in it or below it"
         raise KVBenchError(f"{folder} holds no results of kvpress: {reason}")
     return rows, broken
 

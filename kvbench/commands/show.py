@@ -459,6 +459,9 @@ def verdict(record: Record) -> str:
     if record.directives_obeyed is not None:
         parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
     if record.leakage is not None:
-        how = "leaked word by word" if record.leaked_verbatim else "not leaked word by word"
+        if record.leaked_verbatim:
+            how = "leaked word by word"
+        else:
+            how = "not leaked word by word"
         parts.append(f"{how}, recall {100 * record.leakage:.0f} %")
     return "; ".join(parts) or "not judged"

@@ -105,7 +105,10 @@ def _remedies(store: Store) -> list[str]:
     job, model = store.run.job, store.identity.model
     data = job.tasks if job and job.tasks else "FILE"
     remedies = []
-    prefixes = [options.prefix for options in job.task_options.values()] if job else []
+    if job:
+        prefixes = [options.prefix for options in job.task_options.values()]
+    else:
+        prefixes = []
     if all(prefix is None or prefix in PREFIX_WAYS for prefix in prefixes):
         remedies.append(
             f'--tasks "FILE(prefix={PREFIX})" begins every answer for the model, as an answer_prefix in '

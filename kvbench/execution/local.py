@@ -173,7 +173,10 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
             unfit = unfit_for(grid.setting.policies, shape)
     grid = leave_out(grid, unfit, job)
     _prepare_studies(job, grid)
-    model = loaded if loaded is not None and _serves(loaded, job) else model_of(job)
+    if loaded is not None and _serves(loaded, job):
+        model = loaded
+    else:
+        model = model_of(job)
     if model.date and model.date != today():
         message = f"the chat template tells {model.date}, as in a run before"
         console.print(f"{message}: --date gives another day", soft_wrap=True)

@@ -56,13 +56,18 @@ def fails_always(records: DataFrame, policy: str) -> str:
     """Returns why a policy has no answer at all; empty if it has one."""
     of_policy = records[records["policy"] == policy]
     failed = of_policy[of_policy["status"] != "ok"]
-    return str(failed["reason"].iloc[0]) if len(failed) == len(of_policy) > 0 else ""
+    if len(failed) == len(of_policy) > 0:
+        return str(failed["reason"].iloc[0])
+    return ""
 
 
 def broken(policy: str, reason: str, press: str) -> str:
     """Says what to do with a press that always fails: running it again will not help."""
     cause = reason.removeprefix(f"{policy} ")
-    advice = LEAVE_OUT if is_built_in(policy) else DOCTOR.format(shlex.quote(press))
+    if is_built_in(policy):
+        advice = LEAVE_OUT
+    else:
+        advice = DOCTOR.format(shlex.quote(press))
     fault = f"{policy} {cause}; no answer of it is there, so that nothing is compared"
     return f"{fault}: {advice}"
 
@@ -84,7 +89,10 @@ def describe_failures(rows: Sequence[SummaryRow]) -> str:
     if more:
         others = f" (also failed: {', '.join(name for name, _ in more)})"
     is_sound = any(row.complete for row in rows)
-    which = "some cells failed, all others are complete" if is_sound else "all cells failed"
+    if is_sound:
+        which = "some cells failed, all others are complete"
+    else:
+        which = "all cells failed"
     return f"{which}: {policy}: {reason}{others}; {what_to_do(rows)}"
 
 
@@ -99,5 +107,8 @@ def what_to_do(rows: Sequence[SummaryRow]) -> str:
     failed = [policy for policy in policies if policy not in complete]
     if not failed:
         return AGAIN
-    advice = LEAVE_OUT if all(map(is_built_in, failed)) else DOCTOR.format("FILE:PRESS")
+    if all(map(is_built_in, failed)):
+        advice = LEAVE_OUT
+    else:
+        advice = DOCTOR.format("FILE:PRESS")
     return f"{', '.join(failed)} failed everywhere: {advice}"

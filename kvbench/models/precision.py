@@ -141,13 +141,17 @@ def choose_faster(float32_seconds: float, bfloat16_seconds: float) -> torch.dtyp
     """Decides by the times of one product. bfloat16 has to be clearly faster: its numbers are
     coarser, a part of the time is not in products, and the decision must be the same whenever it is
     measured."""
-    return torch.bfloat16 if float32_seconds >= WORTH * bfloat16_seconds else torch.float32
+    if float32_seconds >= WORTH * bfloat16_seconds:
+        return torch.bfloat16
+    return torch.float32
 
 
 def processor_seconds() -> float:
     """Returns the processor time of this process so far; with several threads, of which some wait,
     the clock's."""
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+    if torch.get_num_threads() == 1:
+        return time.process_time()
+    return time.perf_counter()
 
 
 def best_seconds(work: Callable[[], object]) -> float:
@@ -185,7 +189,10 @@ def choose_device(name: str) -> torch.device:
 def checkpoint_dtype(model: str) -> torch.dtype:
     """Returns the dtype in which the files of a model hold its weights, by its configuration;
     bfloat16 where that says none, or without a model."""
-    dtype = pretrained.read_config(model_source(model)).get_text_config().dtype if model else None
+    if model:
+        dtype = pretrained.read_config(model_source(model)).get_text_config().dtype
+    else:
+        dtype = None
     return next((choice for choice in DTYPES.values() if choice == dtype), torch.bfloat16)
 
 
@@ -196,10 +203,14 @@ def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
     exact; a CPU, which may have no products of 16 bits, loads float32."""
     if name == "auto":
         if device.type == "cpu":
-            return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
+            if model in REFERENCE_MODELS:
+                return torch.float32
+            return faster_dtype()
         return torch.bfloat16
     if name == OF_CHECKPOINT:
-        return torch.float32 if device.type == "cpu" else checkpoint_dtype(model)
+        if device.type == "cpu":
+            return torch.float32
+        return checkpoint_dtype(model)
     if name not in DTYPES:
         raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
     return DTYPES[name]

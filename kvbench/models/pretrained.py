@@ -63,10 +63,14 @@ def read_config(source: str) -> Any:
     """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of
     transformers."""
     place = Path(source)
-    config = (
-        read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
-    )
-    place_name = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
+    if is_gguf(place):
+        config = read_gguf_config(place)
+    else:
+        config = AutoConfig.from_pretrained(source, **NO_CODE)
+    if is_gguf(place):
+        place_name = f"the header of '{source}'"
+    else:
+        place_name = f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
         check_fields(place_name, _Sizes, part)
     return config

@@ -53,7 +53,9 @@ class TensorState:
         now = self.place.get(self.name)
         if now is not self.tensor or (now.dtype, now.shape) != (self.dtype, self.shape):
             return False
-        return _sum(now.detach()) == self.checksum if by_content else now._version == self.version
+        if by_content:
+            return _sum(now.detach()) == self.checksum
+        return now._version == self.version
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,10 @@ def gold_ids(
     ends with white space. If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
-    answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
+    if text[-1:].isspace():
+        answer = question.perfect_output
+    else:
+        answer = f" {question.perfect_output}"
     before = encode(tokenizer, text, of_template)
     whole = encode(tokenizer, text + answer, of_template)
     if whole[: len(before)] == before:

@@ -129,4 +129,6 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _text(value: Any) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "none"
+    return json.dumps(value, ensure_ascii=False)

@@ -103,7 +103,9 @@ class EarlierRun:
         if stored.model_fingerprint == today.model_fingerprint:
             before["model"] = now["model"] = ""
         described = describe(before, now)
-        return f"{self.store.folder} was made in another way: {described}" if described else ""
+        if described:
+            return f"{self.store.folder} was made in another way: {described}"
+        return ""
 
 
 def _compared(identity: Identity, other: Identity, policies: Sequence[str]) -> dict[str, Any]:

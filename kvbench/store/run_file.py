@@ -325,7 +325,10 @@ def read_run_file(folder: Path) -> RunFile:
     of another schema."""
     path = folder / RUN_FILE
     if not path.is_file():
-        missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
+        if folder.exists():
+            missing = f"{RUN_FILE} is missing"
+        else:
+            missing = "there is no such folder"
         raise KVBenchError(f"{folder} holds no run: {missing} ({_hint(folder)})")
     content = path.read_bytes()
     try:

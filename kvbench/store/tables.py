@@ -251,9 +251,10 @@ class StoredTable:
                 value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)
             ]
             allowed += KINDS if name == "level_kind" else ()
-            strange = (
-                set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
-            )
+            if allowed:
+                strange = set(column.unique().drop_null().to_pylist()) - set(allowed)
+            else:
+                strange = set()
             if strange:
                 return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
             if pa.types.is_list(column.type):
@@ -315,7 +316,10 @@ def register(table: StoredTable) -> StoredTable:
     """Adds the table of a study. Its parent has to be there already."""
     if table.name in TABLES:
         raise ValueError(f"two tables are named '{table.name}'")
-    missing = {*TABLES[table.parent].key} - {*table.columns} if table.parent else set()
+    if table.parent:
+        missing = {*TABLES[table.parent].key} - {*table.columns}
+    else:
+        missing = set()
     if missing:
         raise ValueError(
             f"the rows of '{table.name}' do not say {min(missing)} of their {table.parent}"
@@ -379,4 +383,6 @@ def joined_schema() -> pa.Schema:
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:
     """Returns the parts of a union; what is none is its own only part."""
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if get_origin(annotation) in (Union, UnionType):
+        return get_args(annotation)
+    return (annotation,)

@@ -46,7 +46,9 @@ class GateRow:
         low, high = self.row.difference.low, self.row.difference.high
         if low is None or high is None:
             return False
-        return high < -self.max_loss if self.is_over else low >= -self.max_loss
+        if self.is_over:
+            return high < -self.max_loss
+        return low >= -self.max_loss
 
     @property
     def words(self) -> str:

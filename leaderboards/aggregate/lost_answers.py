@@ -96,7 +96,9 @@ class LostAnswers:
 def _count(some: int, measured: int, lost: int, of_one: str = "is", of_many: str = "are") -> str:
     """Writes a count with its verb, and what it is of where not all lost answers were measured."""
     verb = of_one if some == 1 else of_many
-    return f"{some} {verb}" if measured == lost else f"{some} of {measured} {verb}"
+    if measured == lost:
+        return f"{some} {verb}"
+    return f"{some} of {measured} {verb}"
 
 
 def lost_answers(

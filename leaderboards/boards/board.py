@@ -361,7 +361,10 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
             return _difference_cell(row, measure, value)
         text = share_as_count(row, measure)
         if not text:
-            text = f"{100 * value:z.0f}" if measure.is_share else measure.text(value)
+            if measure.is_share:
+                text = f"{100 * value:z.0f}"
+            else:
+                text = measure.text(value)
         detail = ""
         silent = UNANSWERED.value(row)
         if counts_wrong and silent is not None:  # what is not answered is not wrong either

@@ -145,7 +145,10 @@ class _Sums:
     ) -> Self:
         """Adds up the answers of a cell. ``positions``: the context of each, shape (answers,)."""
         values = _values(measure, cell)
-        counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
+        if measure.weights is None:
+            counted = ~np.isnan(values)
+        else:
+            counted = measure.weights(cell)
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         if measure.better != "higher":

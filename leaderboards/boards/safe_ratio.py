@@ -120,7 +120,9 @@ class SafeRatio:
     @property
     def more(self) -> int | None:
         """Returns how many contexts more would show the next higher ratio to be safe."""
-        return None if self.needed is None else max(1, self.needed - self.contexts)
+        if self.needed is None:
+            return None
+        return max(1, self.needed - self.contexts)
 
     @property
     def may_be_chance(self) -> bool:
@@ -188,7 +190,10 @@ def _safe_at_one_level(
 ) -> SafeRatio:
     """Judges what has no levels, as int4, where it stands."""
     (loss,) = losses
-    needed = _contexts_needed(leads, 1, tolerance) if loss.verdict == OPEN else None
+    if loss.verdict == OPEN:
+        needed = _contexts_needed(leads, 1, tolerance)
+    else:
+        needed = None
     return SafeRatio(0.0, loss.verdict, loss.contexts, (loss,), loss.level, needed=needed)
 
 

@@ -118,7 +118,9 @@ def _latex(text: str) -> str:
     beginning of a row from being an argument of what ends the row before."""
     escaped = re.sub("(?<=-)-", "{}-", " ".join(text.split()).translate(LATEX))
     escaped = NO_LATIN.sub(lambda letter: f"U+{ord(letter[0]):04X}", escaped)
-    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
+    if escaped.startswith(("[", "*")):
+        return f"{{}}{escaped}"
+    return escaped
 
 
 def data_sentences(

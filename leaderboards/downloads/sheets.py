@@ -125,7 +125,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence | np.ndarray):
         return [_plain(item) for item in value]
     number = value.item() if hasattr(value, "item") else value
-    return None if isinstance(number, float) and not math.isfinite(number) else number
+    if isinstance(number, float) and not math.isfinite(number):
+        return None
+    return number
 
 
 def _cell(plain: Any) -> str | int | float | None:

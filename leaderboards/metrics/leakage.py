@@ -31,7 +31,9 @@ _stemmer = cache(lambda: porter.PorterStemmer())
 @cache  # an attack is scored for every policy and level
 def _stem(word: str) -> str:
     """Takes the endings off an English word, as ``RougeScorer(use_stemmer=True)`` does."""
-    return word if len(word) <= LEFT_WHOLE else str(_stemmer().stem(word))
+    if len(word) <= LEFT_WHOLE:
+        return word
+    return str(_stemmer().stem(word))
 
 
 class _WordsOfAnyScript:

@@ -200,7 +200,10 @@ def _differences(
         boxes = _boxes(members, styles)
         across = members[0].levels[-1].declared.axis if kind else ONE_LEVEL
         picture = Distribution(across, "difference from the full cache, points", boxes)
-        name = f"differences-{kind or 'one-level'}" if len(by_kind) > 1 else "differences"
+        if len(by_kind) > 1:
+            name = f"differences-{kind or 'one-level'}"
+        else:
+            name = "differences"
         heading = f"Difference from the full cache, by context: {_where(task, mode)}"
         yield PaperFigure.of("differences", _stem(name, task, mode), heading, picture)
 

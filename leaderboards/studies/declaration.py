@@ -99,7 +99,9 @@ class Study:
     )
 
     def file_name(self, number: int = 1) -> str:
-        return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
+        if number == 1:
+            return f"{self.name}.html"
+        return f"{self.name}.{number}.html"
 
 
 def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyContent]:

@@ -102,7 +102,9 @@ class TimedWork:
     @property
     def seconds(self) -> float:
         """Returns the time that the device took; waits until the stretch is done."""
-        return device_kind(self.device).seconds_between(*self._marks) if self._marks else 0.0
+        if self._marks:
+            return device_kind(self.device).seconds_between(*self._marks)
+        return 0.0
 
 
 @contextmanager

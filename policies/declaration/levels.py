@@ -100,7 +100,9 @@ class Level:
         """Returns the share to remove where it is the same for a context of any length; else
         None."""
         share = self.share(1)
-        return share if share == self.share(100 * MOST_TOKENS) else None
+        if share == self.share(100 * MOST_TOKENS):
+            return share
+        return None
 
 
 @dataclass(frozen=True, order=True)
@@ -113,7 +115,9 @@ class Point:
 
     @property
     def where(self) -> str:
-        return f"{self.level.where}, repeat {self.repeat}" if self.repeat else self.level.where
+        if self.repeat:
+            return f"{self.level.where}, repeat {self.repeat}"
+        return self.level.where
 
 
 def _decimal(number: str, text: str) -> Decimal:

@@ -64,7 +64,10 @@ def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, A
     """Sorts arguments as the target takes them: spaces, quotes and their order make no other
     policy."""
     try:
-        order = list(inspect.signature(target).parameters) if callable(target) else []
+        if callable(target):
+            order = list(inspect.signature(target).parameters)
+        else:
+            order = []
     except (TypeError, ValueError):
         order = []
 
@@ -247,7 +250,10 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
             raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
         return target
     if RATIO not in _parameters(target, text):
-        policy = None if isinstance(target, type) else _call(target, arguments, text)
+        if isinstance(target, type):
+            policy = None
+        else:
+            policy = _call(target, arguments, text)
         if isinstance(policy, Policy):
             return policy
         raise BrokenPlugInError(
@@ -259,7 +265,10 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
     takes_length = "context_length" in _parameters(target, text)
 
     def build(situation: Situation) -> Press:
-        length = {"context_length": situation.context_length} if takes_length else {}
+        if takes_length:
+            length = {"context_length": situation.context_length}
+        else:
+            length = {}
         every = {**length, **arguments, RATIO: situation.ratio}
         return _call(target, every, text)
 

@@ -30,7 +30,9 @@ def observation_window(context_length: int) -> int:
 
     The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a
     ratio of 0.47, and which of its equal scores survive would be left to chance."""
-    return LONGEST_WINDOW if context_length >= LONG_ENOUGH else max(1, context_length // 16)
+    if context_length >= LONG_ENOUGH:
+        return LONGEST_WINDOW
+    return max(1, context_length // 16)
 
 
 def snapkv_press(situation: Situation) -> Press:

@@ -190,4 +190,6 @@ def fair_as_paper(ratio: float, press: ScorerPress, spans: Spans) -> RescoringPr
     scores = PaperScoresPress(ratio, press, spans)
     # StreamingLLM keeps the highest of its ramps, whatever range they stand in: that has no quota
     # in the authors' code.
-    return scores if isinstance(press, StreamingLLMPress) else PaperFairPress(ratio, scores, spans)
+    if isinstance(press, StreamingLLMPress):
+        return scores
+    return PaperFairPress(ratio, scores, spans)

@@ -169,7 +169,9 @@ def make_quantisation(name: str) -> Policy:
         for situation in situations:
             formats = kind.formats(options, situation)
             ways.append((formats, residual(situation)))
-        return QuantisedAsInTransformers(ways) if as_in_transformers else QuantisedRows(ways)
+        if as_in_transformers:
+            return QuantisedAsInTransformers(ways)
+        return QuantisedRows(ways)
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         window = 0 if as_in_transformers else residual(situation)

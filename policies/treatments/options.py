@@ -84,7 +84,9 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
         meant = f"did you mean {close[0]}? " if close else ""
         return f"{kind.name} has no option {option}: {meant}it has {', '.join(names)}"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{option}={problem['input']}: {message}" if option else message
+    if option:
+        return f"{option}={problem['input']}: {message}"
+    return message
 
 
 def option_names(kind: TreatmentKind[BaseModel]) -> list[str]:
@@ -102,7 +104,9 @@ def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     for written, (_, value), field in zip(option_names(kind), options, fields, strict=True):
         if value != field.default:
             changed.append(f"{written}={option_text(value)}")
-    return f"{kind.name}({','.join(changed)})" if changed else kind.name
+    if changed:
+        return f"{kind.name}({','.join(changed)})"
+    return kind.name
 
 
 def option_text(value: object) -> str:

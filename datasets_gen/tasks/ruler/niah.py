@@ -68,7 +68,10 @@ class Form:
 
     @property
     def description(self) -> str:
-        stated = f"{self.values} {self.value}s" if self.values > 1 else f"a {self.value}"
+        if self.values > 1:
+            stated = f"{self.values} {self.value}s"
+        else:
+            stated = f"a {self.value}"
         keys = f"a {self.key} as key"
         if self.keys > 1:
             queried = "one" if self.queried == 1 else "all"

@@ -118,7 +118,9 @@ class Branch:
         that went."""
         if self.treatment.policy.renumbers:
             keys = self.layers[0].keys
-            return self.treatment.situation.context_length if keys is None else keys.shape[1]
+            if keys is None:
+                return self.treatment.situation.context_length
+            return keys.shape[1]
         return self.treatment.situation.context_length
 
 
@@ -264,11 +266,10 @@ def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | Non
     those of ``branch``."""
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
-    treatment = (
-        branch.treatment
-        if questions is None
-        else replace(branch.treatment, questions=tuple(questions))
-    )
+    if questions is None:
+        treatment = branch.treatment
+    else:
+        treatment = replace(branch.treatment, questions=tuple(questions))
     layers = []
     for kept, layer in zip(keep, branch.layers, strict=True):
         assert layer.keep is not None

@@ -181,7 +181,10 @@ class _Measurement:
     def _walks(self, way: str, draw: int) -> Iterator[tuple[tuple[str, str], Any]]:
         """Yields the walks of one draw, each with its regime and its pair of paths."""
         plan, is_greedy = _plan(self.answer, way, draw), way == "greedy"
-        forced = self.greedy if is_greedy else walks.forced_walk(self.network, plan)
+        if is_greedy:
+            forced = self.greedy
+        else:
+            forced = walks.forced_walk(self.network, plan)
         yield ("teacher-forced", "cache"), forced
         if is_greedy and self.is_closer:
             yield ("teacher-forced", "chunks"), walks.null_walk(self.network, plan, self.written)

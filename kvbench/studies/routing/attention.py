@@ -83,7 +83,9 @@ class RouteRow(AnswerRow):
 
 
 def _observe(model: "LoadedModel", prompt: "Prompt") -> Any:
-    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
+    if prompt.example.index < SAMPLE:
+        return observation.AnswerObserver(model, prompt)
+    return None
 
 
 def _readings(

@@ -65,7 +65,10 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
             scores[branch] = changed[branch].answer.score(generation)
     for trial in trials:
         case, record = trial.case, trial.answer.record
-        outcome = scores.get(id(case.branch)) if case.changed else record.model_dump()
+        if case.changed:
+            outcome = scores.get(id(case.branch))
+        else:
+            outcome = record.model_dump()
         if outcome is None:  # a branch that finds no memory has none
             continue
         yield InterventionRow(

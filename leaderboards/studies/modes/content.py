@@ -148,7 +148,10 @@ def build_content(study_input: StudyInput) -> StudyContent:
         "agnostic on the same questions, in points, with its 95 % interval over contexts; a "
         f"policy that needs the question has none.{marks}"
     )
-    identifier = "modes" if study_input.number == 1 else f"modes-{study_input.number}"
+    if study_input.number == 1:
+        identifier = "modes"
+    else:
+        identifier = f"modes-{study_input.number}"
     section = StudySection(identifier, TITLE, text, listings=tuple(listings))
     return StudyContent([section], sheets=[Sheet.of("modes", TITLE, rows, kinds=KINDS)])
 

@@ -50,7 +50,9 @@ def read_patches(tables: Mapping[str, DataFrame]) -> DataFrame | None:
     """Returns the rows of a run in the form of today; None where nothing was patched."""
     for name in (TABLE, EARLIER):
         if name in tables and len(tables[name]):
-            return tables[name] if name == TABLE else _in_form_of_today(tables[name])
+            if name == TABLE:
+                return tables[name]
+            return _in_form_of_today(tables[name])
     return None
 
 

@@ -85,7 +85,9 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
 
 
 def _line_name(step: StepDivergence) -> str:
-    return step.dtype if step.sampling == "greedy" else f"{step.dtype}, {step.sampling}"
+    if step.sampling == "greedy":
+        return step.dtype
+    return f"{step.dtype}, {step.sampling}"
 
 
 def _pictures(

@@ -255,7 +255,10 @@ def build_content(study_input: StudyInput) -> StudyContent:
         "points apart, in the same direction. The last line is the ceiling: what one of the two "
         "has of the order of the other."
     )
-    reversed_text = REVERSED if reversed_here.rows else "None of the pairs that were measured."
+    if reversed_here.rows:
+        reversed_text = REVERSED
+    else:
+        reversed_text = "None of the pairs that were measured."
     carried_title = "How much of the order is here"
     parts = [
         StudySection("carried", carried_title, carried_text, listings=(counts,)),

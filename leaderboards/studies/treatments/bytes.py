@@ -143,7 +143,10 @@ def _rise_over_bytes(
     for family, style in styles.items():
         places = []
         for point in points:
-            rise = task.rise(point.policy, point.level) if point.family == family else None
+            if point.family == family:
+                rise = task.rise(point.policy, point.level)
+            else:
+                rise = None
             if rise is not None:
                 places.append((point.held, rise.mean))
                 heights.append(rise.mean)

@@ -146,7 +146,10 @@ def _over_changed(
     for fault in reversed(faults):
         points = []
         for level in task.evidence.levels(fault.policy):
-            estimate = quantity.of(task, fault.policy, level) if level.amount else None
+            if level.amount:
+                estimate = quantity.of(task, fault.policy, level)
+            else:
+                estimate = None
             if estimate is not None:
                 points.append((fault.changed(level.value, dtype), estimate))
         if points:

@@ -95,7 +95,10 @@ def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
         groups.append(DamageGroup("-fresh", FRESH_TITLE, FRESH_TEXT, fresh))
     if others:
         phases = {member.phase for member in others}
-        words = (ONCE_TITLE, ONCE_TEXT) if phases == {"resident"} else (KEPT_TITLE, "")
+        if phases == {"resident"}:
+            words = (ONCE_TITLE, ONCE_TEXT)
+        else:
+            words = (KEPT_TITLE, "")
         groups.append(DamageGroup("", *words, others))
     return groups
 

@@ -45,7 +45,9 @@ class MeasuredTask:
     def label(self) -> str:
         """Returns the name, marked where the model cannot do the task; the head of the page says
         why."""
-        return f"{self.name}, no verdicts" if self.withheld else self.name
+        if self.withheld:
+            return f"{self.name}, no verdicts"
+        return self.name
 
     @property
     def title(self) -> str:
