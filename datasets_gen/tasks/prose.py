@@ -121,8 +121,8 @@ def join_articles(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
 
 
 def read_texts(path: Path, option: str = "data=") -> tuple[str, ...]:
-    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one
-    text."""
+    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text.
+    Raises :class:`DatasetError` for a file that is not there, or is no text."""
     if path.suffix == ".jsonl":
         return tuple(
             read_text(read_mapping(entry, where), "text", where)
@@ -130,7 +130,9 @@ def read_texts(path: Path, option: str = "data=") -> tuple[str, ...]:
         )
     try:
         return (path.read_text(encoding="utf-8"),)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise DatasetError(f"{option}{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise DatasetError(
             f"{option}{path} cannot be read as text in UTF-8: give a .txt or .jsonl file"
         ) from error

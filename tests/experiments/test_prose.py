@@ -18,6 +18,7 @@ from datasets_gen.tasks.prose import (
     WINDOW,
     join_articles,
     prose_task,
+    read_texts,
 )
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
@@ -38,6 +39,15 @@ def test_a_generated_text_tells_its_facts_again_and_each_value_stands_in_the_con
         assert question.text in example.context
         assert question.text not in question.perfect_output
         assert question.golds == ()
+
+
+def test_a_text_that_is_not_there_or_is_none_is_named(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "none.txt", tmp_path / "binary.txt"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DatasetError, match=r"^data=.*none\.txt: No such file"):
+        read_texts(missing)
+    with pytest.raises(DatasetError, match=r"^data=.*binary\.txt .* UTF-8: give a \.txt"):
+        read_texts(binary)
 
 
 def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None:
