@@ -206,6 +206,8 @@ CLASHES = frozenset(frozenset(pair.split()) for pair in _CLASHING)
 
 
 def directive_kind(directive: Directive) -> DirectiveKind:
+    """Returns the kind of a directive. Raises :class:`DatasetError` for one that is not
+    registered."""
     if directive.kind not in KINDS:
         raise DatasetError(unknown_name("directive", directive.kind, KINDS))
     return KINDS[directive.kind]
@@ -228,6 +230,8 @@ def check_argument(directive: Directive) -> None:
 
 
 def directive_family(directive: Directive) -> str:
+    """Names the family of a directive's kind. Raises :class:`DatasetError` for one that is not
+    registered."""
     if not directive.is_of_ifeval:
         return directive_kind(directive).family
     if directive.kind not in ARGUMENTS:

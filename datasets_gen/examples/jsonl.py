@@ -56,18 +56,23 @@ def _parse(line: str, where: str) -> object:
 
 
 def read_mapping(entry: object, where: str) -> Mapping[str, object]:
+    """Returns a row as a mapping of its fields. Raises :class:`DatasetError` for a row that is
+    none."""
     if not isinstance(entry, Mapping):
         raise DatasetError(f"{where}: the row is no JSON object")
     return entry
 
 
 def read_field(entry: Mapping[str, object], name: str, where: str) -> object:
+    """Returns a field of a row. Raises :class:`DatasetError` where it is missing."""
     if entry.get(name) is None:
         raise DatasetError(f"{where}: '{name}' is missing")
     return entry[name]
 
 
 def read_text(entry: Mapping[str, object], name: str, where: str) -> str:
+    """Returns a field that holds text. Raises :class:`DatasetError` where it is missing, empty, or
+    no text."""
     value = read_field(entry, name, where)
     if not isinstance(value, str) or not value.strip():
         raise DatasetError(f"{where}: '{name}' is no text, or an empty one")

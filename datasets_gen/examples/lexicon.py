@@ -104,7 +104,8 @@ def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
 
 
 def draw_value(rng: random.Random, kind: str) -> str:
-    """Draws one value of a kind: ``city job organisation creature thing event date number``."""
+    """Draws one value of a kind: ``city job organisation creature thing event date number``. Raises
+    :class:`DatasetError` for another kind."""
     words = lexicon()
     match kind:
         case "city" | "job" | "creature" | "thing":

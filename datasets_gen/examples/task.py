@@ -214,7 +214,8 @@ class Task:
     def generate(
         self, seed: int, count: int, split: Split = "test", held_out: bool = False
     ) -> Iterator[Example]:
-        """Yields the first ``count`` examples of a seed."""
+        """Yields the first ``count`` examples of a seed. Raises :class:`DatasetError` for fewer
+        than one."""
         if count < 1:
             raise DatasetError(f"the number of contexts is 1 or more, not {count}")
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))

@@ -46,7 +46,7 @@ def read_rows(path: Path) -> tuple[Problem, ...]:
 
 def read_problems(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem, ...]:
     """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with
-    its place."""
+    its place. Raises :class:`DatasetError` for too few to be shown and asked."""
     rows = tuple(_row(entry, where) for where, entry in entries)
     if len(rows) <= SHOTS:
         raise DatasetError(

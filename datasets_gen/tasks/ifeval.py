@@ -59,8 +59,8 @@ def read_rows(path: Path) -> tuple[IfevalPrompt, ...]:
 
 
 def read_prompts(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalPrompt, ...]:
-    """Makes rows of entries, each of which comes with its place in the source. All are of one
-    kind."""
+    """Makes rows of entries, each of which comes with its place in the source. All are of one kind.
+    Raises :class:`DatasetError` where there are none, or some of another kind."""
     rows: list[IfevalPrompt] = []
     for where, entry in entries:
         row = _row(entry, where)

@@ -107,8 +107,8 @@ def _with_length(texts: Sequence[str], length: Length) -> Task:
 
 def join_articles(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """Joins rows of WikiText, each with its place, to articles: a row holds a paragraph or a
-    heading in the field ``text``, and the title of an article stands between single equals
-    signs."""
+    heading in the field ``text``, and the title of an article stands between single equals signs.
+    Raises :class:`DatasetError` for a row without text."""
     articles: list[list[str]] = [[]]
     for where, entry in rows:
         text = read_mapping(entry, where).get("text")

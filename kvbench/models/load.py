@@ -207,7 +207,8 @@ def load_model(
 ) -> LoadedModel:
     """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of
     the process. ``date``: the day that its chat template tells, as 2026-11-28; today if none is
-    given."""
+    given. Raises :class:`KVBenchError` for a model that cannot be loaded, whose weights are not
+    finite, or that this machine cannot spread."""
     source, adapter = model_source(name), adapter_folder(name)
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
@@ -301,7 +302,8 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
 
 
 def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBase:
-    """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
+    """Loads the tokenizer alone: a process that only sends work to others needs no weights. Raises
+    :class:`KVBenchError` where there is none that can be loaded."""
     try:
         tokenizer = _load_tokenizer(model_source(name), adapter_folder(name))
         set_date(tokenizer, date or today())

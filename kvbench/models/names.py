@@ -84,7 +84,7 @@ def reference_folder(name: str) -> Path:
 def base_model(folder: Path) -> str:
     """Returns the name or path of the model below an adapter. A relative path begins at the
     adapter's folder, wherever a command is run; where nothing lies there, at the current folder, as
-    in peft."""
+    in peft. Raises :class:`KVBenchError` where the adapter names none."""
     try:
         base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (ValueError, KeyError, TypeError):

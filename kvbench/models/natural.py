@@ -86,7 +86,7 @@ NATURAL_MODELS: Mapping[str, NaturalModel] = {model.name: model for model in _MO
 
 def cache_folder() -> Path:
     """Returns the folder of fetched models, in the user's cache folder unless KVBENCH_CACHE names
-    another."""
+    another. Raises :class:`KVBenchError` for a user without a home folder."""
     named = os.environ.get(CACHE)
     if named:
         return user_path(named)

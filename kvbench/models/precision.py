@@ -175,6 +175,8 @@ def check_dtypes(names: Sequence[str], device: torch.device) -> None:
 
 
 def choose_device(name: str) -> torch.device:
+    """Returns the device of a name; for ``auto`` a GPU if there is one. Raises
+    :class:`KVBenchError` for one that is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
@@ -200,7 +202,8 @@ def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
     """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped
     model stays in float32 on every CPU: what is published of it must not depend on who runs it.
     :data:`OF_CHECKPOINT` keeps on a GPU what the checkpoint has, of which copies in other types are
-    exact; a CPU, which may have no products of 16 bits, loads float32."""
+    exact; a CPU, which may have no products of 16 bits, loads float32. Raises :class:`KVBenchError`
+    for an unknown name."""
     if name == "auto":
         if device.type == "cpu":
             if model in REFERENCE_MODELS:

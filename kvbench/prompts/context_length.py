@@ -45,7 +45,8 @@ def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
 
 
 def tokens_of_run(text: str | None, suite: str | None, tasks: str | None) -> Tokens:
-    """Returns the tokens of every context of a run, as ``--context-tokens`` takes them."""
+    """Returns the tokens of every context of a run, as ``--context-tokens`` takes them. Raises
+    :class:`KVBenchError` for a text that is no number."""
     if text is None:
         return default_tokens(suite, tasks)
     if text in (NATIVE, USUAL):
@@ -66,7 +67,8 @@ def lengthen(
     """Returns the tasks with contexts of so many tokens: what they state stands in prose about no
     one, scattered, or together at a relative depth. ``count`` counts the tokens of a text,
     ``counted_by`` names the model with these tokens, and ``places`` are those that it has: a length
-    that nobody gave stays within them."""
+    that nobody gave stays within them. Raises :class:`KVBenchError` for a depth without a
+    length."""
     if tokens is not None or depth is not None:
         check_takes_length(tasks)
     longer = []
@@ -125,7 +127,7 @@ def lengthen_by_tokenizer(
     tokenizer: str | None, task: Task, tokens: int | None, depth: float | None
 ) -> Task:
     """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts
-    the first text."""
+    the first text. Raises :class:`KVBenchError` for a tokenizer without a length."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
     if tokens is None and depth is None:

@@ -167,7 +167,8 @@ class Prompt:
 def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
     """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's
     pipeline, or it is the whole system's turn, and the question is the user's turn. Around running
-    text there is none."""
+    text there is none. Raises :class:`KVBenchError` for a tokenizer without offsets, and for a
+    template that has a turn twice or in another order."""
     if not tokenizer.is_fast:
         lack = f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs"
         raise KVBenchError(f"{lack}: use a checkpoint with a fast tokenizer")

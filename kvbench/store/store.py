@@ -87,8 +87,8 @@ class Store:
 
     @classmethod
     def start(cls, folder: Path, identity: Identity, command: str, job: Job | None = None) -> Self:
-        """Starts a new run in ``folder``, or resumes the one that is there if it is the same
-        run."""
+        """Starts a new run in ``folder``, or resumes the one that is there if it is the same run.
+        Raises :class:`KVBenchError` where the folder holds anything else."""
         remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
@@ -346,7 +346,8 @@ class Store:
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins records, or some columns, with questions and contexts, in the order of the run's
-        tasks and policies."""
+        tasks and policies. Raises :class:`KVBenchError` where there are none, or one that no run
+        writes."""
         needed = (
             None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
         )

@@ -313,7 +313,8 @@ def find_table(name: str) -> StoredTable:
 
 
 def register(table: StoredTable) -> StoredTable:
-    """Adds the table of a study. Its parent has to be there already."""
+    """Adds the table of a study. Its parent has to be there already. Raises :class:`ValueError` for
+    a name that is taken, and for rows that do not name their parent."""
     if table.name in TABLES:
         raise ValueError(f"two tables are named '{table.name}'")
     if table.parent:
@@ -360,7 +361,7 @@ class RowsByTable:
 
 def arrow_type(annotation: Any) -> pa.DataType:
     """Returns the column type of a field: unions with None are nullable, literals are strings,
-    lists are lists."""
+    lists are lists. Raises :class:`TypeError` for what no column can hold."""
     kind = next(part for part in _kinds(annotation) if part is not NoneType)
     if kind in _ARROW:
         return _ARROW[kind]

@@ -33,7 +33,7 @@ def file_name(policy: str) -> str:
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets ``write`` fill a file beside ``path``, which replaces it: a kill leaves the old file or
-    the new one."""
+    the new one. Raises :class:`KVBenchError` where it cannot be written."""
     try:
         with interrupts_held():
             _write(path, write)
@@ -97,7 +97,8 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Makes the folder of an option, and removes what a kill left half written there."""
+    """Makes the folder of an option, and removes what a kill left half written there. Raises
+    :class:`KVBenchError` where it cannot be written."""
     _check_is_local(option, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -144,7 +145,8 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def user_path(text: str) -> Path:
-    """Turns a text into a path, in the home folder of the user for ``~``."""
+    """Turns a text into a path, in the home folder of the user for ``~``. Raises
+    :class:`KVBenchError` where that folder is not there."""
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -261,9 +261,10 @@ def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | Non
     """Makes a branch that reads the rows of ``keep``, of the same cache and under the same
     treatment as ``branch``.
 
-    ``keep``: as :func:`keep_mask` returns it. What is restored has the keys and values of the prefill
-    from which ``branch`` was cut. ``questions``: the numbers of those that it answers; by default
-    those of ``branch``."""
+    ``keep``: as :func:`keep_mask` returns it. What is restored has the keys and values of the
+    prefill from which ``branch`` was cut. ``questions``: the numbers of those that it answers; by
+    default those of ``branch``. Raises :class:`ValueError` for a branch whose policy has no keep
+    mask."""
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
     if questions is None:

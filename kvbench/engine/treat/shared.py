@@ -66,7 +66,7 @@ def cutting(
 ) -> Iterator[Callable[[], float]]:
     """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function that
     returns the seconds so far; it waits for the device, and nothing else here does so to measure
-    time."""
+    time. Raises :class:`PressError` for a press that replaces kvpress's hooks."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
             with record_faults(branch, "at the start", model):

@@ -116,7 +116,8 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
 
 def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
     """Loads the weights as numbers of the dtype among the options; returns the network and
-    transformers' report."""
+    transformers' report. Raises :class:`KVBenchError` for a file that is damaged or lacks
+    tensors."""
     gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
     with _in_seconds(gguf):
         try:

@@ -124,7 +124,7 @@ class _Cursor:
 
     def texts(self, count: int) -> list[str]:
         """Reads texts one behind the other. A vocabulary has 262,144, so that the loop calls
-        nothing of its own."""
+        nothing of its own. Raises :class:`ValueError` for a text that ends behind the file."""
         texts, place, end = [], self.place, len(self.content)
         for _ in range(count):
             (length,) = LENGTH.unpack_from(self.content, place)
