@@ -51,15 +51,19 @@ class Experiment:
 @dataclass(frozen=True)
 class Statistic:
     """A number that a claim is about. ``values``: as measured, then of each resample, shape (1 +
-    resamples,). ``n``: the contexts that it rests on."""
+    resamples,); NaN where there is none, which what is divided by 0 becomes. ``n``: the contexts
+    that it rests on."""
 
     values: FloatArray
     n: int
     part: str = ""  # of the claim: a policy, or a setting, where there are several
     note: str = ""  # what else the same records say, such as which tasks are left out
-    withheld: str = (
-        ""  # why there is no verdict although there is a number: the model cannot do the task
-    )
+    # Why there is no verdict although there is a number: the model cannot do the task.
+    withheld: str = ""
+
+    def __post_init__(self) -> None:
+        values = np.where(np.isfinite(self.values), self.values, np.nan)
+        object.__setattr__(self, "values", values)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ MISSING = {
     BESIDE: "it takes two architectures: give a model of the other one by --beside",
     LARGER: "it takes two sizes of one family: give the larger model by --larger",
 }
+# Of a share of what the full cache has, where it has none.
+NOTHING_KEPT = "it has no value: what it is divided by is 0"
 MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
 # Intervals are looked at with so many times as many contexts too: they shrink by the root, or, at a
 # bound, faster.
@@ -93,6 +95,8 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     tests: dict[Text, dict[int, float]] = {claim.text: {} for claim in claims}
     for place, (case, part) in enumerate(parts):
         if isinstance(part, NoStatistic) or part.withheld or part.n < FEWEST_CONTEXTS:
+            continue
+        if not math.isfinite(part.values[0]):
             continue
         resamples = _resamples(part)
         if len(resamples):
@@ -169,6 +173,8 @@ def _judgement(
             return undecided(estimate=None, p=None, why=why, is_met=False)
         why = _joined(part.reason, _enough(case, part.times))
         return undecided(estimate=None, p=None, why=why)
+    if not math.isfinite(part.values[0]):
+        return undecided(estimate=None, p=None, why=_joined(NOTHING_KEPT, part.note))
     estimate = Estimate.of(float(part.values[0]), part.values[1:], part.n)
     p = corrected.p if corrected else None
     if part.withheld:

@@ -103,7 +103,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", "Q9"), "--only Q9: unknown claim"),
         (("--only", "F", "--difficulty", "bsae=2"), "unknown task with levels 'bsae'"),
         (("--difficulty", "auto"), "--difficulty auto: give the levels"),
-        (("--only", "E1", "--tasks", "prose(data=no.txt)"), "data=no.txt cannot be read"),
+        (("--only", "E1", "--tasks", "prose(data=no.txt)"), "data=no.txt: No such file"),
         (("--only", "E1", "--tasks", "gsm8k(data=no.txt)"), "unknown task of these claims"),
         (("--only", "E1", "--tasks", "base"), "claims choose their tasks"),
         (("--only", ","), "--only ,: no claim given"),

@@ -1,5 +1,6 @@
 """The register of claims, on records where the truth is known."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +18,8 @@ from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.faults import DISTRACTOR, GAUSSIAN, NOISE, F
 from leaderboards.claims.verdict import Judgement, count_decided, judge
+from leaderboards.downloads.tables import register_rows
+from leaderboards.terminal.verdicts import claims_table
 from policies.declaration.names import split_outside_brackets
 from tests.support.wording import assert_says
 
@@ -288,3 +291,23 @@ def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     assert one.words.endswith(".")
     assert one.reported
     assert one.statistic
+
+
+@pytest.mark.parametrize(
+    ("measured", "infinite", "why"),
+    [(np.inf, 1.0, "what it is divided by is 0"), (0.9, 0.5, "many resamples have no value")],
+)
+def test_what_is_divided_by_0_has_no_value_and_decides_nothing(
+    measured: float, infinite: float, why: str
+) -> None:
+    """Such as a share of the directives obeyed, where the full cache obeys none in a resample."""
+    resamples = np.full(1_000, 0.9)
+    resamples[: int(1_000 * infinite)] = np.inf
+    statistic = Statistic(np.array([measured, *resamples]), CONTEXTS)
+    divided = replace(claim(0.5), measure=lambda evidence: [statistic])
+    judgement = verdict_of(divided, made_up({0.1: 0.9}))
+    assert judgement.verdict == "undecided"
+    assert_says(judgement.why, why)
+    (row,) = register_rows([judgement])
+    assert json.dumps(row, allow_nan=False)
+    claims_table([judgement]).plain()
