@@ -18,7 +18,7 @@ from kvbench.experiments.suites import find_coverage
 from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
-from kvbench.prompts.mode import AUTO_PREFIX, phrase_tasks
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import TaskOptions
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -79,10 +79,7 @@ def chosen_tasks(
         if task.name in RULER:
             tokens = RULER_TOKENS
         longer = lengthen([task], tokens, of_task.depth, counted, model)
-        prefix = AUTO_PREFIX
-        if of_task.prefix is not None:
-            prefix = of_task.prefix
-        tasks += phrase_tasks(longer, model, prefix)
+        tasks += phrase_tasks(longer, model, of_task.prefix)
     return tasks
 
 

@@ -20,7 +20,7 @@ from kvbench.prompts.context_length import (
     lengthen,
     notes_on_length,
 )
-from kvbench.prompts.mode import AUTO_PREFIX, phrase_tasks
+from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import Job, RunFile, TaskOptions
 from kvbench.studies.declaration import Suite
 from kvbench.studies.registry import NUMERICS, OBSERVABLE
@@ -132,10 +132,7 @@ def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
         task_options = options_of_tasks.get(task.name, TaskOptions())
         depth = task_options.depth
         longer = lengthen([task], job.context_tokens, depth, count, job.model, places)
-        prefix = AUTO_PREFIX
-        if task_options.prefix is not None:
-            prefix = task_options.prefix
-        phrased += phrase_tasks(longer, job.model, prefix)
+        phrased += phrase_tasks(longer, job.model, task_options.prefix)
     return options.limit_answers(phrased, job.max_new_tokens, answer_tokens)
 
 

@@ -24,12 +24,12 @@ PREFIX_WAYS = (AUTO_PREFIX, "on", "off")
 SENTENCE_TOKENS = 32
 
 
-def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str = AUTO_PREFIX) -> list[Task]:
-    """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of
-    every model but the shipped ones, which were taught without; where these are adapters, in the
-    tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS` begins all answers to
-    questions from files; :class:`KVBenchError` where there are none."""
-    if answer_prefix not in PREFIX_WAYS:
+def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str | None = None) -> list[Task]:
+    """Returns the tasks as they are asked of a model of that name. ``auto``, or None, begins the
+    answers of every model but the shipped ones, which were taught without; where these are
+    adapters, in the tasks that they were taught. A text that is not one of :data:`PREFIX_WAYS`
+    begins all answers to questions from files; :class:`KVBenchError` where there are none."""
+    if answer_prefix is not None and answer_prefix not in PREFIX_WAYS:
         return _begun_with(answer_prefix, tasks, model)
     as_asked = []
     for task in tasks:
