@@ -1,4 +1,4 @@
-"""What a run covers by its options and by its suite."""
+"""Finds what a run covers by its options and by its suite."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -23,7 +23,7 @@ MOST_BYTES = 1_000_000  # of a file: weights are named, and not copied
 
 
 class KeptFiles(BaseModel):
-    """What the folder of a press holds."""
+    """Lists what the folder of a press holds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

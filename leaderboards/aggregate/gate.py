@@ -68,8 +68,8 @@ class GateRow:
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of a comparison: ``--max-loss`` and ``--fail-if worse``, of which each may be
-    left out."""
+    """Holds what a comparison has to pass: ``--max-loss`` and ``--fail-if worse``, of which each
+    may be left out."""
 
     max_loss: float | None
     fails_if_worse: bool

@@ -22,7 +22,7 @@ COLUMNS = (*CELL, "status", "answerable", "right", "ger")
 
 
 class Fate(StrEnum):
-    """What became of a lost answer: the first of these that holds, from below in a stack."""
+    """Says what became of a lost answer: the first of these that holds, from below in a stack."""
 
     ERASED = "GER 1: no token of the answer survives anywhere"
     UNREACHABLE = "unreachable"

@@ -25,7 +25,7 @@ TOO_FEW = "too few contexts to judge against"
 
 @dataclass(frozen=True)
 class OpponentVerdict:
-    """What a policy comes to against one opponent, over all levels that both have.
+    """Says how a policy stands against one opponent, over all levels that both have.
 
     The verdict is "worse" where the policy is worse at some level and better at none, "better"
     where it is better at some and worse at none, "mixed" where it is both, and else "not

@@ -260,7 +260,7 @@ def all_uses(results: Results) -> tuple[Use, ...]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the uses are made of, each by task."""
+    """Holds what uses are made of, each by task."""
 
     contexts: Mapping[str, int]
     full: Mapping[str, SummaryRow]

@@ -20,7 +20,7 @@ ALL_LAYERS = "all layers"
 
 @dataclass(frozen=True)
 class BandCell:
-    """What one fault at one rate leaves of a task where it hits one band."""
+    """Holds what one fault at one rate leaves of a task where it hits one band."""
 
     task: MeasuredTask
     fault: str  # in all layers, which names the map

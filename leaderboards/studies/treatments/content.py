@@ -43,7 +43,7 @@ def policies_in(records: DataFrame) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a section shows of each treatment."""
+    """Describes what a section shows of each treatment."""
 
     note: str  # beside the title of its picture
     heading: str  # of its table by rate, to which the task is added
