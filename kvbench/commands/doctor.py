@@ -66,7 +66,8 @@ def chosen_tasks(
     names: str | None, model: str, task_options: Mapping[str, TaskOptions] = MappingProxyType({})
 ) -> list[Task]:
     """Returns the tasks that are named, or all that are generated, as they are asked of a model;
-    RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``."""
+    RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``.
+    Raises :class:`KVBenchError` for options that a task does not take here."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     covered = find_coverage(None, names, None, None).tasks
@@ -75,6 +76,9 @@ def chosen_tasks(
     tasks: list[Task] = []
     for task in with_data(covered, options_of_tasks):
         of_task = options_of_tasks.get(task.name, TaskOptions())
+        if of_task.limit is not None:
+            reason = "doctor asks as many contexts of each task"
+            raise KVBenchError(f"{task.name}(limit=...): {reason}: give --limit instead")
         tokens = None
         if task.name in RULER:
             tokens = RULER_TOKENS

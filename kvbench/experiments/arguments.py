@@ -220,5 +220,7 @@ def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> T
         options = TaskOptions()
     if options.prefix is not None:
         raise KVBenchError(f"{name}(prefix=...) begins the answers of a model, and none is asked")
+    if options.limit is not None:
+        raise KVBenchError(f"{name}(limit=...): one task is asked for here: give --limit instead")
     (with_rows,) = with_data([task], options_by_task([task], {name: options}))
     return lengthen_by_tokenizer(tokenizer, with_rows, tokens, options.depth)

@@ -43,10 +43,13 @@ def build_grid(job: Job, count: Count) -> Grid:
     tasks = _prepare_tasks(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
+    options_of_tasks = options_by_task(coverage.tasks, job.task_options)
     counts: list[tuple[Task, int]] = []
     for task in tasks:
         of_suite = coverage.count_contexts(task, job.profile)
-        counts.append((task, options.count_contexts(task, job.profile, job.limit, of_suite)))
+        of_task = options_of_tasks.get(task.name, TaskOptions()).limit
+        contexts = options.count_contexts(task, job.profile, job.limit, of_suite, of_task)
+        counts.append((task, contexts))
     repeats = _repeats(job, coverage)
     policies, points = _policies_and_points(job, coverage, tasks, repeats)
     time_limit = TimeLimit(options.check_above_zero("cell_seconds", job.cell_seconds))

@@ -125,23 +125,35 @@ def check_count(option: str, value: int) -> int:
     return value
 
 
-def count_contexts(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
-    """Counts the contexts of a task by its profile, or by a limit; what a suite has may be more
-    than there are. Raises :class:`KVBenchError` for another profile, and a limit that is too high
-    or too low."""
+def count_contexts(
+    task: Task,
+    profile: str,
+    limit: int | None,
+    of_suite: int | None = None,
+    of_task: int | None = None,
+) -> int:
+    """Counts the contexts of a task: by its own limit, which stands in its brackets, by that of the
+    run, by its suite, which may have more than there are, or by its profile. Raises
+    :class:`KVBenchError` for another profile, and a limit that is too high or too low."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
+    if of_task is not None:
+        return _check_limit(task, f"{task.name}(limit={of_task})", of_task)
     if limit is not None:
-        if task.most is not None and limit > task.most:
-            raise KVBenchError(
-                f"--limit {limit}: {task.name} has {task.most:,} contexts, give so many at most"
-            )
-        return check_count("--limit", limit)
+        return _check_limit(task, f"--limit {limit}", limit)
     if of_suite is None:
         return next(contexts for name, contexts in task.contexts.items() if name == profile)
     if task.most is None:
         return of_suite
     return min(of_suite, task.most)
+
+
+def _check_limit(task: Task, written: str, limit: int) -> int:
+    if task.most is not None and limit > task.most:
+        raise KVBenchError(
+            f"{written}: {task.name} has {task.most:,} contexts, give so many at most"
+        )
+    return check_count(written.partition(" ")[0], limit)
 
 
 def limit_answers(

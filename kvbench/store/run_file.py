@@ -224,6 +224,7 @@ class TaskOptions(BaseModel):
     depth: FiniteFloat | None = None  # position of the facts, 0 (start) to 1 (end)
     # "auto", "on", "off", or the text that begins the answers to questions from a file.
     prefix: str | None = None
+    limit: int | None = None  # contexts of this task, in place of --limit
 
 
 class Job(BaseModel):

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import KNOWN_TASKS, RULER, Task
-from kvbench.experiments.arguments import suite_options, task_options, write_suite, write_tasks
+from kvbench.experiments.arguments import (
+    suite_options,
+    task_options,
+    task_with_options,
+    write_suite,
+    write_tasks,
+)
+from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.task_options import options_by_task
 from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
 from kvbench.system.errors import KVBenchError
@@ -70,6 +77,7 @@ def test_an_option_that_no_task_takes_and_rows_for_two_tasks_are_refused() -> No
     "text",
     [
         TASKS,
+        "base(limit=40),prose(data=python,limit=119)",
         "base,hops,all(prefix=off)",
         'mine.jsonl(prefix="The answer, in short (""now""), is")',
         'ifeval(data="rows, of (1).jsonl")',
@@ -102,3 +110,30 @@ def test_the_job_of_an_earlier_run_has_its_options_where_they_stand_now() -> Non
     tasks = tasks_named("ifeval")
     both = [options_by_task(tasks, each.task_options) for each in (job, new)]
     assert both[0] == both[1]
+
+
+def contexts_by_task(tasks: str, limit: int | None = None) -> dict[str, int]:
+    grid = build_grid(Job.of({**task_options(tasks), "limit": limit}), lambda text: len(text))
+    return {task.name: contexts for task, contexts in grid.tasks}
+
+
+def test_a_task_has_as_many_contexts_as_its_own_limit_says() -> None:
+    assert contexts_by_task("base(limit=4),hops", limit=2) == {"base": 4, "hops": 2}
+    assert contexts_by_task("base(limit=4),hops,all(limit=3)") == {"base": 4, "hops": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("base(limit=0)", r"base\(limit=0\) is 1 or more"),
+        ("prose(data=python,limit=100000)", r"prose\(limit=100000\): prose has [0-9,]+ contexts"),
+    ],
+)
+def test_a_limit_that_a_task_cannot_have_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(KVBenchError, match=complaint):
+        contexts_by_task(text)
+
+
+def test_commands_of_one_task_refuse_its_limit_in_brackets() -> None:
+    with pytest.raises(KVBenchError, match="give --limit instead"):
+        task_with_options("base(limit=3)", None, None)
