@@ -15,18 +15,16 @@ def notes_on(questions: Sequence[Question], golds: Sequence[Sequence[str]]) -> t
     file."""
     answered = [question for question in questions if question.answerable and question.golds]
     notes = (_without_evidence(answered), _unanswerable(golds), _equal(answered))
-    return tuple(note for note in notes if note)
+    return tuple(filter(None, notes))
 
 
 def _without_evidence(answered: Sequence[Question]) -> str:
     lost = sum(not question.spans for question in answered)
     if not lost:
         return ""
-    stand, them = (
-        ("do not stand in their context", "them")
-        if lost > 1
-        else ("does not stand in its context", "it")
-    )
+    stand, them = "do not stand in their context", "them"
+    if lost == 1:
+        stand, them = "does not stand in its context", "it"
     return f"{lost:,} of {len(answered):,} answers {stand}: no evidence is measured for {them}"
 
 

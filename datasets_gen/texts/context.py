@@ -32,7 +32,7 @@ class Context:
         value = composed(value)
         places = self._places(read_item(value, as_written))
         if not places:
-            of_items = [self._places(item) for item in read_items(value, as_written)]
+            of_items = list(map(self._places, read_items(value, as_written)))
             if all(of_items):
                 places = list(chain.from_iterable(of_items))
         in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
@@ -100,11 +100,13 @@ class Context:
     def _widened(self, start: int, end: int, beside: int) -> Place:
         """Adds what stands beside a candidate, up to white space where there is any."""
         start, end = max(0, start - beside), min(len(self.text), end + 2 * beside)
-        before, after = (
-            self.text.rfind(" ", max(0, start - beside), start),
-            self.text.find(" ", end, end + beside),
-        )
-        return (before if before >= 0 else start), (after if after >= 0 else end)
+        space_before = self.text.rfind(" ", max(0, start - beside), start)
+        space_behind = self.text.find(" ", end, end + beside)
+        if space_before >= 0:
+            start = space_before
+        if space_behind >= 0:
+            end = space_behind
+        return start, end
 
 
 def _occurrences(needle: str, text: str) -> Iterable[Place]:

@@ -6,7 +6,7 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 from functools import partial
 
 from policies.declaration.lazy import kvpress
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Needs, Policy, Press, Situation
 from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
 
@@ -19,11 +19,10 @@ A_SIZE = (
 def target_size(situation: Situation) -> int:
     """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing
     is ever cut."""
-    return (
-        kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
-        if situation.ratio
-        else OUT_OF_REACH
-    )
+    if not situation.ratio:
+        return OUT_OF_REACH
+    size: int = kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
+    return size
 
 
 def _decoding_press(situation: Situation, scorer: Press) -> Press:
@@ -50,7 +49,7 @@ DECODING = (
         paper="arXiv 2309.17453",
         description="The first and the most recent, cut after every token",
         build=lambda situation: _decoding_press(situation, kvpress.StreamingLLMPress(n_sink=SINK)),
-        more_tokens_than=SINK,
+        needs=Needs(more_tokens_than=SINK),
     ),
     decoding(
         name="decoding_tova",
@@ -80,7 +79,7 @@ DECODING = (
         build=lambda situation: kvpress.PrefillDecodingPress(
             kvpress.KnormPress(situation.ratio), _decoding_press(situation, kvpress.KnormPress())
         ),
-        check_model=LEVEL_QUESTION,
+        needs=Needs(check_model=LEVEL_QUESTION),
     ),
     decoding(
         name="cam_knorm",

@@ -103,6 +103,8 @@ class Vocabulary(BaseModel):
 
 @cache
 def vocabulary() -> Vocabulary:
+    """Returns the words of the RULER tasks; raises :class:`DatasetError` if their file was
+    changed."""
     return Vocabulary.model_validate(
         read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256)
     )
@@ -159,7 +161,9 @@ def lay_out(
 ) -> Laid:
     """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending
     depths."""
-    lines = [unit.text if isinstance(unit, Needle) else unit for unit in hay]
+    lines = []
+    for unit in hay:
+        lines.append(unit.text if isinstance(unit, Needle) else unit)
     texts = [needle.text for needle in needles]
     text, starts, distractors = prose.lay_out(texts, depths, lines, joint, len(lead) + 1)
     spans = tuple(map(Needle.spans, needles, starts))
@@ -170,8 +174,11 @@ def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[Sta
     """Finds every place of every value, each a whole word that may have hyphens, from ``start``
     on."""
     searched = frozenset(values)
-    matches = (match for match in _WORD.finditer(text, start) if match[0] in searched)
-    return tuple(StatedValue(match[0], *match.span()) for match in matches)
+    places = []
+    for match in _WORD.finditer(text, start):
+        if match[0] in searched:
+            places.append(StatedValue(match[0], *match.span()))
+    return tuple(places)
 
 
 def fit(length: Length, write_units: Callable[[int], str]) -> int:
@@ -219,7 +226,7 @@ def essays_of_tokens(
     sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write
 ) -> list[str]:
     """Fills a length with given sentences, from any of them on, and from the beginning again where
-    they end."""
+    they end. Raises as :func:`fit` does."""
     start = rng.randrange(len(sentences))
 
     def first(number: int) -> list[str]:
@@ -229,4 +236,5 @@ def essays_of_tokens(
 
 
 def noise_of_tokens(_: random.Random, length: Length, write_hay: Write) -> list[str]:
+    """Fills a length with noise; raises as :func:`fit` does."""
     return noise(fit(length, lambda sentences: write_hay(noise(sentences))))
