@@ -240,9 +240,9 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_intervals_hold_the_truth_as_often_as_is_said",
     ),
     Mutant(
-        f"{STATISTICS}/bootstrap.py",
-        "counts = np.bincount(positions, weights, count)",
-        "counts = np.bincount(positions, 1 / np.bincount(positions)[positions], count)",
+        f"{STATISTICS}/context_sums.py",
+        "weights = np.ones(values.shape)",
+        "weights = 1 / np.bincount(contexts)[contexts]",
         "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
     ),
     Mutant(

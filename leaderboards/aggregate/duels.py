@@ -25,7 +25,8 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import DIGITS, Estimate, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.intervals import Loss, context_values
+from leaderboards.statistics.context_sums import context_values, sum_by_context
+from leaderboards.statistics.intervals import Loss
 from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
 from policies.declaration.levels import UNTREATED, Level, level_of_side, shared_levels
 from policies.declaration.names import FULL
@@ -442,12 +443,16 @@ class _Sample:
         shared = values[:, there]
         draws = np.unique(table.draws[there], return_inverse=True)[1]
         differences = np.subtract(*shared)
-        sums = np.bincount(draws, differences).astype(np.float64)
-        counts = np.bincount(draws).astype(np.float64)
-        held = subsets(len(counts), seed)
-        subset_means = (held @ sums) / (held @ counts)
+        count = int(draws.max()) + 1
+        by_context = sum_by_context(differences, draws, count)
+        counts = by_context.counts
+        held = subsets(count, seed)
+        subset_means = (held @ by_context.sums) / (held @ counts)
         first, second = np.round(shared.mean(axis=1), DIGITS).tolist()
-        more = np.bincount(draws, np.maximum(differences, 0)) / POINTS_OF_ONE
-        less = np.bincount(draws, np.maximum(-differences, 0)) / POINTS_OF_ONE
-        difference = Loss(context_values(more, counts), context_values(less, counts))
+        more = sum_by_context(np.maximum(differences, 0), draws, count)
+        less = sum_by_context(np.maximum(-differences, 0), draws, count)
+        difference = Loss(
+            context_values(more.sums / POINTS_OF_ONE, counts),
+            context_values(less.sums / POINTS_OF_ONE, counts),
+        )
         return cls((first, second), np.round(subset_means, DIGITS), difference)

@@ -122,6 +122,8 @@ class TaskEvidence:
         for name, value in where.items():
             here = here[here[name] == value]
         values = here[column].astype(np.float64).fillna(0)
+        # pandas carries along what rounding loses: sums as of :func:`sum_by_context` would move the
+        # last digits of correlations that were published.
         means = values.groupby(here["draw"]).mean()
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts

@@ -22,7 +22,8 @@ from leaderboards.aggregate.duels import (
     answer_tables,
 )
 from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
-from leaderboards.statistics.intervals import Loss, context_values, interval_over_tasks
+from leaderboards.statistics.context_sums import context_values
+from leaderboards.statistics.intervals import Loss, interval_over_tasks
 from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
@@ -531,6 +532,8 @@ def _task_difference(
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
     # Which context each question is about, shape (questions, contexts).
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
+    # As a product, and not as :func:`sum_by_context` adds: the order of additions is another one,
+    # and areas that were written with all their digits would differ in the last.
     sums, counts = [], []
     for name in leads:
         values = _percent_of_good(name, tables, pair, anchored)

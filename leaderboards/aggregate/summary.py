@@ -23,6 +23,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
+from leaderboards.statistics.context_sums import sum_values_present
 from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
 
@@ -392,8 +393,8 @@ def _value(
             gaps.append(measure.undefined)
         return None
     if measure.over is Over.CONTEXTS:
-        _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)
-        means = np.bincount(context, weights=numbers) / counts
+        by_context = sum_values_present(numbers, sample["context"])
+        means = by_context.sums / by_context.counts
         return float(means.mean())
     mean = numbers.sum() / len(numbers)
     if measure.of_mean is not None:

@@ -25,7 +25,8 @@ from leaderboards.aggregate.row import (
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import Blank, FloatArray
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
-from leaderboards.statistics.intervals import Loss, context_values
+from leaderboards.statistics.context_sums import ContextSums, context_values, sum_by_context
+from leaderboards.statistics.intervals import Loss
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -130,36 +131,36 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """One measure of one cell by context, each of shape (contexts,)."""
+class _CellSums:
+    """One measure of one cell by context, of shape (contexts,); all have the same counts."""
 
-    sums: FloatArray
-    counts: FloatArray
-    # Of the differences from the full cache on the same question, those that are for the worse.
-    lost: FloatArray
-    gained: FloatArray
+    measured: ContextSums
+    # The differences from the full cache on the same question that are for the worse, and those
+    # that are for the better.
+    lost: ContextSums
+    gained: ContextSums
 
     @classmethod
-    def of(
-        cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
+    def add_up(
+        cls, measure: Measure, cell: Columns, contexts: NDArray[np.intp], count: int
     ) -> Self:
-        """Adds up the answers of a cell. ``positions``: the context of each, shape (answers,)."""
+        """Adds up the answers of a cell. ``contexts``: the number of each answer's context, below
+        ``count``, shape (answers,)."""
         values = _values(measure, cell)
         if measure.weights is None:
-            counted = ~np.isnan(values)
+            counted = (~np.isnan(values)).astype(np.float64)
         else:
-            counted = measure.weights(cell)
+            counted = np.nan_to_num(measure.weights(cell))
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         if measure.better != "higher":
             worse = -worse
-
-        def added(column: NDArray[np.generic]) -> FloatArray:
-            sums = np.bincount(positions, np.nan_to_num(column), contexts)
-            return sums.astype(np.float64)
-
-        lost, gained = np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(added(values), added(counted), added(lost), added(gained))
+        worse = np.nan_to_num(worse)
+        return cls(
+            sum_by_context(np.nan_to_num(values), contexts, count, counted),
+            sum_by_context(np.maximum(worse, 0), contexts, count, counted),
+            sum_by_context(np.maximum(-worse, 0), contexts, count, counted),
+        )
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -171,40 +172,45 @@ def _values(measure: Measure, cell: Columns) -> FloatArray:
 class _Tally:
     """One task in one mode: the sums of each measure of each cell, over the same contexts."""
 
-    cells: Mapping[tuple[str, str, Level], _Sums]
+    cells: Mapping[tuple[str, str, Level], _CellSums]
 
     @classmethod
-    def of(cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
-        """Adds up each cell. ``clusters``: the numbers of the contexts, ascending, shape
+    def of(cls, draws: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
+        """Adds up each cell. ``draws``: those of the task, one for each context, ascending, shape
         (contexts,)."""
         sums = {}
         for policy, level, cell in cells:
-            positions = np.searchsorted(clusters, cell["draw"])
+            contexts = np.searchsorted(draws, cell["draw"])
             for name, measure in TALLIED.items():
-                sums[name, policy, level] = _Sums.of(measure, cell, positions, len(clusters))
+                of_cell = _CellSums.add_up(measure, cell, contexts, len(draws))
+                sums[name, policy, level] = of_cell
         return cls(sums)
 
     def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells,)."""
         means = []
         for cell in cells:
-            sums = self.cells[name, *cell]
-            means.append(sums.sums.sum() / sums.counts.sum())
+            measured = self.cells[name, *cell].measured
+            means.append(measured.sums.sum() / measured.counts.sum())
         return np.array(means)
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
         """Returns a measure of the full cache, which is the first of the cells, and of each
         other."""
-        of_cells = [self.cells[measure.field, *cell] for cell in cells]
-        sums = np.stack([of_cell.sums for of_cell in of_cells])
-        counts = np.stack([of_cell.counts for of_cell in of_cells])
-        lost = np.stack([of_cell.lost for of_cell in of_cells])
-        gained = np.stack([of_cell.gained for of_cell in of_cells])
-        there = counts[0] > 0
-        lost_there = context_values(lost[:, there], counts[:, there])
-        gained_there = context_values(gained[:, there], counts[:, there])
+        sums, counts, lost, gained = [], [], [], []
+        for cell in cells:
+            of_cell = self.cells[measure.field, *cell]
+            sums.append(of_cell.measured.sums)
+            counts.append(of_cell.measured.counts)
+            lost.append(of_cell.lost.sums)
+            gained.append(of_cell.gained.sums)
+        measured = ContextSums(np.stack(sums), np.stack(counts))
+        there = measured.counts[0] > 0
+        counts_there = measured.counts[:, there]
+        lost_there = context_values(np.stack(lost)[:, there], counts_there)
+        gained_there = context_values(np.stack(gained)[:, there], counts_there)
         return LeadByContext(
-            good(measure, context_values(sums, counts)),
+            good(measure, measured.values),
             _within(lost_there, there),
             _within(gained_there, there),
             there,

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-FloatArray = NDArray[np.float64]
+from leaderboards.statistics.context_sums import FloatArray
+
 Ends = tuple[FloatArray, FloatArray]
 
 # Points of what leads a task, below which a loss is safe, unless one asks for another number.
@@ -33,18 +33,6 @@ ALPHA = 0.05
 NOISE = 1e-9  # of sums of floats
 MOST_CONTEXTS = 100_000  # beyond which a number of contexts says nothing
 HALF_ANSWER = 0.5  # added to both kinds of answers, as a share of 0 or 1 has no correlation
-
-
-def context_values(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """Returns a value for each context whose mean is the mean over all answers, and whose spread is
-    that of the mean: to first order a share moves with a context by what its sum is beyond the
-    share of its count. Where contexts have as many answers each, it is their mean. [W. G. Cochran,
-    Sampling Techniques (1977), section 6.4]
-
-    ``sums``, ``counts``: of the answers of each context, shape (..., contexts)."""
-    share = sums.sum(axis=-1, keepdims=True) / counts.sum(axis=-1, keepdims=True)
-    values: FloatArray = share + (sums - share * counts) / counts.mean(axis=-1, keepdims=True)
-    return values
 
 
 class Moments(NamedTuple):

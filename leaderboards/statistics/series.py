@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboards.statistics.bootstrap import Estimate, FloatArray, resampled_ratios
+from leaderboards.statistics.context_sums import sum_by_context
 from policies.declaration.lazy import LazyModule
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few pages need it
@@ -24,22 +25,22 @@ def average_columns(
 
     ``values``: of shape (rows, places), NaN where a row has no value. ``clusters``: of each row."""
     names, numbers = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
-    has_value = np.isfinite(values)
-    sums = np.zeros((values.shape[1], 2, len(names)))
-    for number, row, is_number in zip(numbers, values, has_value, strict=True):
-        sums[:, 0, number] += np.where(is_number, row, 0.0)
-        sums[:, 1, number] += is_number
+    by_place = values.T
+    has_value = np.isfinite(by_place)
+    present = np.where(has_value, by_place, 0.0)
+    sums = sum_by_context(present, numbers, len(names), has_value.astype(np.float64))
     resampled = None
     if len(names) > 1:
         resampled = resampled_ratios(sums, seed)
     estimates: list[Estimate | None] = []
-    for place, (total, count) in enumerate(sums.sum(axis=2)):
+    totals = sums.stacked().sum(axis=2)
+    for place, (total, count) in enumerate(totals):
         if not count:
             estimates.append(None)
             continue
         drawn = None
         # One cluster with a value is resampled into itself: there is no interval.
-        if resampled is not None and np.count_nonzero(sums[place, 1]) > 1:
+        if resampled is not None and np.count_nonzero(sums.counts[place]) > 1:
             drawn = resampled[place]
         estimates.append(Estimate.of(float(total / count), drawn, int(count)))
     return estimates

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
+from leaderboards.statistics.context_sums import context_values
 from leaderboards.statistics.intervals import (
     FloatArray,
     Loss,
     Moments,
-    context_values,
     contexts_that_agree,
     difference_interval,
     effective_number,
