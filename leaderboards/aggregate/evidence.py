@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, has_itself
-from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
+from leaderboards.statistics.area import mean_heights
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
+from leaderboards.aggregate.duels import UNDECIDED, Verdict
 from leaderboards.aggregate.pooled import MORE, Pooled, points_text
+from leaderboards.statistics.paired_difference import MeanDifference
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import RANDOM, TO_BEAT
 

@@ -17,14 +17,21 @@ from leaderboards.aggregate.duels import (
     POINTS_OF_ONE,
     UNDECIDED,
     AnswerTable,
-    MeanDifference,
     Verdict,
     answer_tables,
 )
+from leaderboards.statistics.area import mean_heights
 from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
 from leaderboards.statistics.context_sums import context_values
-from leaderboards.statistics.intervals import Loss, interval_over_tasks
-from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
+from leaderboards.statistics.corrections import holm
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import (
+    MeanDifference,
+    PairedDifference,
+    StudentTest,
+    fewest_clusters,
+    mean_difference_interval,
+)
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL, TO_BEAT
@@ -43,30 +50,6 @@ OF_AREAS = (
     "little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
-
-
-def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the mean height of each curve, shape (curves,): the area under it by the trapezoid
-    rule, from its first place to ``end``, divided by the width between the two. A curve without a
-    width has the mean of its heights.
-
-    ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape
-    (curves,)."""
-    if (np.diff(places, axis=1) < 0).any():
-        order = np.argsort(places, axis=1, kind="stable")
-        places = np.take_along_axis(places, order, axis=1)
-        heights = np.take_along_axis(heights, order, axis=1)
-    starts = places[:, :-1]
-    widths = np.diff(places, axis=1)
-    rises = np.diff(heights, axis=1)
-    taken = np.clip(end[:, None] - starts, 0, widths)  # of the width of each piece
-    shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
-    middles = heights[:, :-1] + shares * rises / 2
-    areas = (taken * middles).sum(axis=1)
-    spans = end - places[:, 0]
-    mean_of_levels = heights.mean(axis=1)
-    means: FloatArray = np.divide(areas, spans, out=mean_of_levels, where=spans > FLAT)
-    return means
 
 
 @dataclass(frozen=True)
@@ -100,19 +83,13 @@ class Pooled:
     # count them.
     bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
-    by_task: tuple[Loss, ...] = field(default=(), compare=False)
+    by_task: tuple[PairedDifference, ...] = field(default=(), compare=False)
 
     def held(self, alpha: float) -> tuple[float, float]:
         """Returns the interval of a paired loss, in points, which has width also where no context
         differs."""
-        means, lows, highs = [], [], []
-        for loss in self.by_task:
-            low, high = loss.interval(alpha)
-            means.append((loss.lost - loss.gained).mean())
-            lows.append(low)
-            highs.append(high)
-        lowest, highest = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
-        return POINTS_OF_ONE * float(lowest), POINTS_OF_ONE * float(highest)
+        lowest, highest = mean_difference_interval(self.by_task, alpha)
+        return POINTS_OF_ONE * lowest, POINTS_OF_ONE * highest
 
     @property
     def level(self) -> Level:
@@ -442,7 +419,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         run_at=tables_of_tasks[0][-1].run_levels(shared.pair),
         bytes_held=_mean_held(held),
         left_out=_left_out(shared, differences),
-        by_task=tuple(part.loss for part in parts),
+        by_task=tuple(part.paired for part in parts),
     )
 
 
@@ -512,10 +489,10 @@ class _TaskDifference:
     contexts: int  # of the measure that has the fewest
 
     @property
-    def loss(self) -> Loss:
+    def paired(self) -> PairedDifference:
         """Returns what the first has more and less in each context, as shares."""
         shares = self.values / POINTS_OF_ONE
-        return Loss(np.maximum(shares, 0), np.maximum(-shares, 0))
+        return PairedDifference(np.maximum(shares, 0), np.maximum(-shares, 0))
 
 
 def _task_difference(

@@ -11,7 +11,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.duels import AnswerTable, MeanDifference, answer_tables
+from leaderboards.aggregate.duels import AnswerTable, answer_tables
 from leaderboards.aggregate.pooled import pool_tables
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -41,7 +41,8 @@ from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.paired_difference import MeanDifference
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from leaderboards.statistics.text import ends_text, interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, name_levels
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT

@@ -26,7 +26,7 @@ from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import Blank, FloatArray
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
 from leaderboards.statistics.context_sums import ContextSums, context_values, sum_by_context
-from leaderboards.statistics.intervals import Loss
+from leaderboards.statistics.paired_difference import PairedDifference
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -68,9 +68,9 @@ class LeadByContext:
         means: FloatArray = self.heights[:, self.there].mean(axis=1)
         return means
 
-    def loss(self, place: int) -> Loss:
-        """Returns the loss of each context at a place, from which an interval is made."""
-        return Loss(self.lost[place, self.there], self.gained[place, self.there])
+    def loss(self, place: int) -> PairedDifference:
+        """Returns the difference of the full cache over a place, which is the loss there."""
+        return PairedDifference(self.lost[place, self.there], self.gained[place, self.there])
 
 
 @dataclass(frozen=True)

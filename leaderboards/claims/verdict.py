@@ -30,9 +30,12 @@ from leaderboards.statistics.bootstrap import (
     Blank,
     Estimate,
     FloatArray,
+    bootstrap_p,
     percentile_interval,
 )
-from leaderboards.statistics.significance import ALPHA, POWER, Corrected, bootstrap_p, holm
+from leaderboards.statistics.corrections import Corrected, holm
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import POWER
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

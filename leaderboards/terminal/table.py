@@ -28,7 +28,7 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.boards.safe_ratio import contexts_line
 from leaderboards.metrics import Measure
-from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, contexts_that_agree
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level, name_levels
 from policies.declaration.names import CONTROLS
