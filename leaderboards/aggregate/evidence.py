@@ -158,7 +158,9 @@ class TaskEvidence:
 
     def shortfall(self, column: str, scale: str) -> str:
         """Says how little the model itself has of the task, where that is too little to judge
-        anything by; empty where it can do it. ``scale``: what the column is a percentage of."""
+        anything by; empty where it can do it. ``scale``: what the column is a percentage of.
+
+        Raises :class:`NoEvidenceError` without records of the full cache."""
         reached = float(self.mean(FULL, None, column)[0])
         least = _least(column)
         if reached >= least:
@@ -170,7 +172,10 @@ class TaskEvidence:
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a
-        share of it."""
+        share of it, shape (1 + resamples,).
+
+        Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
+        :meth:`clean` do."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
@@ -184,7 +189,11 @@ class TaskEvidence:
         return tuple(sorted(levels, key=lambda level: level.amount))
 
     def area(self, policy: str, levels: Sequence[float]) -> FloatArray:
-        """Returns the mean height of the curve of what is kept, from the untreated cache on."""
+        """Returns the mean height of the curve of what is kept, from the untreated cache on, shape
+        (1 + resamples,).
+
+        Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
+        :meth:`clean` do."""
         clean = self.clean()
         shares = [clean / clean]
         shares += [self.share_kept(policy, level) for level in levels]
@@ -270,9 +279,10 @@ class Contexts:
         self._resampler = Resampler.of(self.count, seed, evidence.times)
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Adds up a number of each answer: shape (1 + resamples,)."""
+        """Adds up a number of each answer: shape (1 + resamples,). ``values``: shape (answers,)."""
         return self._resampler.sums(values, self._numbers)
 
     def mean(self, values: FloatArray, bounds: tuple[float, float] | None = None) -> FloatArray:
-        """Averages a number of each answer, which may have ``bounds``: shape (1 + resamples,)."""
+        """Averages a number of each answer, which may have ``bounds``: shape (1 + resamples,).
+        ``values``: shape (answers,)."""
         return self._resampler.means(values, self._numbers, bounds)

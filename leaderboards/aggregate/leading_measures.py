@@ -124,8 +124,8 @@ def leading_first(
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
-    """Turns values in the unit of the row into percent of good: 100 is best, whichever end is
-    better."""
+    """Turns values in the unit of the row, of any shape, into percent of good: 100 is best,
+    whichever end is better."""
     scale = 1.0
     if measure.top is not None:
         scale = 100.0 / measure.top

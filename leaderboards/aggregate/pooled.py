@@ -199,7 +199,10 @@ def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.clauses)
-    shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
+    shared = []
+    for clause, count in counts.items():
+        if count > len(lines) / 2:
+            shared.append(clause)
     others = []
     for line in lines:
         rest = [clause for clause in line.clauses if clause not in shared]
@@ -282,10 +285,11 @@ def _corrected(lines: list[Pooled]) -> list[Pooled]:
     lines = list(lines)
     for is_of_control in (True, False):
         tests: dict[int, StudentTest] = {}
+        p_values: dict[int, float] = {}
         for place, line in enumerate(lines):
             if line.test and (line.other in TO_BEAT) is is_of_control:
                 tests[place] = line.test
-        p_values = {place: test.p for place, test in tests.items()}
+                p_values[place] = line.test.p
         for place, corrected in holm(p_values).items():
             test, line = tests[place], lines[place]
             tested = test.interval(corrected.alpha)
@@ -324,7 +328,9 @@ class _Shared:
 
     def at(self, place: int) -> "_Shared":
         """Returns the same at one level alone."""
-        tables = {task: [of_task[place]] for task, of_task in self.tables.items()}
+        tables = {}
+        for task, by_level in self.tables.items():
+            tables[task] = [by_level[place]]
         return replace(self, levels=(self.levels[place],), tables=tables)
 
 
@@ -380,20 +386,30 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     """Makes one test before it is corrected, over the levels at which both have every task that
     counts."""
     end = float(places.max(axis=1).min())
-    differences: dict[str, _TaskDifference] = {}
+    tasks: list[str] = []
+    leads: list[Sequence[str]] = []
+    values: list[FloatArray] = []
+    paired: list[PairedDifference] = []
+    sides: list[tuple[float, float]] = []
+    contexts: list[int] = []
+    differing = 0
     for task, tables in shared.tables.items():
         part = _task_difference(tables, shared.pair, shared.leads[task], places, end, anchored)
-        if part:
-            differences[task] = part
-    if not differences:
+        if part is None:
+            continue
+        tasks.append(task)
+        leads.append(shared.leads[task])
+        values.append(part.values)
+        paired.append(part.paired)
+        sides.append(part.sides)
+        contexts.append(part.contexts)
+        differing += int(np.count_nonzero(part.values))
+    if not tasks:
         return None
-    parts = list(differences.values())
-    contexts = [part.contexts for part in parts]
-    differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     test = None
     if min(*contexts, differing) >= fewest_clusters():
-        test = StudentTest.from_tasks([part.values for part in parts], differing)
-    first, second = np.mean([part.sides for part in parts], axis=0).tolist()
+        test = StudentTest.from_tasks(values, differing)
+    first, second = np.mean(sides, axis=0).tolist()
     span = f"area up to {shared.levels[-1].where}"
     if places.shape[1] == 1:
         span = f"at {shared.levels[0].where}"
@@ -401,7 +417,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     held = [by_level[-1].held_by(shared.pair) for by_level in tables_of_tasks]
     return Pooled(
         *shared.pair,
-        title=_title([shared.leads[task] for task in differences]),
+        title=_title(leads),
         levels=shared.levels,
         difference=MeanDifference(round(first - second, DIGITS), None, None),
         sides=(first, second),
@@ -409,7 +425,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         alpha=ALPHA,
         p=None,
         family=0,
-        tasks=tuple(differences),
+        tasks=tuple(tasks),
         contexts=sum(contexts),
         fewest=min(contexts),
         limit=max(contexts),
@@ -418,16 +434,19 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         end=end,
         run_at=tables_of_tasks[0][-1].run_levels(shared.pair),
         bytes_held=_mean_held(held),
-        left_out=_left_out(shared, differences),
-        by_task=tuple(part.paired for part in parts),
+        left_out=_left_out(shared, tasks),
+        by_task=tuple(paired),
     )
 
 
 def _title(leads: Sequence[Sequence[str]]) -> str:
     """Writes the titles of what leads some tasks, each once. ``leads``: the measures of each
     task."""
-    titles = {lead[0]: title for lead, title in LEADS.items()}
-    distinct = dict.fromkeys(titles[lead[0]] for lead in leads)
+    distinct: dict[str, None] = {}
+    for lead in leads:
+        for whole_lead, title in LEADS.items():
+            if whole_lead[0] == lead[0]:
+                distinct[title] = None
     return " or ".join(distinct)
 
 
@@ -450,15 +469,16 @@ Percents = tuple[float | None, float | None]  # of two policies; None where byte
 
 def _mean_held(by_task: Sequence[Percents]) -> Percents:
     """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
-    first = _mean_unless_missing([of_task[0] for of_task in by_task])
-    second = _mean_unless_missing([of_task[1] for of_task in by_task])
-    return first, second
+    firsts, seconds = zip(*by_task, strict=True)
+    return _mean_unless_missing(firsts), _mean_unless_missing(seconds)
 
 
 def _mean_unless_missing(percents: Sequence[float | None]) -> float | None:
-    counted = [percent for percent in percents if percent is not None]
-    if len(counted) < len(percents):
-        return None
+    counted = []
+    for percent in percents:
+        if percent is None:
+            return None
+        counted.append(percent)
     return float(np.mean(counted))
 
 

@@ -33,7 +33,10 @@ from policies.declaration.names import FULL
 TALLIED = {
     measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)
 }
-COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
+_READ: dict[str, None] = {}
+for _measure in TALLIED.values():
+    _READ |= dict.fromkeys(_measure.reads)
+COLUMNS = tuple(_READ)
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
@@ -107,8 +110,8 @@ class Profile:
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis: its realised ratio, or the level where no tokens
-        are removed."""
+        """Returns where each level is on the axis, shape (1 + levels,): its realised ratio, or the
+        level where no tokens are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.array([level.amount for level in self.levels])
@@ -266,7 +269,10 @@ class Profiles:
 
     def board_profiles(self, mode: str, task: str) -> dict[str, Profile]:
         """Returns the profiles of all policies of a board."""
-        return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
+        profiles = {}
+        for policy in self.rows[mode, task]:
+            profiles[policy] = self.profile(mode, task, policy)
+        return profiles
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments
@@ -281,7 +287,9 @@ class Profiles:
         return presses
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
-        """Returns the profile of a policy; raises KeyError for one that is not on this board."""
+        """Returns the profile of a policy.
+
+        Raises :class:`KeyError` for a policy that is not on this board."""
         treated = [level for level in self.rows[mode, task][policy] if level != UNTREATED]
         levels = sorted(treated, key=_amount)
         if not treated and policy != FULL:
@@ -290,13 +298,18 @@ class Profiles:
         rows = self._rows(mode, task, cells)
         full = rows[0]
         gap = _gap(cells, rows)
+        questions = contexts = 0
+        present = [row for row in rows if row is not None]
+        if len(present) == len(rows):
+            questions = min(row.n for row in present)
+            contexts = min(row.fewest_contexts for row in present)
         return Profile(
             policy,
             (UNTREATED, *levels),
             realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
             leads=gap or self._leads(mode, task, cells),
-            questions=min(row.n if row else 0 for row in rows),
-            contexts=min(row.fewest_contexts if row else 0 for row in rows),
+            questions=questions,
+            contexts=contexts,
             held=None if treated else _held(rows[-1], full),
             withheld=full.not_mastered or "" if full else "",
         )
@@ -325,17 +338,24 @@ class Profiles:
                 return gap
             whole = [(FULL, UNTREATED), *cells]
             tally = self.tallies[mode, name]
-            leads.append(tuple(tally.lead(measure, whole) for measure in measures))
+            of_task = []
+            for measure in measures:
+                of_task.append(tally.lead(measure, whole))
+            leads.append(tuple(of_task))
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
-        of_cells = [board[policy].get(level) for policy, level in cells]
-        return [self._full(mode, task), *of_cells]
+        rows = [self._full(mode, task)]
+        for policy, level in cells:
+            rows.append(board[policy].get(level))
+        return rows
 
     def _realised(self, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         whole = [(FULL, UNTREATED), *cells]
-        means = [self.tallies[mode, task].means(REALISED_RATIO.field, whole) for task in tasks]
+        means = []
+        for task in tasks:
+            means.append(self.tallies[mode, task].means(REALISED_RATIO.field, whole))
         return _unmeasured(REALISED_RATIO, rows) or np.mean(means, axis=0)
 
 

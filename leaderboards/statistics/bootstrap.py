@@ -66,7 +66,7 @@ def resampled_ratios(sums: ContextSums, seed: int, resamples: int = RESAMPLES) -
 
 
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
-    """Returns the central interval that holds ``level`` of ``means``."""
+    """Returns the central interval that holds ``level`` of ``means``, shape (resamples,)."""
     low, high = percentile_intervals(means[None], level)
     return float(low[0]), float(high[0])
 

@@ -55,7 +55,7 @@ class Moments(NamedTuple):
 def effective_number(*parts: tuple[Moments, float]) -> FloatArray:
     """Returns how many independent answers, right or wrong, tell as much about some means as their
     contexts do; each with the value of the context that is added. Of contexts that agree it is
-    their number."""
+    their number. It has the shape (...) of the moments."""
     variances, sums_of_squares = [], []
     for moments, value in parts:
         variance, squares = moments.with_one_more(value)

@@ -188,19 +188,21 @@ class StudentTest:
     @classmethod
     def from_tasks(cls, values: Sequence[FloatArray], differing: int) -> Self:
         """Takes the unweighted mean of the means of tasks, each of two contexts or more.
-        ``values``: one for each context, an array for each task; ``differing``: how many contexts
+        ``values``: for each task an array of shape (contexts,); ``differing``: how many contexts
         differ from 0. Tasks may vary differently and have different numbers of contexts: the
         degrees of freedom are those of B. L. Welch, Biometrika 34 (1947)."""
-        counts = [len(task) for task in values]
-        freedoms = [count - 1 for count in counts]
-        variances = np.array([task.var(ddof=1) / len(task) for task in values])
-        mean = float(np.mean([task.mean() for task in values]))
-        total = float(variances.sum())
+        freedoms, variances, means = [], [], []
+        for task in values:
+            freedoms.append(len(task) - 1)
+            variances.append(task.var(ddof=1) / len(task))
+            means.append(task.mean())
+        mean = float(np.mean(means))
+        total = float(np.sum(variances))
         error = math.sqrt(total) / len(values)
         least = 2.0 ** (1 - differing)
         if error < FLAT:
             return cls(mean, 0.0, float(min(freedoms)), least)
-        freedom = total**2 / float(sum(variances**2 / freedoms))
+        freedom = total**2 / float(sum(np.square(variances) / freedoms))
         return cls(mean, error, freedom, least)
 
     @classmethod
@@ -208,7 +210,7 @@ class StudentTest:
         """Takes the differences of two policies on the same contexts, an array of shape (contexts,)
         for each task; None where a task has, or the two differ in, too few contexts for any test,
         and where not both have a value of each."""
-        if [len(task) for task in first] != [len(task) for task in second]:
+        if list(map(len, first)) != list(map(len, second)):
             return None
         differences = []
         differing = 0
@@ -216,7 +218,7 @@ class StudentTest:
             difference = np.round(of_first - of_second, DIGITS)
             differences.append(difference)
             differing += int(np.count_nonzero(difference))
-        fewest = min(len(difference) for difference in differences)
+        fewest = min(map(len, differences))
         if min(differing, fewest) < fewest_clusters():
             return None
         return cls.from_tasks(differences, differing)

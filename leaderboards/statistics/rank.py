@@ -64,7 +64,7 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankIn
 def marks(
     values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True
 ) -> Mapping[str, Mark]:
-    """Returns the mark of each policy by its values, one for each context, an array for each task:
+    """Returns the mark of each policy by its values, for each task an array of shape (contexts,):
     "best" where the paired differences of all others from the best are told from 0; else it and
     those whose are not are a "tie".
 
@@ -84,8 +84,10 @@ def marks(
         test = StudentTest.from_pairs(values[best], of_tasks)
         if test:
             p_values[policy] = test.p
-    worse = {policy for policy, test in holm(p_values).items() if test.p < ALPHA}
-    level = [policy for policy in values if policy not in worse]
+    level = dict.fromkeys(values)
+    for policy, corrected in holm(p_values).items():
+        if corrected.p < ALPHA:
+            del level[policy]
     if len(level) == 1:
-        return {level[0]: "best"}
+        return dict.fromkeys(level, "best")
     return dict.fromkeys(level, "tie")

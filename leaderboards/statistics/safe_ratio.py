@@ -186,7 +186,11 @@ def safe_over_levels(
             next_level = losses[count].level
     if beyond == OPEN:
         needed = _contexts_needed(by_level[count], tolerance)
-    unsafe = [loss.level for loss in losses if loss.verdict == "unsafe"]
+    unsafe_from = None
+    for loss in losses:
+        if loss.verdict == "unsafe":
+            unsafe_from = loss.level
+            break
     return SafeRatio(
         ratio,
         beyond,
@@ -194,7 +198,7 @@ def safe_over_levels(
         tuple(losses),
         named.level,
         next_level=next_level,
-        unsafe_from=unsafe[0] if unsafe else None,
+        unsafe_from=unsafe_from,
         needed=needed,
     )
 

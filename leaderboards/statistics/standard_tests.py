@@ -17,5 +17,6 @@ def mcnemar(only_one: int, only_other: int) -> float:
 
 def mann_whitney(first: FloatArray, second: FloatArray) -> float:
     """Returns the two-sided p of the test of Mann and Whitney: neither sample tends to have the
-    larger numbers. It is exact for up to eight numbers without ties."""
+    larger numbers. It is exact for up to eight numbers without ties. ``first``, ``second``: shape
+    (numbers,), which need not be as many."""
     return float(stats.mannwhitneyu(first, second).pvalue)

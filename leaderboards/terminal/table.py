@@ -75,7 +75,11 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
 
 def _with_values(measures: Sequence[Measure], rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures of which some row has a value."""
-    return [measure for measure in measures if any(measure.value(row) is not None for row in rows)]
+    measured = []
+    for measure in measures:
+        if any(measure.value(row) is not None for row in rows):
+            measured.append(measure)
+    return measured
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:

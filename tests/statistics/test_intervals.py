@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
-from leaderboards.statistics.context_sums import context_values
+from leaderboards.statistics.context_sums import FloatArray, context_values
 from leaderboards.statistics.intervals import (
-    FloatArray,
     Moments,
     difference_interval,
     effective_number,
