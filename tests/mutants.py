@@ -240,9 +240,9 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_intervals_hold_the_truth_as_often_as_is_said",
     ),
     Mutant(
-        f"{STATISTICS}/bootstrap.py",
-        "counts = np.bincount(positions, weights, count)",
-        "counts = np.bincount(positions, 1 / np.bincount(positions)[positions], count)",
+        f"{STATISTICS}/context_sums.py",
+        "weights = np.ones(values.shape)",
+        "weights = 1 / np.bincount(contexts)[contexts]",
         "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
     ),
     Mutant(
@@ -258,25 +258,25 @@ MUTANTS = (
         "tests/aggregate/test_leaderboards.py::test_the_interval_over_tasks_resamples_each_task_on_its_own",
     ),
     Mutant(
-        f"{STATISTICS}/significance.py",
+        f"{STATISTICS}/corrections.py",
         "np.maximum.accumulate(ordered * remaining)",
         "np.maximum.accumulate(ordered * len(family))",
         "tests/statistics/test_statistics.py::test_holm_is_that_of_a_hand",
     ),
     Mutant(
-        f"{STATISTICS}/significance.py",
+        f"{STATISTICS}/corrections.py",
         "levels[kept[0] :] = levels[kept[0]]",
         "pass",
         "tests/statistics/test_subset_means.py::test_intervals_leave_out_0_exactly_where_the_corrected_p_does",
     ),
     Mutant(
-        f"{BOARDS}/safe_ratio.py",
+        f"{STATISTICS}/safe_ratio.py",
         "if largest < tolerance",
         "if mean < tolerance",
         "tests/statistics/test_statistics.py::test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed",
     ),
     Mutant(
-        f"{AGGREGATE}/pooled.py",
+        f"{STATISTICS}/area.py",
         "heights[:, :-1] + shares * rises / 2",
         "heights[:, :-1] + rises / 2",
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",

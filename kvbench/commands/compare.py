@@ -40,7 +40,7 @@ local = LazyModule("kvbench.execution.local")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-significance = LazyModule("leaderboards.statistics.significance")
+paired_difference = LazyModule("leaderboards.statistics.paired_difference")
 tables = LazyModule("leaderboards.terminal.table")
 verdicts = LazyModule("leaderboards.terminal.verdicts")
 
@@ -198,7 +198,7 @@ def choose_sides(
 
 def check_can_fail(grid: "Grid", gate: "Gate") -> None:
     """Raises :class:`KVBenchError` where no verdict can be given, and the gate asks for one."""
-    needed = significance.fewest_clusters()
+    needed = paired_difference.fewest_clusters()
     few = [f"{count} of {task.name}" for task, count in grid.tasks if count < needed]
     if few and gate.fails_if_worse:
         reason = f"there are too few contexts for any verdict ({', '.join(few)})"

@@ -22,13 +22,9 @@ from kvbench.prompts.context_length import (
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
-from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
-from leaderboards.statistics.significance import (
-    clusters_to_detect,
-    fewest_clusters,
-    smallest_detectable,
-    usual_spread,
-)
+from leaderboards.statistics.paired_difference import fewest_clusters
+from leaderboards.statistics.power import clusters_to_detect, smallest_detectable, usual_spread
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, contexts_that_agree, excluded_by
 from leaderboards.statistics.text import count_text, range_text
 from policies import LazyModule, Policy
 

@@ -26,7 +26,7 @@ from kvbench.store.differences import describe
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from policies import KINDS, Level, Point, by_kind, list_points
 
 MOST_REPEATS = 1000

@@ -11,12 +11,11 @@ from leaderboards.metrics import MEASURES, Measure
 from leaderboards.statistics.bootstrap import (
     ENOUGH,
     FloatArray,
-    cluster_sums,
     percentile_interval,
     resampled_ratios,
 )
+from leaderboards.statistics.context_sums import sum_values_present
 from leaderboards.statistics.intervals import (
-    context_values,
     difference_interval,
     interval_over_tasks,
     mean_interval,
@@ -52,17 +51,16 @@ def by_context(
 ) -> ByContext:
     """Sums up the numbers of some answers, NaN where an answer has none, context by context.
     ``numbers``, ``contexts``, ``weights``: of each answer, shape (answers,)."""
-    sums, counts = cluster_sums(numbers, contexts, weights)
-    values = context_values(sums, counts)
+    sums = sum_values_present(numbers, contexts, weights)
+    values = sums.values
     if measure.bounds is None:
-        if len(values) < 2:
+        if sums.contexts < 2:
             return ByContext(values)
-        resampled = resampled_ratios(np.stack([sums, counts]), seed, resamples)
-        return ByContext(values, resampled=resampled)
+        return ByContext(values, resampled=resampled_ratios(sums, seed, resamples))
     if measure.bounds[0] == 0:
         return ByContext(values)
-    gains, _ = cluster_sums(np.maximum(numbers, 0), contexts, weights)
-    return ByContext(values, gains=context_values(gains, counts))
+    gains = sum_values_present(np.maximum(numbers, 0), contexts, weights)
+    return ByContext(values, gains=gains.values)
 
 
 def interval_columns(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, float]:

@@ -23,10 +23,16 @@ from leaderboards.aggregate.pairing import HELD, levels_by_policy, with_held
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import DIGITS, Estimate, FloatArray, task_seed
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.intervals import Loss, context_values
-from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
+from leaderboards.statistics.context_sums import context_values, sum_by_context
+from leaderboards.statistics.corrections import holm
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import (
+    MeanDifference,
+    PairedDifference,
+    SubsetTest,
+)
 from policies.declaration.levels import UNTREATED, Level, level_of_side, shared_levels
 from policies.declaration.names import FULL
 
@@ -49,65 +55,6 @@ COMPARED: Mapping[str, Measure] = {
     "right": RIGHT,
     "next_token_accuracy": NEXT_TOKENS,
 }
-
-
-@dataclass(frozen=True)
-class MeanDifference:
-    """The mean difference of a measure in points, and its 95 % interval."""
-
-    mean: float
-    low: float | None  # None from too few contexts, and where resamples have no value
-    high: float | None
-
-    @classmethod
-    def of(cls, estimate: Estimate, times: float = 1.0) -> Self:
-        """Makes one of an estimated difference, which may have to be multiplied into points."""
-        low, high = (None if end is None else times * end for end in (estimate.low, estimate.high))
-        return cls(times * estimate.mean, low, high)
-
-    @classmethod
-    def widened(
-        cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]
-    ) -> Self:
-        """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as
-        the interval that is ``held`` also where nothing differs. A test of so few contexts that it
-        has no interval gives none here."""
-        if tested is None:
-            return cls(mean, None, None)
-        low, high = tested
-        if low <= 0 <= high:
-            return cls(mean, min(low, held[0]), max(high, held[1]))
-        return cls(mean, low, high)
-
-    @property
-    def is_clear(self) -> bool:
-        """Tells whether the interval leaves out 0."""
-        if self.low is None or self.high is None:
-            return False
-        return not self.low <= 0 <= self.high
-
-    @property
-    def text(self) -> str:
-        """Writes ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from 0."""
-        if self.low is None or self.high is None:
-            return _signed(self.mean, 0)
-        nearest = min(abs(self.low), abs(self.high))
-        if nearest >= 0.5 or nearest < 0.005:
-            digits = 0
-        elif nearest >= 0.05:
-            digits = 1
-        else:
-            digits = 2
-        ends = f"{_signed(self.low, digits)}, {_signed(self.high, digits)}"
-        return f"{_signed(self.mean, digits)} [{ends}]"
-
-
-def _signed(number: float, digits: int) -> str:
-    """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
-    text = f"{number:+z.{digits}f}"
-    if float(text) == 0:
-        return text.removeprefix("+")
-    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -408,12 +355,12 @@ def _contests(
         if table.is_shared(pair, [name]):
             sample = _Sample.of(table, name, pair, seed)
             samples[place] = sample
-            p_values[place] = two_sided_p(sample.subset_means)
+            p_values[place] = sample.test.p
     contests = {}
     for place, corrected in holm(p_values).items():
         sample = samples[place]
         mean = sample.sides[0] - sample.sides[1]
-        tested = subset_interval(sample.subset_means, corrected.alpha)
+        tested = sample.test.interval(corrected.alpha)
         low, high = sample.difference.interval(corrected.alpha)
         held = POINTS_OF_ONE * low, POINTS_OF_ONE * high
         contests[place] = Contest(
@@ -431,8 +378,8 @@ class _Sample:
     """Two policies by one measure in one cell, before anything is corrected."""
 
     sides: tuple[float, float]  # what either has, in percent
-    subset_means: FloatArray  # their difference in each subset of contexts, in points
-    difference: Loss  # what the first has more is lost, and what it has less is gained
+    test: SubsetTest  # of their difference in points
+    difference: PairedDifference
 
     @classmethod
     def of(cls, table: AnswerTable, measure: str, pair: tuple[str, str], seed: int) -> Self:
@@ -442,12 +389,14 @@ class _Sample:
         shared = values[:, there]
         draws = np.unique(table.draws[there], return_inverse=True)[1]
         differences = np.subtract(*shared)
-        sums = np.bincount(draws, differences).astype(np.float64)
-        counts = np.bincount(draws).astype(np.float64)
-        held = subsets(len(counts), seed)
-        subset_means = (held @ sums) / (held @ counts)
+        count = int(draws.max()) + 1
+        by_context = sum_by_context(differences, draws, count)
+        counts = by_context.counts
         first, second = np.round(shared.mean(axis=1), DIGITS).tolist()
-        more = np.bincount(draws, np.maximum(differences, 0)) / POINTS_OF_ONE
-        less = np.bincount(draws, np.maximum(-differences, 0)) / POINTS_OF_ONE
-        difference = Loss(context_values(more, counts), context_values(less, counts))
-        return cls((first, second), np.round(subset_means, DIGITS), difference)
+        more = sum_by_context(np.maximum(differences, 0), draws, count)
+        less = sum_by_context(np.maximum(-differences, 0), draws, count)
+        difference = PairedDifference(
+            context_values(more.sums / POINTS_OF_ONE, counts),
+            context_values(less.sums / POINTS_OF_ONE, counts),
+        )
+        return cls((first, second), SubsetTest.from_sums(by_context, seed), difference)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, has_itself
-from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
+from leaderboards.statistics.area import mean_heights
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -122,6 +122,8 @@ class TaskEvidence:
         for name, value in where.items():
             here = here[here[name] == value]
         values = here[column].astype(np.float64).fillna(0)
+        # pandas carries along what rounding loses: sums as of :func:`sum_by_context` would move the
+        # last digits of correlations that were published.
         means = values.groupby(here["draw"]).mean()
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
@@ -156,7 +158,9 @@ class TaskEvidence:
 
     def shortfall(self, column: str, scale: str) -> str:
         """Says how little the model itself has of the task, where that is too little to judge
-        anything by; empty where it can do it. ``scale``: what the column is a percentage of."""
+        anything by; empty where it can do it. ``scale``: what the column is a percentage of.
+
+        Raises :class:`NoEvidenceError` without records of the full cache."""
         reached = float(self.mean(FULL, None, column)[0])
         least = _least(column)
         if reached >= least:
@@ -168,7 +172,10 @@ class TaskEvidence:
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a
-        share of it."""
+        share of it, shape (1 + resamples,).
+
+        Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
+        :meth:`clean` do."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
@@ -182,7 +189,11 @@ class TaskEvidence:
         return tuple(sorted(levels, key=lambda level: level.amount))
 
     def area(self, policy: str, levels: Sequence[float]) -> FloatArray:
-        """Returns the mean height of the curve of what is kept, from the untreated cache on."""
+        """Returns the mean height of the curve of what is kept, from the untreated cache on, shape
+        (1 + resamples,).
+
+        Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
+        :meth:`clean` do."""
         clean = self.clean()
         shares = [clean / clean]
         shares += [self.share_kept(policy, level) for level in levels]
@@ -268,9 +279,10 @@ class Contexts:
         self._resampler = Resampler.of(self.count, seed, evidence.times)
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Adds up a number of each answer: shape (1 + resamples,)."""
+        """Adds up a number of each answer: shape (1 + resamples,). ``values``: shape (answers,)."""
         return self._resampler.sums(values, self._numbers)
 
     def mean(self, values: FloatArray, bounds: tuple[float, float] | None = None) -> FloatArray:
-        """Averages a number of each answer, which may have ``bounds``: shape (1 + resamples,)."""
+        """Averages a number of each answer, which may have ``bounds``: shape (1 + resamples,).
+        ``values``: shape (answers,)."""
         return self._resampler.means(values, self._numbers, bounds)

@@ -3,9 +3,7 @@ do it at all, and marks the policies that are best in a column."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
 from pandas import DataFrame
 
 from datasets_gen import KNOWN_TASKS, Directive
@@ -24,7 +22,7 @@ from leaderboards.aggregate.row import (
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.significance import ALPHA, StudentTest, holm
+from leaderboards.statistics.rank import Mark, marks
 from policies.declaration.names import CONTROLS, FULL
 
 # Begins the reason why a task that the model cannot do has no ranks and verdicts.
@@ -38,8 +36,6 @@ ABOVE_CHANCE = 20.0
 # Percent of the first measure that the full cache must reach, where a text says what is right.
 LEAST = 50.0
 
-
-Mark = Literal["best", "tie"]
 
 # A model that falls silent has the lowest hallucination rate: whoever is best by it may answer
 # nothing.
@@ -128,8 +124,8 @@ def leading_first(
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
-    """Turns values in the unit of the row into percent of good: 100 is best, whichever end is
-    better."""
+    """Turns values in the unit of the row, of any shape, into percent of good: 100 is best,
+    whichever end is better."""
     scale = 1.0
     if measure.top is not None:
         scale = 100.0 / measure.top
@@ -216,44 +212,6 @@ def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
     heights = list(full_by_task(rows).values())
     mean = sum(heights) / len(heights)
     return f"{ITSELF} {mean:.0f} % over these tasks, and can do none of them"
-
-
-def marks(
-    values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True
-) -> Mapping[str, Mark]:
-    """Returns the mark of each policy by its values, one for each context, an array for each task:
-    "best" where the paired differences of all others from the best are told from 0; else it and
-    those whose are not are a "tie".
-
-    The test is that of the mean of tasks in a comparison, Student's t over contexts, corrected by
-    Holm's method over the policies. Fewer contexts than can be told from chance tell nothing."""
-    if len(values) < 2:  # nothing was compared
-        return {}
-    means = {}
-    for policy, of_tasks in values.items():
-        means[policy] = float(np.mean([task.mean() for task in of_tasks]))
-    extreme = max if higher_is_better else min
-    best = extreme(means, key=means.__getitem__)
-    p_values = {}
-    for policy, of_tasks in values.items():
-        if policy == best:
-            continue
-        test = StudentTest.from_pairs(values[best], of_tasks)
-        if test:
-            p_values[policy] = test.p
-    worse = {policy for policy, test in holm(p_values).items() if test.p < ALPHA}
-    level = [policy for policy in values if policy not in worse]
-    if len(level) == 1:
-        return {level[0]: "best"}
-    return dict.fromkeys(level, "tie")
-
-
-def differ(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> bool:
-    """Tells whether the mean over tasks of two policies differs, by Student's t over contexts: the
-    test of a comparison, uncorrected. Fewer contexts than can be told from chance tell nothing.
-    ``first``, ``second``: an array for each task, of shape (contexts,)."""
-    test = StudentTest.from_pairs(first, second)
-    return test is not None and test.p < ALPHA
 
 
 def mark_leaders(

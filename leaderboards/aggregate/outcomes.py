@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
+from leaderboards.aggregate.duels import UNDECIDED, Verdict
 from leaderboards.aggregate.pooled import MORE, Pooled, points_text
+from leaderboards.statistics.paired_difference import MeanDifference
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import RANDOM, TO_BEAT
 
@@ -278,9 +279,14 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
 
 def join_outcomes(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[OpponentVerdict]:
     """Joins the rows of each level and the areas by opponent, in the order of the rows."""
-    by_other = {area.other: area for area in areas if len(area.levels) > 1}
+    area_by_other = {}
+    for area in areas:
+        if len(area.levels) > 1:
+            area_by_other[area.other] = area
+    rows_by_other: dict[str, list[Pooled]] = {}
+    for row in rows:
+        rows_by_other.setdefault(row.other, []).append(row)
     outcomes = []
-    for other in dict.fromkeys(row.other for row in rows):
-        of_other = tuple(row for row in rows if row.other == other)
-        outcomes.append(OpponentVerdict(of_other, by_other.get(other)))
+    for other, of_other in rows_by_other.items():
+        outcomes.append(OpponentVerdict(tuple(of_other), area_by_other.get(other)))
     return outcomes

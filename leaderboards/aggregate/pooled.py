@@ -17,13 +17,21 @@ from leaderboards.aggregate.duels import (
     POINTS_OF_ONE,
     UNDECIDED,
     AnswerTable,
-    MeanDifference,
     Verdict,
     answer_tables,
 )
+from leaderboards.statistics.area import mean_heights
 from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
-from leaderboards.statistics.intervals import Loss, context_values, interval_over_tasks
-from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
+from leaderboards.statistics.context_sums import context_values
+from leaderboards.statistics.corrections import holm
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import (
+    MeanDifference,
+    PairedDifference,
+    StudentTest,
+    fewest_clusters,
+    mean_difference_interval,
+)
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL, TO_BEAT
@@ -42,30 +50,6 @@ OF_AREAS = (
     "little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
-
-
-def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the mean height of each curve, shape (curves,): the area under it by the trapezoid
-    rule, from its first place to ``end``, divided by the width between the two. A curve without a
-    width has the mean of its heights.
-
-    ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape
-    (curves,)."""
-    if (np.diff(places, axis=1) < 0).any():
-        order = np.argsort(places, axis=1, kind="stable")
-        places = np.take_along_axis(places, order, axis=1)
-        heights = np.take_along_axis(heights, order, axis=1)
-    starts = places[:, :-1]
-    widths = np.diff(places, axis=1)
-    rises = np.diff(heights, axis=1)
-    taken = np.clip(end[:, None] - starts, 0, widths)  # of the width of each piece
-    shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
-    middles = heights[:, :-1] + shares * rises / 2
-    areas = (taken * middles).sum(axis=1)
-    spans = end - places[:, 0]
-    mean_of_levels = heights.mean(axis=1)
-    means: FloatArray = np.divide(areas, spans, out=mean_of_levels, where=spans > FLAT)
-    return means
 
 
 @dataclass(frozen=True)
@@ -99,19 +83,13 @@ class Pooled:
     # count them.
     bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
-    by_task: tuple[Loss, ...] = field(default=(), compare=False)
+    by_task: tuple[PairedDifference, ...] = field(default=(), compare=False)
 
     def held(self, alpha: float) -> tuple[float, float]:
         """Returns the interval of a paired loss, in points, which has width also where no context
         differs."""
-        means, lows, highs = [], [], []
-        for loss in self.by_task:
-            low, high = loss.interval(alpha)
-            means.append((loss.lost - loss.gained).mean())
-            lows.append(low)
-            highs.append(high)
-        lowest, highest = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
-        return POINTS_OF_ONE * float(lowest), POINTS_OF_ONE * float(highest)
+        lowest, highest = mean_difference_interval(self.by_task, alpha)
+        return POINTS_OF_ONE * lowest, POINTS_OF_ONE * highest
 
     @property
     def level(self) -> Level:
@@ -221,7 +199,10 @@ def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.clauses)
-    shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
+    shared = []
+    for clause, count in counts.items():
+        if count > len(lines) / 2:
+            shared.append(clause)
     others = []
     for line in lines:
         rest = [clause for clause in line.clauses if clause not in shared]
@@ -304,10 +285,11 @@ def _corrected(lines: list[Pooled]) -> list[Pooled]:
     lines = list(lines)
     for is_of_control in (True, False):
         tests: dict[int, StudentTest] = {}
+        p_values: dict[int, float] = {}
         for place, line in enumerate(lines):
             if line.test and (line.other in TO_BEAT) is is_of_control:
                 tests[place] = line.test
-        p_values = {place: test.p for place, test in tests.items()}
+                p_values[place] = line.test.p
         for place, corrected in holm(p_values).items():
             test, line = tests[place], lines[place]
             tested = test.interval(corrected.alpha)
@@ -346,7 +328,9 @@ class _Shared:
 
     def at(self, place: int) -> "_Shared":
         """Returns the same at one level alone."""
-        tables = {task: [of_task[place]] for task, of_task in self.tables.items()}
+        tables = {}
+        for task, by_level in self.tables.items():
+            tables[task] = [by_level[place]]
         return replace(self, levels=(self.levels[place],), tables=tables)
 
 
@@ -402,20 +386,30 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     """Makes one test before it is corrected, over the levels at which both have every task that
     counts."""
     end = float(places.max(axis=1).min())
-    differences: dict[str, _TaskDifference] = {}
+    tasks: list[str] = []
+    leads: list[Sequence[str]] = []
+    values: list[FloatArray] = []
+    paired: list[PairedDifference] = []
+    sides: list[tuple[float, float]] = []
+    contexts: list[int] = []
+    differing = 0
     for task, tables in shared.tables.items():
         part = _task_difference(tables, shared.pair, shared.leads[task], places, end, anchored)
-        if part:
-            differences[task] = part
-    if not differences:
+        if part is None:
+            continue
+        tasks.append(task)
+        leads.append(shared.leads[task])
+        values.append(part.values)
+        paired.append(part.paired)
+        sides.append(part.sides)
+        contexts.append(part.contexts)
+        differing += int(np.count_nonzero(part.values))
+    if not tasks:
         return None
-    parts = list(differences.values())
-    contexts = [part.contexts for part in parts]
-    differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     test = None
     if min(*contexts, differing) >= fewest_clusters():
-        test = StudentTest.from_tasks([part.values for part in parts], differing)
-    first, second = np.mean([part.sides for part in parts], axis=0).tolist()
+        test = StudentTest.from_tasks(values, differing)
+    first, second = np.mean(sides, axis=0).tolist()
     span = f"area up to {shared.levels[-1].where}"
     if places.shape[1] == 1:
         span = f"at {shared.levels[0].where}"
@@ -423,7 +417,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     held = [by_level[-1].held_by(shared.pair) for by_level in tables_of_tasks]
     return Pooled(
         *shared.pair,
-        title=_title([shared.leads[task] for task in differences]),
+        title=_title(leads),
         levels=shared.levels,
         difference=MeanDifference(round(first - second, DIGITS), None, None),
         sides=(first, second),
@@ -431,7 +425,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         alpha=ALPHA,
         p=None,
         family=0,
-        tasks=tuple(differences),
+        tasks=tuple(tasks),
         contexts=sum(contexts),
         fewest=min(contexts),
         limit=max(contexts),
@@ -440,16 +434,19 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         end=end,
         run_at=tables_of_tasks[0][-1].run_levels(shared.pair),
         bytes_held=_mean_held(held),
-        left_out=_left_out(shared, differences),
-        by_task=tuple(part.loss for part in parts),
+        left_out=_left_out(shared, tasks),
+        by_task=tuple(paired),
     )
 
 
 def _title(leads: Sequence[Sequence[str]]) -> str:
     """Writes the titles of what leads some tasks, each once. ``leads``: the measures of each
     task."""
-    titles = {lead[0]: title for lead, title in LEADS.items()}
-    distinct = dict.fromkeys(titles[lead[0]] for lead in leads)
+    distinct: dict[str, None] = {}
+    for lead in leads:
+        for whole_lead, title in LEADS.items():
+            if whole_lead[0] == lead[0]:
+                distinct[title] = None
     return " or ".join(distinct)
 
 
@@ -472,15 +469,16 @@ Percents = tuple[float | None, float | None]  # of two policies; None where byte
 
 def _mean_held(by_task: Sequence[Percents]) -> Percents:
     """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
-    first = _mean_unless_missing([of_task[0] for of_task in by_task])
-    second = _mean_unless_missing([of_task[1] for of_task in by_task])
-    return first, second
+    firsts, seconds = zip(*by_task, strict=True)
+    return _mean_unless_missing(firsts), _mean_unless_missing(seconds)
 
 
 def _mean_unless_missing(percents: Sequence[float | None]) -> float | None:
-    counted = [percent for percent in percents if percent is not None]
-    if len(counted) < len(percents):
-        return None
+    counted = []
+    for percent in percents:
+        if percent is None:
+            return None
+        counted.append(percent)
     return float(np.mean(counted))
 
 
@@ -511,10 +509,10 @@ class _TaskDifference:
     contexts: int  # of the measure that has the fewest
 
     @property
-    def loss(self) -> Loss:
+    def paired(self) -> PairedDifference:
         """Returns what the first has more and less in each context, as shares."""
         shares = self.values / POINTS_OF_ONE
-        return Loss(np.maximum(shares, 0), np.maximum(-shares, 0))
+        return PairedDifference(np.maximum(shares, 0), np.maximum(-shares, 0))
 
 
 def _task_difference(
@@ -531,6 +529,8 @@ def _task_difference(
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
     # Which context each question is about, shape (questions, contexts).
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
+    # As a product, and not as :func:`sum_by_context` adds: the order of additions is another one,
+    # and areas that were written with all their digits would differ in the last.
     sums, counts = [], []
     for name in leads:
         values = _percent_of_good(name, tables, pair, anchored)

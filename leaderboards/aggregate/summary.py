@@ -23,6 +23,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
+from leaderboards.statistics.context_sums import sum_values_present
 from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
 
@@ -104,13 +105,14 @@ class PlannedCells:
 
     def keys(self) -> list[Key]:
         """Lists the cells, task by task."""
-        keys: list[Key] = []
+        keys: dict[Key, None] = {}
         for task in self.contexts:
             for policy, points in self.policies.items():
-                if task in self.covered.get(policy, self.contexts):
-                    levels = dict.fromkeys(point.level for point in points)
-                    keys += [(task, self.mode, policy, level) for level in levels]
-        return keys
+                if task not in self.covered.get(policy, self.contexts):
+                    continue
+                for point in points:
+                    keys[task, self.mode, policy, point.level] = None
+        return list(keys)
 
     def repeats(self, policy: str) -> int:
         """Counts the draws of a policy at each level."""
@@ -147,19 +149,22 @@ def summarise(
     columns = Columns.of(with_full(in_order_of_questions))
     numbers = {}
     for over, measures in MEASURES_OVER.items():
-        numbers[over] = np.stack([_numbers(columns, measure) for measure in measures])
+        of_measures = []
+        for measure in measures:
+            of_measures.append(_numbers(columns, measure))
+        numbers[over] = np.stack(of_measures)
     by_key: dict[Key, Columns] = {}
     for key, places in groups(in_order_of_questions, CELL):
         by_key[_key(key)] = columns.at(places)
     nothing = columns.at(np.arange(0))
-    keys: list[Key] = []
+    keys: dict[Key, None] = {}
     if planned:
-        keys += planned.keys()
+        keys |= dict.fromkeys(planned.keys())
     appeared = records[list(CELL)].drop_duplicates()
-    keys += [_key(row) for row in appeared.itertuples(index=False)]
+    keys |= dict.fromkeys(map(_key, appeared.itertuples(index=False)))
     questions = _count_questions(records)
     cells = {}
-    for key in in_order(list(dict.fromkeys(keys))):
+    for key in in_order(list(keys)):
         expected = _Complete(questions.get(key[:2], 0))
         if planned:
             contexts = planned.contexts.get(key[0])
@@ -193,7 +198,10 @@ def _judge_cells(
 ) -> dict[Key, SummaryCell]:
     """Says of each cell what chance and silence reach in its task, and why the model cannot do it,
     if so."""
-    full = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
+    full = {}
+    for (task, mode, policy, _), cell in cells.items():
+        if policy == FULL:
+            full[task, mode] = cell.row
     judged: dict[Key, SummaryCell] = {}
     for key, cell in cells.items():
         board = key[:2]
@@ -263,7 +271,9 @@ def _cell(
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
     contexts = len(np.unique(answered["context"]))
-    ratios = [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]
+    ratios: list[float | None] = []
+    for ratio in group["ratio"]:
+        ratios.append(None if isna(ratio) else float(ratio))
     shared: dict[str, Any] = {
         **_place_columns(key, ratios),
         "repeats": repeats,
@@ -315,8 +325,11 @@ def _incomplete(group: Columns, expected: _Complete, repeats: int) -> str | None
         gaps.append(f"{expected.contexts - there} of {expected.contexts} contexts are not run yet")
     failed = group.where(group["status"] != "ok")
     if len(failed):
-        reasons = (visible(str(reason)) for reason in failed["reason"] if not isna(reason))
-        first = next(reasons, "no reason was recorded")
+        first = "no reason was recorded"
+        for reason in failed["reason"]:
+            if not isna(reason):
+                first = visible(str(reason))
+                break
         gaps.append(f"{len(failed)} of {expected_answers} answers failed: {first}")
     if len(group) < expected_answers:
         gaps.append(f"{expected_answers - len(group)} of {expected_answers} answers have no record")
@@ -392,8 +405,8 @@ def _value(
             gaps.append(measure.undefined)
         return None
     if measure.over is Over.CONTEXTS:
-        _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)
-        means = np.bincount(context, weights=numbers) / counts
+        by_context = sum_values_present(numbers, sample["context"])
+        means = by_context.sums / by_context.counts
         return float(means.mean())
     mean = numbers.sum() / len(numbers)
     if measure.of_mean is not None:
@@ -411,12 +424,15 @@ def _numbers(sample: Columns, measure: Measure) -> FloatArray:
 
 def _mean_by_layer(layers: Sequence[Any]) -> tuple[float, ...] | None:
     """Averages values by layer; None unless all have as many layers."""
-    if not all(isinstance(layer, Sized) for layer in layers):
-        return None
-    if len({len(layer) for layer in layers}) != 1:
+    counts = set()
+    for layer in layers:
+        if not isinstance(layer, Sized):
+            return None
+        counts.add(len(layer))
+    if len(counts) != 1:
         return None
     means = np.mean(np.asarray(layers, dtype=np.float64), axis=0)
-    return tuple(float(mean) for mean in means)
+    return tuple(means.tolist())
 
 
 def _by_context(
@@ -448,10 +464,16 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[Su
         columns.setdefault((task, mode, level), {})[policy] = cell
     marked: dict[Key, SummaryRow] = {}
     for (task, mode, level), column in columns.items():
-        rows = {policy: cell.row for policy, cell in column.items()}
+        rows = {}
         values = {}
-        if every_task or not any(row.not_mastered for row in rows.values()):
-            values = {policy: cell.by_context for policy, cell in column.items()}
+        is_judged = True
+        for policy, cell in column.items():
+            rows[policy] = cell.row
+            values[policy] = cell.by_context
+            if cell.row.not_mastered:
+                is_judged = False
+        if not (every_task or is_judged):
+            values = {}
         for policy, row in mark_leaders(rows, values).items():
             marked[task, mode, policy, level] = row
     return [marked[key] for key in cells]
@@ -470,13 +492,18 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
     """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in
     every task that counts: those that the model can do. Where it can do none it is the mean over
     all, which says so."""
-    modes = dict.fromkeys(mode for _, mode, *_ in cells)
-    counted = {mode: _counted_tasks(cells, mode, every_task) for mode in modes}
-    anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
+    counted: dict[str, _CountedTasks] = {}
+    anywhere: dict[Key, None] = {}
+    for _, mode, policy, level in cells:
+        if mode not in counted:
+            counted[mode] = _counted_tasks(cells, mode, every_task)
+        anywhere[ALL_TASKS, mode, policy, level] = None
     means = {}
     for key in in_order(list(anywhere)):
         of_mode = counted[key[1]]
-        by_task = {task: cells.get((task, *key[1:])) for task in of_mode.tasks}
+        by_task = {}
+        for task in of_mode.tasks:
+            by_task[task] = cells.get((task, *key[1:]))
         means[key] = _mean_over_tasks(key, by_task, of_mode)
     return means
 
@@ -491,31 +518,46 @@ class _CountedTasks:
 
 
 def _counted_tasks(cells: Mapping[Key, SummaryCell], mode: str, every_task: bool) -> _CountedTasks:
-    tasks = list(dict.fromkeys(task for task, *_ in cells))
-    rows = [cell.row for key, cell in cells.items() if key[1] == mode]
-    if not every_task:
-        excluded = {row.task for row in rows if row.not_mastered}
-        tasks = [task for task in tasks if task not in excluded] or tasks
+    tasks: dict[str, None] = {}
+    rows = []
+    last_rows = {}
+    excluded = set()
+    for (task, of_mode, *_), cell in cells.items():
+        tasks[task] = None
+        if of_mode != mode:
+            continue
+        rows.append(cell.row)
+        last_rows[task] = cell.row
+        if cell.row.not_mastered and not every_task:
+            excluded.add(task)
+    counted = [task for task in tasks if task not in excluded] or list(tasks)
     # A task of needles, which nobody guesses, counts in the mean as any other; one without right
     # answers does not.
-    last_rows = {row.task: row for row in rows}
     chances = []
     for task, row in last_rows.items():
         has_right_answers = RIGHT.value(row) is not None or not row.complete
-        if has_right_answers and task in tasks:
+        if has_right_answers and task in counted:
             chances.append(row.chance or 0.0)
     chance = _average(chances) if any(chances) else None
     reason = None if every_task else none_mastered(rows)
-    return _CountedTasks(tasks, chance, reason)
+    return _CountedTasks(counted, chance, reason)
 
 
 def _mean_over_tasks(
     key: Key, by_task: Mapping[str, SummaryCell | None], counted: _CountedTasks
 ) -> SummaryCell:
-    present = [cell for cell in by_task.values() if cell is not None]
-    rows = [cell.row for cell in present]
-    gaps = [f"{task}: not run" for task, cell in by_task.items() if cell is None]
-    gaps += [f"{row.task}: {row.reason}" for row in rows if row.reason]
+    present = []
+    rows = []
+    not_run = []
+    reasons = []
+    for task, cell in by_task.items():
+        if cell is None:
+            not_run.append(f"{task}: not run")
+            continue
+        present.append(cell)
+        rows.append(cell.row)
+        if cell.row.reason:
+            reasons.append(f"{task}: {cell.row.reason}")
     shared: dict[str, Any] = {
         **_place_columns(key, [row.ratio for row in rows]),
         "repeats": max((row.repeats for row in rows), default=1),
@@ -525,10 +567,10 @@ def _mean_over_tasks(
         "mean_of": tuple(by_task),
         "not_mastered": counted.not_mastered,
         "chance": counted.chance,
-        "reason": join_reasons(gaps),
+        "reason": join_reasons([*not_run, *reasons]),
     }
-    is_whole = len(present) == len(by_task) and all(row.complete for row in rows)
-    if not present or not is_whole:
+    is_whole = all(row.complete for row in rows)
+    if not present or not_run or not is_whole:
         return SummaryCell(SummaryRow(**shared, complete=False), {})
     measures, by_context = _mean_measures(present)
     answers_given = [row.answers_given for row in rows if row.answers_given is not None]
@@ -545,16 +587,21 @@ def _mean_measures(
     means: dict[str, Any] = {}
     by_context: dict[str, Sequence[ByContext]] = {}
     for name, measure in MEASURES.items():
-        counted = cells
-        if measure.over is Over.CONCERNED:
-            # A task without directives is no reason to say nothing of the others.
-            counted = [cell for cell in cells if getattr(cell.row, name) is not None]
-        values = [getattr(cell.row, name) for cell in counted]
+        values = []
+        parts: list[ByContext] = []
+        every_task_has_parts = True
+        for cell in cells:
+            value = getattr(cell.row, name)
+            if value is None and measure.over is Over.CONCERNED:
+                # A task without directives is no reason to say nothing of the others.
+                continue
+            values.append(value)
+            of_task = cell.by_context.get(name, ())
+            parts += of_task
+            if not of_task:
+                every_task_has_parts = False
         means[name] = _mean_by_layer(values) if measure.by_layer else _average(values)
-        if counted and all(name in cell.by_context for cell in counted):
-            parts: list[ByContext] = []
-            for cell in counted:
-                parts += cell.by_context[name]
+        if parts and every_task_has_parts:
             by_context[name] = parts
     return means, by_context
 
@@ -569,13 +616,17 @@ def _average(values: Sequence[float | None]) -> float | None:
 
 def in_order(keys: Sequence[Key]) -> list[Key]:
     """Sorts keys: tasks, modes and policies as they first appear, levels ascending."""
-    tasks = list(dict.fromkeys(task for task, *_ in keys))
-    modes = list(dict.fromkeys(mode for _, mode, *_ in keys))
-    policies = list(dict.fromkeys(policy for _, _, policy, _ in keys))
+    tasks: dict[str, int] = {}
+    modes: dict[str, int] = {}
+    policies: dict[str, int] = {}
+    for task, mode, policy, _ in keys:
+        tasks.setdefault(task, len(tasks))
+        modes.setdefault(mode, len(modes))
+        policies.setdefault(policy, len(policies))
 
     def place(key: Key) -> tuple[int, int, int, Level]:
         task, mode, policy, level = key
-        return tasks.index(task), modes.index(mode), policies.index(policy), level
+        return tasks[task], modes[mode], policies[policy], level
 
     return sorted(keys, key=place)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leaderboards.aggregate.duels import UNDECIDED, MeanDifference
+from leaderboards.aggregate.duels import UNDECIDED
 from leaderboards.aggregate.leading_measures import ABOVE_CHANCE, LEAST
-from leaderboards.aggregate.pooled import Pooled, mean_heights
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.declaration import (
     SIGNS,
     BoardProfiles,
@@ -17,9 +17,10 @@ from leaderboards.boards.declaration import (
 )
 from leaderboards.boards.profiles import ONE_LEVEL, Profile
 from leaderboards.metrics.declaration import Definition
+from leaderboards.statistics.area import area_interval, mean_heights
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
-from leaderboards.statistics.intervals import interval_over_tasks, mean_interval
-from leaderboards.statistics.significance import ALPHA, fewest_clusters
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import MeanDifference, fewest_clusters
 from leaderboards.statistics.text import interval_text
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
 
@@ -73,23 +74,20 @@ def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArra
 
 
 def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
-    """Returns the interval of the height. Where two measures lead a task, its ends are the means of
-    theirs: they may vary together."""
+    """Returns the interval of the height, in percent."""
     assert not isinstance(profile.leads, Blank)
-    means, lows, highs = [], [], []
+    by_task = []
     for of_task in profile.leads:
-        heights = []
+        by_measure = []
         for lead in of_task:
             curves = lead.heights[:, lead.there].T
-            heights.append(_mean_heights(profile, curves, end) / 100)
-        if min(map(len, heights)) < 2:
-            return None
-        means.append(np.mean([of_measure.mean() for of_measure in heights]))
-        low, high = np.mean([mean_interval(of_measure) for of_measure in heights], axis=0)
-        lows.append(low)
-        highs.append(high)
-    low, high = interval_over_tasks(np.array(means), np.array(lows), np.array(highs))
-    return 100 * float(low), 100 * float(high)
+            by_measure.append(_mean_heights(profile, curves, end) / 100)
+        by_task.append(by_measure)
+    ends = area_interval(by_task)
+    if ends is None:
+        return None
+    low, high = ends
+    return 100 * low, 100 * high
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:

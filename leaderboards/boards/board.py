@@ -11,7 +11,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.duels import AnswerTable, MeanDifference, answer_tables
+from leaderboards.aggregate.duels import AnswerTable, answer_tables
 from leaderboards.aggregate.pooled import pool_tables
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -41,7 +41,8 @@ from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.paired_difference import MeanDifference
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from leaderboards.statistics.text import ends_text, interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, name_levels
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
@@ -95,11 +96,13 @@ def _standings(
                 against[policy, line.other] = line
     presses = profiles.presses(mode, task)
     board = BoardProfiles(by_policy, presses, against, tolerance)
-    columns = {measure.name: measure.of_board(board) for measure in DERIVED}
+    values: dict[str, dict[str, Any]] = {policy: {} for policy in by_policy}
+    for measure in DERIVED:
+        for policy, value in measure.of_board(board).items():
+            values[policy][measure.name] = value
     standings = []
     for policy in by_policy:
-        values = {name: column[policy] for name, column in columns.items()}
-        standings.append(Standing(policy, values, presses[policy]))
+        standings.append(Standing(policy, values[policy], presses[policy]))
     return standings
 
 
@@ -109,17 +112,22 @@ def all_standings(
     """Computes the standings of every board. ``rows`` are those that the records add up to;
     ``tolerance``: the loss in points below which a level is safe."""
     profiles = Profiles.of(records, rows)
-    tables = {}
-    for mode in dict.fromkeys(mode for mode, _ in profiles.rows):
-        tables[mode] = answer_tables(records[records["mode"] == mode])
+    tables: dict[str, list[AnswerTable]] = {}
     by_board = {}
     for mode, task in profiles.rows:
+        if mode not in tables:
+            tables[mode] = answer_tables(records[records["mode"] == mode])
         by_board[mode, task] = _standings(profiles, mode, task, tables[mode], tolerance)
     for mode, task in by_board:
-        if task == ALL_TASKS:
-            by_task = {name: by_board[mode, name] for name in profiles.tasks(mode, task)}
-            means = by_board[mode, task]
-            by_board[mode, task] = [_over_tasks(standing, by_task) for standing in means]
+        if task != ALL_TASKS:
+            continue
+        by_task = {}
+        for name in profiles.tasks(mode, task):
+            by_task[name] = by_board[mode, name]
+        over_tasks = []
+        for standing in by_board[mode, task]:
+            over_tasks.append(_over_tasks(standing, by_task))
+        by_board[mode, task] = over_tasks
     return by_board
 
 
@@ -132,9 +140,12 @@ def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> St
                 standings[task] = standing
     values = dict(mean.values)
     for measure in DERIVED:
-        if measure.over_tasks is not None and not isinstance(mean[measure], Blank):
-            of_tasks = {task: standing[measure] for task, standing in standings.items()}
-            values[measure.name] = measure.over_tasks(of_tasks)
+        if measure.over_tasks is None or isinstance(mean[measure], Blank):
+            continue
+        of_tasks = {}
+        for task, standing in standings.items():
+            of_tasks[task] = standing[measure]
+        values[measure.name] = measure.over_tasks(of_tasks)
     return replace(mean, values=values)
 
 
@@ -178,10 +189,12 @@ class Board:
     @property
     def signs(self) -> dict[str, str]:
         """Returns the signs that stand on the board, each with its meaning."""
-        texts = ""
-        for line in self.lines:
-            texts += " ".join(cell.text for cell in line.cells)
-        return {sign: meaning for sign, meaning in SIGN_MEANINGS.items() if sign in texts}
+        signs = {}
+        for sign, meaning in SIGN_MEANINGS.items():
+            for line in self.lines:
+                if any(sign in cell.text for cell in line.cells):
+                    signs[sign] = meaning
+        return signs
 
     @property
     def reasons(self) -> list[str]:
@@ -216,12 +229,17 @@ def make_boards(
     if standings is None:
         standings = all_standings(records, rows)
     costs = _costs(records)
-    levels = {row.at for row in rows if row.policy != FULL}
+    levels = set()
+    rows_by_board: dict[tuple[str, str], list[SummaryRow]] = {}
+    for row in rows:
+        rows_by_board.setdefault((row.mode, row.task), []).append(row)
+        if row.policy != FULL:
+            levels.add(row.at)
     names = name_levels(sorted(levels))
     boards = {}
     for (mode, task), of_board in standings.items():
-        board_rows = [row for row in rows if row.mode == mode and row.task == task]
-        boards[mode, task] = _board(of_board, board_rows, costs.get(task, {}), names)
+        of_rows = rows_by_board.get((mode, task), [])
+        boards[mode, task] = _board(of_board, of_rows, costs.get(task, {}), names)
     return boards
 
 
@@ -263,25 +281,32 @@ def _board(
     policies = _policies(standings, rows, costs)
     measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
     cells: dict[str, list[TableCell]] = {policy.standing.policy: [] for policy in policies}
-    treated = [name for name in cells if name != FULL] or list(cells)
+    only_full = list(cells) == [FULL]
     shown = []
     for column, make_cell in _columns(shown_levels(list(names)), names, measures, _kinds(rows)):
-        of_column = {policy.standing.policy: make_cell(policy) for policy in policies}
-        if any(not of_column[name].is_blank for name in treated):
+        of_column = {}
+        is_shown = False
+        for policy in policies:
+            name, cell = policy.standing.policy, make_cell(policy)
+            of_column[name] = cell
+            if not cell.is_blank and (name != FULL or only_full):
+                is_shown = True
+        if is_shown:
             shown.append(column)
             for name, cell in of_column.items():
                 cells[name].append(cell)
-    lines = [TableRow(name, tuple(of_policy)) for name, of_policy in cells.items()]
+    methods, controls = [], []
+    for name, of_policy in cells.items():
+        line = TableRow(name, tuple(of_policy))
+        if name in CONTROLS:
+            controls.append(line)
+        else:
+            methods.append(line)
     adapted = set()
     for standing in standings:
         if any(press.is_adapted for press in standing.presses):
             adapted.add(standing.policy)
-    return Board(
-        tuple(shown),
-        methods=tuple(line for line in lines if line.name not in CONTROLS),
-        controls=tuple(line for line in lines if line.name in CONTROLS),
-        adapted=frozenset(adapted),
-    )
+    return Board(tuple(shown), tuple(methods), tuple(controls), frozenset(adapted))
 
 
 def _policies(
@@ -291,17 +316,25 @@ def _policies(
 ) -> list[_Policy]:
     """Returns the policies by rank, then those without one."""
     full = next((row for row in rows if row.policy == FULL), None)
+    by_policy: dict[str, dict[Level, SummaryRow]] = {}
+    for row in rows:
+        by_policy.setdefault(row.policy, {})[row.at] = row
     policies = []
     for standing in sorted(standings, key=_place):
-        by_level = {row.at: row for row in rows if row.policy == standing.policy}
-        policies.append(_Policy(standing, by_level, full, costs.get(standing.policy)))
+        name = standing.policy
+        policies.append(_Policy(standing, by_policy.get(name, {}), full, costs.get(name)))
     return policies
 
 
 def _kinds(rows: Sequence[SummaryRow]) -> list[LevelKind]:
     """Returns the kinds of the levels of some rows, each once, in the order of the levels."""
-    levels = {row.at for row in rows if row.policy != FULL and row.at != UNTREATED}
-    kinds = {level.declared.name: level.declared for level in sorted(levels)}
+    levels = set()
+    for row in rows:
+        if row.policy != FULL and row.at != UNTREATED:
+            levels.add(row.at)
+    kinds = {}
+    for level in sorted(levels):
+        kinds[level.declared.name] = level.declared
     return list(kinds.values()) or [UNTREATED.declared]
 
 
@@ -320,8 +353,11 @@ def _columns(
     others at the first."""
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     first = next(iter(at))
-    columns = [_derived_column(measure, kinds) for measure in FIRST_COLUMNS]
-    columns += [_right_column(level, at[level]) for level in shown]
+    columns = []
+    for derived in FIRST_COLUMNS:
+        columns.append(_derived_column(derived, kinds))
+    for level in shown:
+        columns.append(_right_column(level, at[level]))
     for measure, heading in measures:
         for level in (first,) if heading.single else shown:
             columns.append(_measure_column(measure, heading, level, at[level]))

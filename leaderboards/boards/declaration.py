@@ -8,13 +8,13 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.duels import UNDECIDED, Verdict
-from leaderboards.aggregate.leading_measures import Mark
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.rank import Mark
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from policies.declaration.levels import LevelKind
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}

@@ -25,14 +25,18 @@ from leaderboards.aggregate.row import (
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import Blank, FloatArray
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
-from leaderboards.statistics.intervals import Loss, context_values
+from leaderboards.statistics.context_sums import ContextSums, context_values, sum_by_context
+from leaderboards.statistics.paired_difference import PairedDifference
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 TALLIED = {
     measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)
 }
-COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
+_READ: dict[str, None] = {}
+for _measure in TALLIED.values():
+    _READ |= dict.fromkeys(_measure.reads)
+COLUMNS = tuple(_READ)
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
@@ -67,9 +71,9 @@ class LeadByContext:
         means: FloatArray = self.heights[:, self.there].mean(axis=1)
         return means
 
-    def loss(self, place: int) -> Loss:
-        """Returns the loss of each context at a place, from which an interval is made."""
-        return Loss(self.lost[place, self.there], self.gained[place, self.there])
+    def loss(self, place: int) -> PairedDifference:
+        """Returns the difference of the full cache over a place, which is the loss there."""
+        return PairedDifference(self.lost[place, self.there], self.gained[place, self.there])
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,8 @@ class Profile:
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis: its realised ratio, or the level where no tokens
-        are removed."""
+        """Returns where each level is on the axis, shape (1 + levels,): its realised ratio, or the
+        level where no tokens are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.array([level.amount for level in self.levels])
@@ -130,36 +134,36 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """One measure of one cell by context, each of shape (contexts,)."""
+class _CellSums:
+    """One measure of one cell by context, of shape (contexts,); all have the same counts."""
 
-    sums: FloatArray
-    counts: FloatArray
-    # Of the differences from the full cache on the same question, those that are for the worse.
-    lost: FloatArray
-    gained: FloatArray
+    measured: ContextSums
+    # The differences from the full cache on the same question that are for the worse, and those
+    # that are for the better.
+    lost: ContextSums
+    gained: ContextSums
 
     @classmethod
-    def of(
-        cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int
+    def add_up(
+        cls, measure: Measure, cell: Columns, contexts: NDArray[np.intp], count: int
     ) -> Self:
-        """Adds up the answers of a cell. ``positions``: the context of each, shape (answers,)."""
+        """Adds up the answers of a cell. ``contexts``: the number of each answer's context, below
+        ``count``, shape (answers,)."""
         values = _values(measure, cell)
         if measure.weights is None:
-            counted = ~np.isnan(values)
+            counted = (~np.isnan(values)).astype(np.float64)
         else:
-            counted = measure.weights(cell)
+            counted = np.nan_to_num(measure.weights(cell))
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         if measure.better != "higher":
             worse = -worse
-
-        def added(column: NDArray[np.generic]) -> FloatArray:
-            sums = np.bincount(positions, np.nan_to_num(column), contexts)
-            return sums.astype(np.float64)
-
-        lost, gained = np.maximum(worse, 0), np.maximum(-worse, 0)
-        return cls(added(values), added(counted), added(lost), added(gained))
+        worse = np.nan_to_num(worse)
+        return cls(
+            sum_by_context(np.nan_to_num(values), contexts, count, counted),
+            sum_by_context(np.maximum(worse, 0), contexts, count, counted),
+            sum_by_context(np.maximum(-worse, 0), contexts, count, counted),
+        )
 
 
 def _values(measure: Measure, cell: Columns) -> FloatArray:
@@ -171,40 +175,45 @@ def _values(measure: Measure, cell: Columns) -> FloatArray:
 class _Tally:
     """One task in one mode: the sums of each measure of each cell, over the same contexts."""
 
-    cells: Mapping[tuple[str, str, Level], _Sums]
+    cells: Mapping[tuple[str, str, Level], _CellSums]
 
     @classmethod
-    def of(cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
-        """Adds up each cell. ``clusters``: the numbers of the contexts, ascending, shape
+    def of(cls, draws: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
+        """Adds up each cell. ``draws``: those of the task, one for each context, ascending, shape
         (contexts,)."""
         sums = {}
         for policy, level, cell in cells:
-            positions = np.searchsorted(clusters, cell["draw"])
+            contexts = np.searchsorted(draws, cell["draw"])
             for name, measure in TALLIED.items():
-                sums[name, policy, level] = _Sums.of(measure, cell, positions, len(clusters))
+                of_cell = _CellSums.add_up(measure, cell, contexts, len(draws))
+                sums[name, policy, level] = of_cell
         return cls(sums)
 
     def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells,)."""
         means = []
         for cell in cells:
-            sums = self.cells[name, *cell]
-            means.append(sums.sums.sum() / sums.counts.sum())
+            measured = self.cells[name, *cell].measured
+            means.append(measured.sums.sum() / measured.counts.sum())
         return np.array(means)
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
         """Returns a measure of the full cache, which is the first of the cells, and of each
         other."""
-        of_cells = [self.cells[measure.field, *cell] for cell in cells]
-        sums = np.stack([of_cell.sums for of_cell in of_cells])
-        counts = np.stack([of_cell.counts for of_cell in of_cells])
-        lost = np.stack([of_cell.lost for of_cell in of_cells])
-        gained = np.stack([of_cell.gained for of_cell in of_cells])
-        there = counts[0] > 0
-        lost_there = context_values(lost[:, there], counts[:, there])
-        gained_there = context_values(gained[:, there], counts[:, there])
+        sums, counts, lost, gained = [], [], [], []
+        for cell in cells:
+            of_cell = self.cells[measure.field, *cell]
+            sums.append(of_cell.measured.sums)
+            counts.append(of_cell.measured.counts)
+            lost.append(of_cell.lost.sums)
+            gained.append(of_cell.gained.sums)
+        measured = ContextSums(np.stack(sums), np.stack(counts))
+        there = measured.counts[0] > 0
+        counts_there = measured.counts[:, there]
+        lost_there = context_values(np.stack(lost)[:, there], counts_there)
+        gained_there = context_values(np.stack(gained)[:, there], counts_there)
         return LeadByContext(
-            good(measure, context_values(sums, counts)),
+            good(measure, measured.values),
             _within(lost_there, there),
             _within(gained_there, there),
             there,
@@ -260,7 +269,10 @@ class Profiles:
 
     def board_profiles(self, mode: str, task: str) -> dict[str, Profile]:
         """Returns the profiles of all policies of a board."""
-        return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
+        profiles = {}
+        for policy in self.rows[mode, task]:
+            profiles[policy] = self.profile(mode, task, policy)
+        return profiles
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments
@@ -275,7 +287,9 @@ class Profiles:
         return presses
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
-        """Returns the profile of a policy; raises KeyError for one that is not on this board."""
+        """Returns the profile of a policy.
+
+        Raises :class:`KeyError` for a policy that is not on this board."""
         treated = [level for level in self.rows[mode, task][policy] if level != UNTREATED]
         levels = sorted(treated, key=_amount)
         if not treated and policy != FULL:
@@ -284,13 +298,18 @@ class Profiles:
         rows = self._rows(mode, task, cells)
         full = rows[0]
         gap = _gap(cells, rows)
+        questions = contexts = 0
+        present = [row for row in rows if row is not None]
+        if len(present) == len(rows):
+            questions = min(row.n for row in present)
+            contexts = min(row.fewest_contexts for row in present)
         return Profile(
             policy,
             (UNTREATED, *levels),
             realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
             leads=gap or self._leads(mode, task, cells),
-            questions=min(row.n if row else 0 for row in rows),
-            contexts=min(row.fewest_contexts if row else 0 for row in rows),
+            questions=questions,
+            contexts=contexts,
             held=None if treated else _held(rows[-1], full),
             withheld=full.not_mastered or "" if full else "",
         )
@@ -319,17 +338,24 @@ class Profiles:
                 return gap
             whole = [(FULL, UNTREATED), *cells]
             tally = self.tallies[mode, name]
-            leads.append(tuple(tally.lead(measure, whole) for measure in measures))
+            of_task = []
+            for measure in measures:
+                of_task.append(tally.lead(measure, whole))
+            leads.append(tuple(of_task))
         return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
-        of_cells = [board[policy].get(level) for policy, level in cells]
-        return [self._full(mode, task), *of_cells]
+        rows = [self._full(mode, task)]
+        for policy, level in cells:
+            rows.append(board[policy].get(level))
+        return rows
 
     def _realised(self, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         whole = [(FULL, UNTREATED), *cells]
-        means = [self.tallies[mode, task].means(REALISED_RATIO.field, whole) for task in tasks]
+        means = []
+        for task in tasks:
+            means.append(self.tallies[mode, task].means(REALISED_RATIO.field, whole))
         return _unmeasured(REALISED_RATIO, rows) or np.mean(means, axis=0)
 
 

@@ -1,67 +1,20 @@
 """The rank of a policy among all methods of a board, with its interval."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
-from leaderboards.aggregate.leading_measures import differ
 from leaderboards.boards.area_under_curve import curve_end, heights_by_context, mean_height
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank
-from leaderboards.statistics.significance import fewest_clusters
+from leaderboards.statistics.paired_difference import differ, fewest_clusters
+from leaderboards.statistics.rank import Ahead, RankInterval, rank_intervals
 from policies.declaration.names import CONTROLS
 
 A_CONTROL = "a control has no rank"
 
 Curve = tuple[Profile, float]  # and the place at which it ends
-
-
-@dataclass(frozen=True)
-class RankInterval:
-    """A rank, of which 1 is best, with its 95 % interval: the places that its ties leave open."""
-
-    rank: int  # policies of one value share the better rank
-    low: int | None  # None from too few contexts
-    high: int | None
-    tied: tuple[str, ...]  # the policies whose paired difference from this one may be 0
-    among: int  # how many are ranked
-
-    @property
-    def alone(self) -> bool:
-        """Tells whether nobody else is ranked, so that the rank says nothing."""
-        return self.among == 1
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """By how many points the area of one policy is above that of another, and whether that is told
-    from 0."""
-
-    points: float
-    is_told: bool
-
-
-def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankInterval]:
-    """Returns the rank of each policy: one more than there are policies ahead of it. Its interval
-    begins behind those that are told to be ahead and ends before those that are told to be behind.
-    ``ahead``: of each policy over each, itself with 0 among them. [H. Goldstein and D. J.
-    Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]"""
-    intervals = {}
-    for policy, by_other in ahead.items():
-        rank = best = 1
-        tied = []
-        for other, lead in by_other.items():
-            is_behind = lead.points < 0
-            rank += is_behind
-            if other != policy and not lead.is_told:
-                tied.append(other)
-            else:
-                best += is_behind
-        low, high = min(best, rank), max(best + len(tied), rank)
-        intervals[policy] = RankInterval(rank, low, high, tuple(tied), among=len(by_other))
-    return intervals
 
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:

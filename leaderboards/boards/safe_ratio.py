@@ -1,133 +1,32 @@
 """Finds the safe ratio: up to which ratio can a cache be compressed?"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, inf
-from statistics import fmean
-from typing import Literal, get_args
+from dataclasses import replace
+from math import ceil
 
-from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
-from leaderboards.boards.profiles import LeadByContext, Profile
+from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
-from leaderboards.statistics.bootstrap import DIGITS, Blank
-from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.paired_difference import MeanDifference, PairedDifference
+from leaderboards.statistics.safe_ratio import (
+    OPEN,
+    TOLERATED_LOSS,
+    LevelLoss,
+    SafeRatio,
+    contexts_that_agree,
+    excluded_by,
+    judge_loss,
+    lowest,
+    safe_at_one_level,
+    safe_over_levels,
+)
 from leaderboards.statistics.text import count_text, range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
 CHANCE = "may be chance"
-OPEN = "open"  # neither shown to be safe nor shown to be unsafe
-
-LevelVerdict = Literal["unsafe", "open", "safe"]  # the worst first
-Outcome = Literal["unsafe", "open", "not tried", "safe"]
-
-
-@dataclass(frozen=True)
-class LevelLoss:
-    """Holds what a policy has at one level beside the full cache on the same questions, and what
-    that shows."""
-
-    level: float  # as asked; 0 of what has one level
-    verdict: LevelVerdict
-    difference: MeanDifference  # in points, the policy less the full cache: a loss is negative
-    contexts: int  # of its task
-    task: str = ""  # over several tasks that in which it is worst
-
-    @property
-    def badness(self) -> tuple[int, float, int]:
-        """Orders losses of one level, the worst first: by verdict, by how much may be lost, and by
-        contexts."""
-        place = get_args(LevelVerdict).index(self.verdict)
-        low = self.difference.low
-        if low is None:
-            low = -inf
-        return place, low, self.contexts
-
-
-@dataclass(frozen=True)
-class SafeRatio:
-    """Holds the highest ratio that is safe, what is known of the next one, and the loss at each."""
-
-    ratio: float  # 0 if none is shown to be safe
-    # What is known of the next higher ratio: it loses too much, or neither this nor that is shown;
-    # or none was tried.
-    beyond: Outcome
-    contexts: int  # of a task: with more of them, what is open may be safe
-    # At each asked level the loss in the measure that leads the task; of several measures, or
-    # tasks, in the worst.
-    levels: tuple[LevelLoss, ...]
-    # The level that a cell names with its loss: the safe one, or the lowest that is not.
-    named: float
-    next_level: float | None = None  # that of ``beyond``, where a lower one is safe
-    unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
-    # The highest ratio that these contexts show of the oracle, which keeps the evidence, where they
-    # are too few to show more of it.
-    highest_sure: float = inf
-    tolerance: float = TOLERATED_LOSS  # a loss of so many points is not safe
-    # How many contexts show that it is safe, if more of them are as these; None where no number
-    # does.
-    needed: int | None = None
-    # Over several tasks: those that decide it, that of ``tested`` first.
-    tasks: tuple[str, ...] = ()
-    unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
-    # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None
-    # of what has no levels, as int4: that is safe or not where it stands, and ``beyond`` says
-    # which.
-    kind: str | None = UNTREATED.kind
-    held: float | None = None  # of what has no levels: its bytes, in percent of the full cache's
-    # Why there is no verdict although losses are shown: "the model itself has 45 % right, below
-    # 50".
-    withheld: str = ""
-
-    @property
-    def shown(self) -> float | None:
-        """Returns the ratio, if some ratio is safe."""
-        if self.withheld or not self.ratio:
-            return None
-        return self.ratio
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Tells whether some ratio is safe, and if none is, what the lowest is."""
-        if self.withheld:
-            return None
-        return "safe" if self.ratio else self.beyond
-
-    @property
-    def known_beyond(self) -> Outcome | None:
-        """Tells what the next higher ratio is, where verdicts are not withheld."""
-        return None if self.withheld else self.beyond
-
-    @property
-    def worth(self) -> float | None:
-        """Returns what cells are sorted and coloured by: the share of the cache that is safe to
-        save."""
-        if self.withheld:
-            return None
-        if self.kind:
-            return self.ratio
-        if self.beyond != "safe" or self.held is None:
-            return 0.0
-        return 1 - self.held / 100
-
-    @property
-    def tested(self) -> LevelLoss:
-        """Returns the loss at the level that the cell names."""
-        return next(loss for loss in self.levels if loss.level == self.named)
-
-    @property
-    def more(self) -> int | None:
-        """Returns how many contexts more would show the next higher ratio to be safe."""
-        if self.needed is None:
-            return None
-        return max(1, self.needed - self.contexts)
-
-    @property
-    def may_be_chance(self) -> bool:
-        """Tells whether it is above what the same contexts show of the oracle."""
-        return bool(self.kind) and not self.withheld and self.ratio > self.highest_sure
 
 
 def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
@@ -165,16 +64,22 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     leads = [lead for of_task in profile.leads for lead in of_task]
     if min(lead.there.sum() for lead in leads) < 2:
         return Blank(ONE_CONTEXT)
-    losses = []
+    losses: list[LevelLoss] = []
+    by_level: list[list[PairedDifference]] = []
     for place, level in enumerate(profile.levels[1:], start=1):
-        of_leads = [_loss(lead, place, level.value, profile.contexts, tolerance) for lead in leads]
-        losses.append(min(of_leads, key=lambda loss: loss.badness))
+        by_measure = [lead.loss(place) for lead in leads]
+        judged = []
+        for lead, of_measure in zip(leads, by_measure, strict=True):
+            mean = lead.means[0] - lead.means[place]
+            judged.append(judge_loss(of_measure, mean, level.value, profile.contexts, tolerance))
+        losses.append(min(judged, key=lambda loss: loss.badness))
+        by_level.append(by_measure)
     if profile.withheld:
         safe = SafeRatio(0.0, "not tried", profile.contexts, tuple(losses), losses[0].level)
     elif profile.no_levels:
-        safe = _safe_at_one_level(losses, leads, tolerance)
+        safe = safe_at_one_level(losses[0], by_level[0], tolerance)
     else:
-        safe = _safe_over_levels(losses, leads, tolerance)
+        safe = safe_over_levels(losses, by_level, tolerance)
     return replace(
         safe,
         contexts=profile.contexts,
@@ -183,143 +88,6 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
         held=profile.held,
         withheld=profile.withheld,
     )
-
-
-def _safe_at_one_level(
-    losses: Sequence[LevelLoss], leads: Sequence[LeadByContext], tolerance: float
-) -> SafeRatio:
-    """Judges what has no levels, as int4, where it stands."""
-    (loss,) = losses
-    if loss.verdict == OPEN:
-        needed = _contexts_needed(leads, 1, tolerance)
-    else:
-        needed = None
-    return SafeRatio(0.0, loss.verdict, loss.contexts, (loss,), loss.level, needed=needed)
-
-
-def _safe_over_levels(
-    losses: Sequence[LevelLoss], leads: Sequence[LeadByContext], tolerance: float
-) -> SafeRatio:
-    """Finds how many levels in a row are safe, and what is known of those behind them."""
-    count = 0
-    while count < len(losses) and losses[count].verdict == "safe":
-        count += 1
-    beyond: Outcome = "not tried"
-    needed = next_level = None
-    ratio = losses[count - 1].level if count else 0.0
-    if count < len(losses):
-        beyond = losses[count].verdict
-        if ratio:
-            next_level = losses[count].level
-    if beyond == OPEN:
-        needed = _contexts_needed(leads, count + 1, tolerance)
-    named = losses[count - 1] if ratio else losses[min(count, len(losses) - 1)]
-    unsafe = [loss.level for loss in losses if loss.verdict == "unsafe"]
-    return SafeRatio(
-        ratio,
-        beyond,
-        named.contexts,
-        tuple(losses),
-        named.level,
-        next_level=next_level,
-        unsafe_from=unsafe[0] if unsafe else None,
-        needed=needed,
-    )
-
-
-def _loss(
-    lead: LeadByContext, place: int, level: float, contexts: int, tolerance: float
-) -> LevelLoss:
-    """Judges what one measure loses at a level, without the noise of sums: a loss of 5 points is
-    none below 5."""
-    low, high = lead.loss(place).interval()
-    mean = _rounded(lead.means[0] - lead.means[place])
-    smallest, largest = _rounded(100 * low), _rounded(100 * high)
-    verdict: LevelVerdict = "open"
-    if largest < tolerance:
-        verdict = "safe"
-    elif smallest >= tolerance:
-        verdict = "unsafe"
-    # The policy less the full cache; it is taken from zero so that nothing lost is 0 and not -0.
-    difference = MeanDifference(0.0 - mean, 0.0 - largest, 0.0 - smallest)
-    return LevelLoss(level, verdict, difference, contexts)
-
-
-def _rounded(points: float) -> float:
-    return float(round(points, DIGITS))
-
-
-def _contexts_needed(leads: Sequence[LeadByContext], place: int, tolerance: float) -> int | None:
-    needed = []
-    for lead in leads:
-        count = lead.loss(place).contexts_below(tolerance / 100)
-        if count is None:
-            return None
-        needed.append(count)
-    return max(needed)
-
-
-def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
-    """Returns what is safe in each of some tasks: the lowest of their safe ratios, and what is
-    worst beyond it. Blank where one of them is. A mean over tasks may be safe where none of its
-    parts is, since it has more contexts. Tasks whose verdict is withheld count only where that is
-    so of all."""
-    all_tasks: dict[str, SafeRatio] = {}
-    for task, safe in by_task.items():
-        if isinstance(safe, Blank):
-            reason = f"{task}: {safe.reason}" if len(by_task) > 1 else safe.reason
-            return Blank(reason, safe.short)
-        all_tasks[task] = safe
-    judged = {task: safe for task, safe in all_tasks.items() if not safe.withheld} or all_tasks
-    smallest = min(judged.values(), key=_badness)
-    levels = _worst_levels(judged)
-    tested = levels[smallest.named]
-    deciding = [task for task, safe in judged.items() if _badness(safe) == _badness(smallest)]
-    deciding.sort(key=lambda task: (task != tested.task, judged[task].contexts))
-    unsafe: dict[str, float] = {}
-    held = []
-    for task, safe in judged.items():
-        if safe.unsafe_from is not None:
-            unsafe[task] = safe.unsafe_from
-        if safe.held is not None:
-            held.append(safe.held)
-    unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
-    return replace(
-        smallest,
-        contexts=judged[tested.task].contexts,
-        levels=tuple(levels.values()),
-        needed=judged[deciding[0]].needed,
-        unsafe_from=unsafe.get(unsafe_in),
-        highest_sure=min(safe.highest_sure for safe in judged.values()),
-        tasks=tuple(deciding),
-        unsafe_in=unsafe_in,
-        held=fmean(held) if held else None,
-        withheld=_why_withheld(judged),
-    )
-
-
-def _why_withheld(by_task: Mapping[str, SafeRatio]) -> str:
-    reasons = {task: safe.withheld for task, safe in by_task.items() if safe.withheld}
-    if len(reasons) == 1:
-        return next(iter(reasons.values()))
-    return "; ".join(f"{task}: {reason}" for task, reason in reasons.items())
-
-
-def _worst_levels(by_task: Mapping[str, SafeRatio]) -> dict[float, LevelLoss]:
-    """Returns the worst loss of some tasks at each level, with the task that it is of."""
-    worst: dict[float, LevelLoss] = {}
-    for task, safe in by_task.items():
-        for loss in safe.levels:
-            before = worst.get(loss.level)
-            if before is None or loss.badness < before.badness:
-                worst[loss.level] = replace(loss, task=task)
-    return worst
-
-
-def _badness(safe: SafeRatio) -> tuple[float, int]:
-    """Orders safe ratios, the worst first: the lowest, and of equal ones that which is shown to be
-    unsafe beyond."""
-    return safe.ratio, get_args(Outcome).index(safe.beyond)
 
 
 def difference_text(difference: MeanDifference, tolerance: float = TOLERATED_LOSS) -> str:

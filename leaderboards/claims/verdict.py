@@ -30,9 +30,12 @@ from leaderboards.statistics.bootstrap import (
     Blank,
     Estimate,
     FloatArray,
+    bootstrap_p,
     percentile_interval,
 )
-from leaderboards.statistics.significance import ALPHA, POWER, Corrected, bootstrap_p, holm
+from leaderboards.statistics.corrections import Corrected, holm
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import POWER
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -89,10 +92,12 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     """Judges claims by the records of their experiments, which go by name; a Blank says why there
     are none."""
     parts: list[tuple[_Case, Statistic | NoStatistic]] = []
+    tests: dict[Text, dict[int, float]] = {}
     for claim in claims:
+        tests[claim.text] = {}
         case = _case(claim, evidence)
-        parts += [(case, part) for part in case.parts]
-    tests: dict[Text, dict[int, float]] = {claim.text: {} for claim in claims}
+        for part in case.parts:
+            parts.append((case, part))
     for place, (case, part) in enumerate(parts):
         if isinstance(part, NoStatistic) or part.withheld or part.n < FEWEST_CONTEXTS:
             continue
@@ -105,9 +110,10 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     corrected: dict[int, Corrected] = {}
     for of_text in tests.values():
         corrected |= holm(of_text)
-    return [
-        _judgement(case, part, corrected.get(place)) for place, (case, part) in enumerate(parts)
-    ]
+    judgements = []
+    for place, (case, part) in enumerate(parts):
+        judgements.append(_judgement(case, part, corrected.get(place)))
+    return judgements
 
 
 def _resamples(part: Statistic) -> FloatArray:

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.paired_difference import MeanDifference
 from policies.declaration.levels import Level
 
 # What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their

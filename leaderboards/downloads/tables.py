@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from leaderboards.aggregate.attacks import AttackCell
-from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
+from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel
 from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.statistics.paired_difference import MeanDifference
 from policies.declaration.levels import level_words
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
+from leaderboards.aggregate.duels import COMPARED, Contest, Duel, Verdict
 from leaderboards.aggregate.leading_measures import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
 from leaderboards.aggregate.outcomes import OpponentVerdict, conditions, held_sentence, list_areas
@@ -19,6 +19,7 @@ from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_facts
 from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
+from leaderboards.statistics.paired_difference import MeanDifference
 from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page

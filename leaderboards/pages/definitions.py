@@ -11,8 +11,9 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.pages.gallery import TRADEOFF
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES, count_draws
-from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
-from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, POWER, SUBSETS, fewest_clusters
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import ALL_UP_TO, POWER, SUBSETS, fewest_clusters
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, contexts_that_agree, excluded_by
 from leaderboards.studies.declaration import studies
 
 ANSWERS = Chapter(

@@ -33,8 +33,8 @@ from leaderboards.pages.uses import FACTS_OF_PROMPT, use_for, use_matrix, usual_
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import contexts_that_agree
-from leaderboards.statistics.significance import clusters_to_detect, usual_spread
+from leaderboards.statistics.power import clusters_to_detect, usual_spread
+from leaderboards.statistics.safe_ratio import contexts_that_agree
 from leaderboards.statistics.text import range_text
 from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_page

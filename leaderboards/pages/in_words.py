@@ -19,7 +19,7 @@ from leaderboards.boards.safe_ratio import CHANCE
 from leaderboards.pages.gallery import held_and_kept
 from leaderboards.pages.results import Results
 from leaderboards.pages.uses import UseCell, UseMatrix, usual_kind
-from leaderboards.statistics.intervals import contexts_that_agree
+from leaderboards.statistics.safe_ratio import contexts_that_agree
 from leaderboards.statistics.text import range_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, RANDOM

@@ -11,7 +11,7 @@ from leaderboards.aggregate.attacks import AttackCell, attack_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Boards, Standings, all_standings, make_boards
 from leaderboards.downloads.sheets import file_name
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from leaderboards.studies.declaration import StudySection
 
 

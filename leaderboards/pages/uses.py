@@ -26,15 +26,12 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.safe_ratio import (
     CHANCE,
-    OPEN,
     SAFE_RATIO,
-    SafeRatio,
     beyond_words,
     contexts_line,
     difference_text,
     held_text,
     level_lines,
-    lowest,
     more_text,
     verdict_words,
 )
@@ -42,7 +39,7 @@ from leaderboards.metrics import MEASURES
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import contexts_that_agree
+from leaderboards.statistics.safe_ratio import OPEN, SafeRatio, contexts_that_agree, lowest
 from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL

@@ -24,15 +24,16 @@ def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
 
 def chance_of_consensus(heads: int, tokens: FloatArray) -> FloatArray:
     """Returns the expected consensus of heads that look at one of ``tokens`` tokens at random, each
-    for itself."""
+    for itself. ``tokens``: of any shape, which the result has too."""
     missed = (1 - 1 / tokens) ** heads  # how likely no head looks at a token
     seen: FloatArray = tokens * (1 - missed)
     return seen / heads
 
 
 def agreement(top: npt.NDArray[np.integer]) -> FloatArray:
-    """Returns the largest share of heads that look at one token, by layer: 1 where all agree, at
-    least 1 / heads. ``top``: as for :func:`consensus`, of which it is the other end."""
+    """Returns the largest share of heads that look at one token, shape (layers,): 1 where all
+    agree, at least 1 / heads. ``top``: shape (layers, heads), as for :func:`consensus`, of which it
+    is the other end."""
     shares = []
     for layer in top:
         _, counts = np.unique(layer, return_counts=True)
@@ -42,8 +43,8 @@ def agreement(top: npt.NDArray[np.integer]) -> FloatArray:
 
 def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
     """Returns the tokens that both of two heads keep over those that either keeps, mean over pairs,
-    shape (layers,): NaN for a single head, 1 of two that keep nothing. ``keep``: bool (layers,
-    heads, tokens)."""
+    shape (layers,): NaN for a single head, 1 of two that keep nothing. ``keep``: shape
+    (layers, heads, tokens)."""
     sets = keep.astype(np.float64)
     both = sets @ sets.transpose(0, 2, 1)
     sizes = sets.sum(axis=2)
@@ -57,9 +58,10 @@ def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
 
 
 def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
-    """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1
-    where all heads keep the same, 0 at chance, NaN where all is kept or nothing. ``keep``: bool
-    (layers, heads, tokens). [J. L. Fleiss, Psychological Bulletin 76 (1971) 378-382]"""
+    """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not,
+    shape (layers,): 1 where all heads keep the same, 0 at chance, NaN where all is kept or nothing.
+    ``keep``: shape (layers, heads, tokens). [J. L. Fleiss, Psychological Bulletin 76 (1971)
+    378-382]"""
     heads = keep.shape[1]
     kept = keep.sum(axis=1)
     values = np.full(len(keep), np.nan)
@@ -73,7 +75,8 @@ def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
 
 def slope(by_layer: FloatArray) -> float:
     """Returns how much the mean of the late half of the layers is above that of the early half, NaN
-    of one layer; an odd middle layer is in neither. Chance: 0. Claim R6 is about its sign."""
+    of one layer; an odd middle layer is in neither. Chance: 0. Claim R6 is about its sign.
+    ``by_layer``: shape (layers,)."""
     half = len(by_layer) // 2
     if not half:
         return float("nan")
@@ -84,5 +87,6 @@ def slope(by_layer: FloatArray) -> float:
 def reads_span(top: npt.NDArray[np.integer], span: Sequence[int]) -> npt.NDArray[np.bool_]:
     """Tells which heads have their top token in a span, shape (layers, heads): where it is the
     answer's, heads that do so in most questions retrieve [the copy-paste criterion of W. Wu et al.,
-    arXiv 2404.15574, for one place]. Chance: the span's share of all tokens."""
+    arXiv 2404.15574, for one place]. Chance: the span's share of all tokens. ``top``: shape
+    (layers, heads), as for :func:`consensus`."""
     return np.isin(top, list(span))

@@ -24,8 +24,8 @@ EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 @dataclass(frozen=True)
 class Edges:
     """Holds the pairs of one layer in which some head gives a key at least a share epsilon of a
-    query's attention, each once. ``queries``, ``keys``: int (edges,), numbers of tokens.
-    ``strongest``: float (edges,), the largest attention of any head."""
+    query's attention, each once. ``queries``, ``keys``: numbers of tokens, shape (edges,).
+    ``strongest``: the largest attention of any head, shape (edges,)."""
 
     queries: npt.NDArray[np.int32]
     keys: npt.NDArray[np.int32]
@@ -54,7 +54,7 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:
     """Returns of each node the largest smallest edge of any path to the sink, a token or any of
-    several: float (layers + 1, tokens), the first row of the tokens themselves. A residual edge is
+    several, shape (layers + 1, tokens), the first row of the tokens themselves. A residual edge is
     1 wide; 0 where there is no path."""
     width = np.zeros((len(layers) + 1, tokens))
     width[-1, sink] = 1.0
@@ -67,6 +67,6 @@ def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> F
 
 def chance_of_reach(width: FloatArray, epsilons: Sequence[float] = EPSILONS) -> list[float]:
     """Returns the share of the context's tokens that reach the sink, whatever they say, for each
-    epsilon: how likely a random token is to be reached. ``width``: of the context's tokens, as the
-    first row of :func:`widest`."""
+    epsilon: how likely a random token is to be reached. ``width``: of the context's tokens, shape
+    (tokens,), as the first row of :func:`widest`."""
     return [float((width >= epsilon).mean()) for epsilon in epsilons]

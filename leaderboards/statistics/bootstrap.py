@@ -1,6 +1,10 @@
 """The cluster bootstrap: questions about one context are not independent, so contexts are
 resampled, not questions.
 
+``scipy.stats.bootstrap`` cannot do it: it draws single values, or pairs of them, and knows no
+clusters of different sizes; its resamples are as many as there are values; and it draws them anew
+for each statistic, where here two policies under one seed meet the same contexts.
+
 Percentile interval of A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application
 (1997), section 3.8: whole clusters are drawn with replacement, somewhat fewer than there are
 (:func:`count_draws`)."""
@@ -13,7 +17,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
+
+from leaderboards.statistics.context_sums import ContextSums, sum_by_context, sum_values_present
 
 FloatArray = NDArray[np.float64]
 
@@ -25,6 +31,7 @@ LEVEL = 0.95
 COVERAGE = {2: 51, 3: 75, 4: 89, 5: 95, 6: 95, 7: 94, 8: 94, 9: 94, 10: 94, 12: 95, 16: 94, 32: 95}
 DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
 FLAT = 10.0**-DIGITS
+LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
 
 
 def resampled_means(
@@ -39,52 +46,27 @@ def resampled_means(
     contexts meet the same resamples; a mean over tasks averages these arrays, with a seed for each
     task."""
     numbers = np.asarray(values, dtype=np.float64)
-    sums = cluster_sums(numbers, np.asarray(clusters), weights)
-    if sums.shape[1] < 2:
+    sums = sum_values_present(numbers, np.asarray(clusters), weights)
+    if sums.contexts < 2:
         return None
     return resampled_ratios(sums, seed, resamples)
 
 
-def cluster_sums(
-    values: FloatArray,
-    clusters: NDArray[np.str_] | NDArray[np.intp],
-    weights: FloatArray | None = None,
-) -> FloatArray:
-    """Adds up the values of each cluster without NaN, and their weights, which are 1 by default,
-    shape (2, clusters). ``values``, ``clusters``, ``weights``: shape (values,)."""
-    has_value = ~np.isnan(values)
-    if weights is not None:
-        weights = weights[has_value]
-    names = clusters[has_value]
-    count, positions = _number_clusters(names.dtype.str, names.tobytes())
-    totals = np.bincount(positions, values[has_value], count).astype(np.float64)
-    counts = np.bincount(positions, weights, count).astype(np.float64)
-    return np.stack([totals, counts])
-
-
-def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) -> FloatArray:
-    """Returns what one sum comes to over the other in each resample, shape (..., resamples).
-    ``sums``: of clusters, shape (..., 2, clusters)."""
-    *before, clusters = sums.shape
-    weights = cluster_weights(clusters, seed, resamples)
-    flat = sums.reshape(-1, clusters)
+def resampled_ratios(sums: ContextSums, seed: int, resamples: int = RESAMPLES) -> FloatArray:
+    """Returns the sum over the count in each resample of contexts, shape (..., resamples), for sums
+    of shape (..., contexts)."""
+    weights = cluster_weights(sums.contexts, seed, resamples)
+    stacked = sums.stacked()
+    *before, clusters = stacked.shape
+    flat = stacked.reshape(-1, clusters)
     drawn = (flat @ weights.T).reshape(*before, resamples)
     with np.errstate(invalid="ignore"):
         ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
     return ratios
 
 
-# The measures of a cell, and the cells of a task, are about the same contexts.
-@lru_cache(maxsize=256)
-def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
-    """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of
-    each."""
-    names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
-    return len(names), positions
-
-
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
-    """Returns the central interval that holds ``level`` of ``means``."""
+    """Returns the central interval that holds ``level`` of ``means``, shape (resamples,)."""
     low, high = percentile_intervals(means[None], level)
     return float(low[0]), float(high[0])
 
@@ -106,6 +88,24 @@ def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     above = ordered[:, min(place + 1, last)]
     quantiles: FloatArray = below + rest * (above - below)
     return quantiles
+
+
+def bootstrap_p(resampled: FloatArray) -> float:
+    """Returns the two-sided p that a difference is 0, from the resamples on either side of it,
+    shape (resamples,): below 0.05 about where the 95 % interval leaves out 0, and never 0. [A. C.
+    Davison and D. V. Hinkley (1997), section 4.2]
+
+    Where all are on one side, their number alone would bound it, and corrected over many policies
+    nothing could be told from anything: p is then the tail of a normal distribution of their mean
+    and spread, if that is smaller. Resamples without a value (NaN) count for either side."""
+    fewer = min(np.sum(~(resampled > 0)), np.sum(~(resampled < 0)))
+    counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
+    if fewer:
+        return counted
+    spread = max(float(np.std(resampled)), FLAT)
+    distance = abs(float(np.mean(resampled))) / spread
+    tails = 2 * float(ndtr(-distance))
+    return min(counted, max(tails, LEAST_P))
 
 
 def task_seed(seed: int, task: str) -> int:
@@ -232,8 +232,8 @@ class Resampler:
     def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,). ``values``, ``clusters``: shape
         (answers,)."""
-        by_cluster = np.bincount(clusters, weights=values, minlength=self.count)
-        sums: FloatArray = self.weights @ by_cluster
+        by_context = sum_by_context(np.asarray(values, np.float64), clusters, self.count)
+        sums: FloatArray = self.weights @ by_context.sums
         return sums
 
     def means(
@@ -250,8 +250,9 @@ class Resampler:
         Values between ``bounds`` therefore meet one cluster more in each resample, all at one of
         the bounds; ``name``: of what is averaged, whose cluster is one and the same wherever it is
         averaged again."""
-        sums = self.sums(values, clusters)
-        counts = self.sums(np.ones(len(values)), clusters)
+        by_context = sum_by_context(np.asarray(values, np.float64), clusters, self.count)
+        sums: FloatArray = self.weights @ by_context.sums
+        counts: FloatArray = self.weights @ by_context.counts
         if bounds is not None and self.count > 1:
             lowest, highest = bounds
             seed = task_seed(self.seed, name)

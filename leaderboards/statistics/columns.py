@@ -48,15 +48,15 @@ class Columns:
         return Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
-        """Returns the records at some places of the columns."""
+        """Returns the records at some places of the columns, shape (places,)."""
         return Columns(self.columns, places)
 
 
 def groups(
     frame: DataFrame, by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-    """Returns by the values of some columns the places of the records that have them, in their
-    order."""
+    """Yields by the values of some columns the places of the records that have them, shape
+    (places,), in their order."""
     grouped = frame.groupby(list(by), sort=False, observed=True)
     for key, places in grouped.indices.items():
         values = key if isinstance(key, tuple) else (key,)

@@ -16,35 +16,18 @@ the end of the interval that is looked for. Without it intervals of 95 % hold th
 runs in which a few contexts fail as a whole; with it in 95 or more
 (``tests/statistics/test_intervals.py`` simulates it)."""
 
-import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-FloatArray = NDArray[np.float64]
+from leaderboards.statistics.context_sums import FloatArray
+
 Ends = tuple[FloatArray, FloatArray]
 
-# Points of what leads a task, below which a loss is safe, unless one asks for another number.
-TOLERATED_LOSS = 5.0
 ALPHA = 0.05
 NOISE = 1e-9  # of sums of floats
-MOST_CONTEXTS = 100_000  # beyond which a number of contexts says nothing
 HALF_ANSWER = 0.5  # added to both kinds of answers, as a share of 0 or 1 has no correlation
-
-
-def context_values(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """Returns a value for each context whose mean is the mean over all answers, and whose spread is
-    that of the mean: to first order a share moves with a context by what its sum is beyond the
-    share of its count. Where contexts have as many answers each, it is their mean. [W. G. Cochran,
-    Sampling Techniques (1977), section 6.4]
-
-    ``sums``, ``counts``: of the answers of each context, shape (..., contexts)."""
-    share = sums.sum(axis=-1, keepdims=True) / counts.sum(axis=-1, keepdims=True)
-    values: FloatArray = share + (sums - share * counts) / counts.mean(axis=-1, keepdims=True)
-    return values
 
 
 class Moments(NamedTuple):
@@ -72,7 +55,7 @@ class Moments(NamedTuple):
 def effective_number(*parts: tuple[Moments, float]) -> FloatArray:
     """Returns how many independent answers, right or wrong, tell as much about some means as their
     contexts do; each with the value of the context that is added. Of contexts that agree it is
-    their number."""
+    their number. It has the shape (...) of the moments."""
     variances, sums_of_squares = [], []
     for moments, value in parts:
         variance, squares = moments.with_one_more(value)
@@ -113,10 +96,15 @@ def difference_interval(gains: FloatArray, losses: FloatArray, alpha: float = AL
     width of a share of 0."""
     up = Moments.of(gains)
     down = Moments.of(losses)
-    difference = up.mean - down.mean
-    below = _reach(down, up, alpha)
-    above = _reach(up, down, alpha)
-    return difference - below, difference + above
+    lowest = up.mean - down.mean - _reach(down, up, alpha)
+    return lowest, highest_difference(up, down, alpha)
+
+
+def highest_difference(up: Moments, down: Moments, alpha: float = ALPHA) -> FloatArray:
+    """Returns the upper end for the mean of gains less that of losses, whose moments have the shape
+    (...)."""
+    highest: FloatArray = up.mean - down.mean + _reach(up, down, alpha)
+    return highest
 
 
 def _reach(up: Moments, down: Moments, alpha: float) -> FloatArray:
@@ -145,59 +133,3 @@ def interval_over_tasks(means: FloatArray, low: FloatArray, high: FloatArray) ->
     below = np.sqrt(((means - low) ** 2).sum(axis=0)) / len(means)
     above = np.sqrt(((means - high) ** 2).sum(axis=0)) / len(means)
     return mean - below, mean + above
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Holds what answers lose and gain against the full cache on the same questions, as means of
-    each context between 0 and 1, shape (contexts,)."""
-
-    lost: FloatArray
-    gained: FloatArray
-
-    @property
-    def contexts(self) -> int:
-        """Counts the contexts."""
-        return len(self.lost)
-
-    def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """Returns both ends for the mean loss, a share; a gain is negative."""
-        low, high = difference_interval(self.lost, self.gained, alpha)
-        return float(low), float(high)
-
-    def contexts_below(self, bound: float) -> int | None:
-        """Returns how many contexts show a loss below ``bound`` if more of them are as these are;
-        None where no number does."""
-        lost = Moments.of(self.lost)
-        gained = Moments.of(self.gained)
-
-        def shows(contexts: int) -> bool:
-            up = lost._replace(contexts=contexts)
-            down = gained._replace(contexts=contexts)
-            highest = up.mean - down.mean + _reach(up, down, ALPHA)
-            return bool(highest < bound)
-
-        if not shows(MOST_CONTEXTS):
-            return None
-        low, high = 1, MOST_CONTEXTS  # the fewest are above low, and at most high
-        while high - low > 1:
-            middle = (low + high) // 2
-            if shows(middle):
-                high = middle
-            else:
-                low = middle
-        return high
-
-
-def contexts_that_agree(bound: float) -> int:
-    """Returns how many contexts that agree in everything exclude a loss of ``bound``, a share: 72
-    of 0.05."""
-    return math.floor(math.log(ALPHA / 2) / math.log1p(-bound)) + 1
-
-
-def excluded_by(contexts: int) -> float:
-    """Returns the loss that so many contexts exclude which agree in everything, a share: 0.26 of
-    12."""
-    if not contexts:
-        return 1.0
-    return float(1 - (ALPHA / 2) ** (1 / contexts))

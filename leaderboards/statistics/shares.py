@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.statistics.bootstrap import Estimate, cluster_sums
-from leaderboards.statistics.intervals import context_values, mean_interval
+from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.context_sums import sum_values_present
+from leaderboards.statistics.intervals import mean_interval
 
 
 def estimate_share(flags: Any, contexts: Any) -> Estimate:
@@ -13,8 +14,7 @@ def estimate_share(flags: Any, contexts: Any) -> Estimate:
     contexts. ``flags``, ``contexts``: of each answer, shape (answers,)."""
     numbers = np.asarray(flags, dtype=np.float64)
     names = np.asarray(contexts, dtype=str)
-    sums, counts = cluster_sums(numbers, names)
-    values = context_values(sums, counts)
+    values = sum_values_present(numbers, names).values
     ends = None
     if len(values) > 1:
         low, high = mean_interval(values)

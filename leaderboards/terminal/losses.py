@@ -8,9 +8,9 @@ from rich.text import Text
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Standings
-from leaderboards.boards.safe_ratio import SAFE_RATIO, LevelLoss, SafeRatio, difference_text
+from leaderboards.boards.safe_ratio import SAFE_RATIO, difference_text
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.intervals import TOLERATED_LOSS
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, LevelLoss, SafeRatio
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL

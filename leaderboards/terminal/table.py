@@ -28,7 +28,7 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.boards.safe_ratio import contexts_line
 from leaderboards.metrics import Measure
-from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, contexts_that_agree
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level, name_levels
 from policies.declaration.names import CONTROLS
@@ -75,7 +75,11 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
 
 def _with_values(measures: Sequence[Measure], rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures of which some row has a value."""
-    return [measure for measure in measures if any(measure.value(row) is not None for row in rows)]
+    measured = []
+    for measure in measures:
+        if any(measure.value(row) is not None for row in rows):
+            measured.append(measure)
+    return measured
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:

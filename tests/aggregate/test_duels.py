@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.duels import Duel, MeanDifference, duels
+from leaderboards.aggregate.duels import Duel, duels
+from leaderboards.statistics.paired_difference import MeanDifference
 from tests.support.records.synthetic_records import record
 
 

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from leaderboards.boards.board import Standing
-from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
+from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.gallery import tradeoff
 from leaderboards.pages.results import Results
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.style import line_styles
+from leaderboards.statistics.safe_ratio import SafeRatio
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 

@@ -13,12 +13,13 @@ from leaderboards.boards.area_under_curve import AREA, BEATS, area_under_curve
 from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles
-from leaderboards.boards.rank import RANK, RankInterval, ranks
+from leaderboards.boards.rank import RANK, ranks
 from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import mean_interval
+from leaderboards.statistics.rank import RankInterval
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import failing, realistic_records, summary_row
 

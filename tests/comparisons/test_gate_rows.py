@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.aggregate.gate import Gate, GateRow
 from leaderboards.aggregate.pooled import Pooled, pool_levels
+from leaderboards.statistics.paired_difference import MeanDifference
 from policies import UNTREATED
 from tests.comparisons.test_pairing import HALF, MOST, records
 from tests.support.wording import assert_says

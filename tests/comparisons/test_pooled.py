@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.pooled import mean_heights, pool
+from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area_under_curve import AREA, BEATS
 from leaderboards.boards.board import all_standings
+from leaderboards.statistics.area import mean_heights
 from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import realistic_records

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderboards.aggregate.leading_measures import marks
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.print_tables import PrintTable, result_table
-from leaderboards.statistics.significance import StudentTest
+from leaderboards.statistics.paired_difference import StudentTest
+from leaderboards.statistics.rank import marks
 from tests.support.records.synthetic_records import realistic_records
 
 CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
+from leaderboards.statistics.context_sums import FloatArray, context_values
 from leaderboards.statistics.intervals import (
-    FloatArray,
-    Loss,
     Moments,
-    context_values,
-    contexts_that_agree,
     difference_interval,
     effective_number,
-    excluded_by,
     interval_over_tasks,
     mean_interval,
 )
+from leaderboards.statistics.paired_difference import PairedDifference
+from leaderboards.statistics.safe_ratio import contexts_that_agree, excluded_by
 
 RUNS = 1000
 # By how much 1,000 runs may miss a rate of so many percent, in one of the 380 cells of a
@@ -75,16 +73,16 @@ def test_where_every_context_is_worse_it_is_the_sign_test_turned_round(contexts:
 
 
 def test_a_loss_needs_as_many_contexts_as_show_it() -> None:
-    one_in_forty = Loss(np.eye(1, 40)[0], np.zeros(40))  # 2.5 points
+    one_in_forty = PairedDifference(np.eye(1, 40)[0], np.zeros(40))  # 2.5 points
     needed = one_in_forty.contexts_below(0.05)
     assert needed is not None
     shown = []
     for times in (needed // 40, needed // 40 + 1):
-        repeated = Loss(np.tile(one_in_forty.lost, times), np.zeros(40 * times))
+        repeated = PairedDifference(np.tile(one_in_forty.more, times), np.zeros(40 * times))
         shown.append(repeated.interval()[1] < 0.05)
     assert shown == [False, True]
-    assert Loss(np.zeros(12), np.zeros(12)).contexts_below(0.05) == 72
-    assert Loss(np.full(12, 0.05), np.zeros(12)).contexts_below(0.05) is None
+    assert PairedDifference(np.zeros(12), np.zeros(12)).contexts_below(0.05) == 72
+    assert PairedDifference(np.full(12, 0.05), np.zeros(12)).contexts_below(0.05) is None
 
 
 def test_values_of_contexts_average_to_the_mean_over_questions() -> None:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, ttest_1samp
 
 from leaderboards.aggregate.pooled import Pooled, pool
-from leaderboards.statistics.significance import ALPHA, StudentTest
+from leaderboards.statistics.intervals import ALPHA
+from leaderboards.statistics.paired_difference import StudentTest
 
 Contexts = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Contexts]

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
-from leaderboards.statistics.series import PValue, as_family, average_columns, mann_whitney, mcnemar
+from leaderboards.statistics.corrections import PValue, as_family
+from leaderboards.statistics.series import average_columns
+from leaderboards.statistics.standard_tests import mann_whitney, mcnemar
 
 NAN = float("nan")
 

@@ -13,19 +13,23 @@ from scipy.stats import norm, t
 from leaderboards.boards.area_under_curve import area_under_curve, mean_height
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
-from leaderboards.boards.rank import Ahead, RankInterval, rank_intervals, ranks
-from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_ratio
+from leaderboards.boards.rank import ranks
+from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
 from leaderboards.statistics.bootstrap import (
     COVERAGE,
     Blank,
     Resampler,
+    bootstrap_p,
     cluster_weights,
     count_draws,
     percentile_interval,
     percentile_intervals,
     resampled_means,
 )
-from leaderboards.statistics.significance import StudentTest, bootstrap_p, holm
+from leaderboards.statistics.corrections import holm
+from leaderboards.statistics.paired_difference import StudentTest
+from leaderboards.statistics.rank import Ahead, RankInterval, rank_intervals
+from leaderboards.statistics.safe_ratio import SafeRatio, lowest
 from policies import Level
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
 

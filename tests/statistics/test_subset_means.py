@@ -8,23 +8,19 @@ from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from leaderboards.statistics.significance import (
-    holm,
-    smallest_detectable,
-    subset_interval,
-    subsets,
-    two_sided_p,
-)
+from leaderboards.statistics.context_sums import ContextSums
+from leaderboards.statistics.corrections import holm
+from leaderboards.statistics.paired_difference import SubsetTest
+from leaderboards.statistics.power import smallest_detectable
 
 # Heights of crossed less self-fertilised plants, in eighths of an inch (C. Darwin, 1876).
 MAIZE = np.array([6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75], dtype=np.float64)
 ALPHA = 0.05
 
 
-def means(values: np.ndarray) -> np.ndarray:
-    held = subsets(len(values), 0)
-    found: np.ndarray = held @ values / held.sum(axis=1)
-    return found
+def subset_test(values: np.ndarray) -> SubsetTest:
+    """The test of contexts of one question each."""
+    return SubsetTest.from_sums(ContextSums(values, np.ones(len(values))), seed=0)
 
 
 @pytest.mark.parametrize("count", [6, 8, 10])
@@ -33,17 +29,17 @@ def test_of_few_clusters_p_is_that_of_all_sign_flips(count: int) -> None:
     flips = permutation_test(
         (values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="greater"
     )
-    assert two_sided_p(means(values)) == pytest.approx(2 * flips.pvalue)
+    assert subset_test(values).p == pytest.approx(2 * flips.pvalue)
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(
     values: list[int], alpha: float
 ) -> None:
-    own = np.round(means(np.array(values, dtype=np.float64)), 9)
-    ends = subset_interval(own, alpha)
+    test = subset_test(np.array(values, dtype=np.float64))
+    ends = test.interval(alpha)
     clear = ends is not None and not ends[0] <= 0 <= ends[1]
-    assert clear == (two_sided_p(own) < alpha)
+    assert clear == (test.p < alpha)
 
 
 @given(st.lists(st.floats(0.0005, 1), min_size=1, max_size=9))

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Series
 
-from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
+from leaderboards.aggregate.duels import POINTS_OF_ONE
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.paired_difference import MeanDifference
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.prompts import PromptRecords, forms_by_policy, styles_of_ways
 from leaderboards.studies.parts import banded_line, curve, exactly, in_percent, level_table

@@ -7,12 +7,13 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
+from leaderboards.aggregate.duels import POINTS_OF_ONE
 from leaderboards.aggregate.evidence import NoEvidenceError
 from leaderboards.downloads.print_tables import PrintTable
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.paired_difference import MeanDifference
 from leaderboards.studies.beside import QUESTION, only, shared_questions
 from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.modes.definitions import TITLE

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.corrections import as_family
 from leaderboards.statistics.intervals import difference_interval
-from leaderboards.statistics.series import as_family, mcnemar
+from leaderboards.statistics.paired_difference import MeanDifference
+from leaderboards.statistics.standard_tests import mcnemar
 from leaderboards.studies.declaration import StudyContent, StudySection
 from leaderboards.studies.numerics.walked import TABLE, drop_overflows, free_pairs, sorted_groups
 from leaderboards.studies.parts import P_FORMS, listing_of_fields

@@ -11,7 +11,9 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
-from leaderboards.statistics.series import as_family, average_columns, mann_whitney
+from leaderboards.statistics.corrections import as_family
+from leaderboards.statistics.series import average_columns
+from leaderboards.statistics.standard_tests import mann_whitney
 from leaderboards.studies.declaration import Picture, StudyContent, StudySection
 from leaderboards.studies.numerics.walked import DRIFT, numbers_by_step, sorted_groups
 from leaderboards.studies.parts import P_FORMS, banded_line, curve, in_powers, listing_of_fields

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.aggregate.duels import POINTS_OF_ONE, MeanDifference
+from leaderboards.aggregate.duels import POINTS_OF_ONE
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.paired_difference import MeanDifference
 from leaderboards.studies.beside import only, shared_questions
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, banded_line, curve, in_percent, level_table
