@@ -10,7 +10,7 @@ from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
 from kvbench.publish.places import name_of_place
 from kvbench.publish.published import published_stores
-from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
+from kvbench.publish.site_list import CLAIMS, ROOT, enlist, find_neighbours, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
@@ -36,13 +36,18 @@ def publish_register(
     larger: str | None = None,
 ) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of
-    the site."""
+    the site; raises :class:`KVBenchError` where a file cannot be written."""
     stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
-    evidence = {name: _evidence(name, store, seed) for name, store in stores.items()}
+    folder = site or ROOT / register_folder(str(Path(model).resolve()))
+    evidence: dict[str, Evidence] = {}
+    places: dict[str, str] = {}
+    runs: dict[str, Run] = {}
+    for name, store in stores.items():
+        evidence[name] = _evidence(name, store, seed)
+        places[name] = name_of_place(store.folder)
+        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
     judgements = judge(claims, evidence)
     count = count_decided(judgements)
-    folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    places = {name: name_of_place(store.folder) for name, store in stores.items()}
     names = _Names(
         model=name_of_place(model),
         beside=beside and name_of_place(beside),
@@ -64,16 +69,20 @@ def publish_register(
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs: dict[str, Run] = {}
-    for name, store in stores.items():
-        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
     text = build_claims(
-        names.model, judgements, runs, [sheet], names.beside, difficulty, names.data, names.larger
+        names.model,
+        judgements,
+        runs,
+        [sheet],
+        names.beside,
+        difficulty,
+        names.data,
+        names.larger,
+        find_neighbours(folder),
     )
     write_text_atomically(page, text)
     decided = f"{count.decided} of {count.decidable} decided"
     enlist(folder, CLAIMS, [page], list(stores.values()), decided)
-    link_sites(folder)
     counts = Counter(judgement.verdict for judgement in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     size = f"{len(claims)} claims in {len(judgements)} statistics"

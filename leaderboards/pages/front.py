@@ -31,7 +31,7 @@ from leaderboards.pages.results import Results, distinct, distinct_labels, dtype
 from leaderboards.pages.sections import largest_row, make_sections, section_note, section_title
 from leaderboards.pages.uses import FACTS_OF_PROMPT, use_for, use_matrix, usual_kind
 from leaderboards.rendering.style import LineStyle, line_styles
-from leaderboards.rendering.templating import as_data, render
+from leaderboards.rendering.templating import ALONE, Neighbours, as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.power import clusters_to_detect, usual_spread
 from leaderboards.statistics.safe_ratio import contexts_that_agree
@@ -113,7 +113,9 @@ def _leads(results: Results, task: str) -> str:
 
 
 def page_renderers(
-    results: Sequence[Results], entries: Sequence[TaskEntry] = ()
+    results: Sequence[Results],
+    entries: Sequence[TaskEntry] = (),
+    neighbours: Neighbours = ALONE,
 ) -> dict[str, Callable[[], str]]:
     """Returns by file name a function for each page that renders it, that of the front page first.
     A single task has no page of its own: it is on the front page. ``entries``: what a reader has to
@@ -127,12 +129,17 @@ def page_renderers(
     if len(tasks) > 1:
         pages = {task: task_page(task) for task in tasks}
     models = distinct(of_setting.model for of_setting in results)
-    shared: dict[str, Any] = {"model": ", ".join(models), "styles": line_styles(rows)}
+    shared: dict[str, Any] = {
+        "model": ", ".join(models),
+        "styles": line_styles(rows),
+        "neighbours": neighbours,
+    }
     examples = _examples_by_task(results)
     links = []
     for task, of_task in examples.items():
-        links += [(_labelled(task, label), page) for label, page in of_task]
-    teaches = any(is_teaching(of_setting.model) for of_setting in results)
+        for label, page in of_task:
+            links.append((_labelled(task, label), page))
+    teaches = any(map(is_teaching, models))
     front = partial(
         _front_page,
         results,
@@ -215,14 +222,17 @@ def _front_page(
         for part in of_setting.sections:
             is_named = label in part.title.lower()
             parts.append(replace(part, title=_labelled(part.title, "" if is_named else label)))
-    modes = distinct(of_setting.mode for of_setting in results)
-    described = [f"{MODES[mode].removesuffix('.')} (mode {mode})." for mode in modes]
+    described = []
+    for mode in distinct(of_setting.mode for of_setting in results):
+        described.append(f"{MODES[mode].removesuffix('.')} (mode {mode}).")
     spread = usual_spread(TASKS["long_context"].questions_per_context)
     agreeing, detecting = (
         contexts_that_agree(tolerance / 100),
         clusters_to_detect(tolerance, spread),
     )
-    registers = [f"../{register_folder(of_setting.model)}" for of_setting in results]
+    claims = [CLAIMS_PAGE]
+    for of_setting in results:
+        claims.append(f"../{register_folder(of_setting.model)}/{CLAIMS_PAGE}")
     return render(
         "index.html.j2",
         styles=styles,
@@ -235,7 +245,7 @@ def _front_page(
         tolerance=f"{tolerance:g}",
         detect=_contexts_needed(_all_rows(results), tolerance),
         enough=max(agreeing, detecting),
-        claims=[CLAIMS_PAGE, *(f"{folder}/{CLAIMS_PAGE}" for folder in registers)],
+        claims=claims,
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=make_sections(results, shown),
@@ -306,10 +316,14 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Tells what was compared, in a few words each, and when, by which commit and on which
     machine."""
-    policies = {row.policy for row in rows}
+    policies = set()
+    answers = 0
+    for row in rows:
+        policies.add(row.policy)
+        if row.task != ALL_TASKS:
+            answers += row.n
     controls = policies & {*CONTROLS}
     methods = policies - controls
-    answers = sum(row.n for row in rows if row.task != ALL_TASKS)
     subject = ("Task", tasks[0])
     if len(tasks) > 1:
         subject = ("Tasks", str(len(tasks)))

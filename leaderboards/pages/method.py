@@ -13,7 +13,7 @@ from typing import Any
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.results import distinct, spread
-from leaderboards.rendering.templating import Range, excerpt, render
+from leaderboards.rendering.templating import ALONE, Neighbours, Range, excerpt, render
 
 LONGEST = 700  # characters of a context that are shown whole
 AROUND = 60  # characters on either side of the evidence, of a longer one
@@ -116,21 +116,28 @@ class Method:
 
 
 def build_method(
-    method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0
+    method: Method,
+    sheets: Sequence[Sheet] = (),
+    records: str = "",
+    answers: int = 0,
+    neighbours: Neighbours = ALONE,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of
     all ``records`` with so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
+    beside["neighbours"] = neighbours
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 
 def provenance_facts(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Tells when some runs began, by which commit and on which machine, as far as they know."""
-    facts = [spread(run) for run in runs]
+    facts = list(map(spread, runs))
     provenance = []
     for name, key, longest in PROVENANCE:
-        values = [str(of_run[key])[:longest] for of_run in facts if of_run.get(key)]
-        text = ", ".join(distinct(value.replace("T", " ") for value in values))
-        if text:
-            provenance.append((name, text))
+        values = []
+        for of_run in facts:
+            if of_run.get(key):
+                values.append(str(of_run[key])[:longest].replace("T", " "))
+        if values:
+            provenance.append((name, ", ".join(distinct(values))))
     return provenance
