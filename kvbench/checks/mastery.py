@@ -13,7 +13,7 @@ from kvbench.engine.decode.loop import OverflowingModelError, fault_of_model
 from kvbench.execution.local import Workers, model_of
 from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.store.run_file import Job
@@ -51,14 +51,15 @@ def collect_answers(
     :class:`OverflowingModelError`."""
     workers = Workers(model, contexts)
     fault = fault_of_model(model)
-    setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
+    grid = Grid([(task, contexts)], policies, (), seed, MODE, held_out)
+    grid = grid.shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []
-        collected = collect(replica, task, [example], setting)
+        collected = collect(replica, task, [example], grid)
         if any(record.reason == fault for record in collected.records):
             raise OverflowingModelError(fault)
         questions: dict[str, dict[str, object]] = {}

@@ -113,7 +113,7 @@ def command(
         store = runs.complete(machine, folder, look=look)
     except controls.UnmasteredError as error:
         return Result([error.table], notes=error.remedies, fault=str(error))
-    policies = machine.grid.setting.policies
+    policies = machine.grid.policies
     warnings, fault = reports.collect_warnings(store, store.frame(), policies)
     comparison = compared.compare_press(
         store, sides.press, press, sides.others, sides.named, earlier, site, every_task, warnings
@@ -185,7 +185,7 @@ def choose_sides(
     press, tasks = str(job.press), [task for task, _ in grid.tasks]
     mine, others = press_and_others(press, job.policies, tasks, job.mode, job.controls)
     _, named = press_and_others(press, job.policies, tasks, job.mode, controls=False)
-    levels = mine.levels_among(grid.setting.points)
+    levels = mine.levels_among(grid.points)
     for run in earlier:
         stored = [point.level for point in run.policy(mine.name).points]
         check_common_level(mine.name, levels, stored, run.store.folder)

@@ -14,7 +14,7 @@ from kvbench.experiments.arguments import task_options
 from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
-from kvbench.experiments.suites import find_coverage
+from kvbench.experiments.suites import find_tasks
 from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
@@ -69,7 +69,7 @@ def chosen_tasks(
     RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
-    covered = find_coverage(None, names, None, None).tasks
+    covered = find_tasks(None, names)
     options_of_tasks = options_by_task(covered, task_options)
     counted = count_by(model)
     tasks: list[Task] = []

@@ -101,7 +101,7 @@ def command(
                 stores.append(runs.complete(chosen, folder, look=look))
             except controls.UnmasteredError as error:
                 return Result([error.table], notes=error.remedies, fault=str(error))
-            chosen_policies.append(chosen.grid.setting.policies)
+            chosen_policies.append(chosen.grid.policies)
     result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, stores[1:])
     for store, of_mode in zip(stores[1:], chosen_policies[1:], strict=True):
         result = _with_what_went_wrong(result, store, of_mode, every_task)

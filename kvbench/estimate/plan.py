@@ -78,7 +78,7 @@ def forecast_line(model: "LoadedModel", grid: Grid) -> str:
     loads: list[Load] = []
     for task, contexts in grid.tasks:
         loads.append(count_load(grid, task, contexts, tokenizer=model.tokenizer))
-    cost = RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
+    cost = RunCost(loads, shape, machine, grid.tables, grid.numerics)
     lower_end, upper_end = cost.ends
     upper = hours(upper_end / workers / speed + PAGE_SECONDS)
     if not cost.study_parts:
@@ -129,8 +129,8 @@ def few_contexts_in(grid: Grid) -> str:
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     """Measures this machine in the dtypes of a run: that of its model, and those of its studies."""
     dtypes: Sequence[str] = ()
-    if grid.setting.is_numerics:
-        dtypes = grid.setting.numerics.dtypes
+    if grid.is_numerics:
+        dtypes = grid.numerics.dtypes
     return this_machine(hidden_size, dtype, dtypes)
 
 
@@ -151,7 +151,7 @@ def make_plan(
         loads.append(count_load(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
-    return RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
+    return RunCost(loads, shape, machine, grid.tables, grid.numerics)
 
 
 def store_bytes(cost: RunCost) -> float:

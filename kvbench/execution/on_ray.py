@@ -83,7 +83,7 @@ class Worker:
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         executor = on_this_machine(self.job)
-        return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
+        return executor, executor.grid.kv_bound(executor.model.device) // self.sharing
 
 
 def _difference(name: str, mine: Identity, expected: Identity) -> str:

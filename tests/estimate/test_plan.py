@@ -17,7 +17,7 @@ from kvbench.estimate.decoder import DecoderShape, read_shape
 from kvbench.estimate.loads import Load, count_load
 from kvbench.estimate.machines import MACHINES, Machine
 from kvbench.estimate.plan import make_plan
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
@@ -89,9 +89,7 @@ def test_a_shape_is_read_from_a_configuration_without_weights(
 def test_counts_come_from_the_tasks_and_the_model_themselves(
     toy_folder: Path, llama: LoadedModel
 ) -> None:
-    grid = Grid(
-        [(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9)))
-    )
+    grid = Grid([(TASKS["base"], 7)], [POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9)))
     counts = count_load(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
     assert (counts.contexts, counts.answer_tokens) == (7, TASKS["base"].max_new_tokens)
     assert (

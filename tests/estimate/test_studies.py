@@ -24,7 +24,7 @@ from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
 from kvbench.estimate.plan import make_plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.precision import NetworkCopies, in_dtype
 from kvbench.store.run_file import Job
 from kvbench.studies.numerics.forecast import injecting, localising, numerics_passes
@@ -152,16 +152,15 @@ def passes_of_tables(
 ) -> tuple[Counted, Load]:
     """What the tables of a run add to its passes, and what a plan takes for its load."""
     model, counts = toy_model(), []
-    setting = Setting([POLICIES[name] for name in policies], at_ratios((0.5,)), numerics=options)
-    for planned in (
-        Grid([(task, contexts)], replace(setting, tables=chosen)) for chosen in ((), tables)
-    ):
+    chosen = [POLICIES[name] for name in policies]
+    plain_grid = Grid([(task, contexts)], chosen, at_ratios((0.5,)), numerics=options)
+    for planned in (plain_grid, replace(plain_grid, tables=tables)):
         with counting() as counted:
             collect(
                 model,
                 task,
                 [planned.example(task, index) for index in range(contexts)],
-                planned.setting,
+                planned,
             )
         counts.append(counted)
     plain, filled = counts
@@ -398,8 +397,8 @@ def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     assert all((cost.seconds < cost.ends[0]) == has_tables for cost in costs)
 
 
-def test_a_setting_without_tables_costs_what_its_answers_cost() -> None:
-    planned = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"]], at_ratios((0.5,))))
-    assert planned.setting.tables == ()
+def test_a_grid_without_tables_costs_what_its_answers_cost() -> None:
+    planned = Grid([(TASKS["base"], 1)], [POLICIES["full"]], at_ratios((0.5,)))
+    assert planned.tables == ()
     cost = RunCost([load(asked())], SHAPE, FAST)
     assert (cost.ends, cost.walked, cost.copy_bytes) == ((cost.seconds, cost.seconds), 0.0, 0)

@@ -16,7 +16,7 @@ from kvbench.cli.program import COMMANDS, application, main
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.execution.execute import check_first_contexts, complete
 from kvbench.execution.local import LocalExecutor
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.store.store import Store
@@ -50,7 +50,12 @@ def grid(
     chosen = [POLICIES[name] for name in policies]
     return Grid(
         [(TASKS[name], contexts) for name in tasks],
-        Setting(chosen, points, seed, mode, tables=tables, numerics=numerics),
+        chosen,
+        points,
+        seed,
+        mode,
+        tables=tables,
+        numerics=numerics,
     )
 
 
@@ -81,13 +86,13 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     collect = kvbench.experiments.collect.collect
 
     def recorded(
-        model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, *others: Any
+        model: LoadedModel, task: Task, examples: Sequence[Example], planned: Grid
     ) -> RowsByTable:
-        names = tuple(policy.name for policy in setting.policies)
-        levels = tuple(point.level.value for point in setting.points)
-        repeats = tuple(point.repeat for point in setting.points)
+        names = tuple(policy.name for policy in planned.policies)
+        levels = tuple(point.level.value for point in planned.points)
+        repeats = tuple(point.repeat for point in planned.points)
         calls.extend(Call(task.name, example.index, names, levels, repeats) for example in examples)
-        return collect(model, task, examples, setting, *others)
+        return collect(model, task, examples, planned)
 
     monkeypatch.setattr(kvbench.execution.execute, "collect", recorded)
     return calls
