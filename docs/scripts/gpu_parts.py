@@ -29,11 +29,12 @@ from kvbench.estimate.loads import count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, find_card
 from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
+from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, find_decoder, load_model, load_tokenizer, wrap_model
 from kvbench.models.natural import NATURAL_MODELS
-from kvbench.prompts.context_length import lengthen
+from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
@@ -503,7 +504,8 @@ def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[s
 def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
     """Runs a job on a model that is loaded; returns the tokens of each answer and the rows of each
     table of a study."""
-    executor = on_this_machine(Job.model_validate({**options, "device": model.device.type}), model)
+    job = Job.model_validate({**options, "device": model.device.type})
+    executor = on_this_machine(job, build_grid(job, count_by(job.model)), model)
     rows = RowsByTable()
     for task, _ in executor.grid.tasks:
         policies = tuple(policy.name for policy in executor.grid.policies_on(task))

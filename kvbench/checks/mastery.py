@@ -200,9 +200,10 @@ def _judge(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     return replace(mastery, reached=reached, reason=reason)
 
 
-def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
-    """Returns a job at the highest levels that its model masters, and the model, which is loaded
-    for that; :class:`KVBenchError` for a task without such a level."""
+def find_levels(job: Job, grid: Grid) -> tuple[str, LoadedModel]:
+    """Finds the highest levels that the model of a job masters, and returns them as
+    ``--difficulty`` takes them, with the model, which is loaded for that. Raises
+    :class:`KVBenchError` for a task without such a level."""
     # Of the others nothing is to be chosen.
     with_levels = [task.name for task, _ in grid.tasks if task.top_level]
     if not with_levels:
@@ -231,7 +232,7 @@ def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
             f"out of --tasks, or give --difficulty 0 to see what it answers"
         )
     levels = ",".join(f"{mastery.task}={mastery.level}" for mastery in masteries)
-    return job.model_copy(update={"difficulty": levels}), model
+    return levels, model
 
 
 def write_command(model: str, masteries: Sequence[Mastery]) -> str:

@@ -11,12 +11,10 @@ from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import PRESSES, Load, count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
-from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.prompts.context_length import (
     Tokens,
     check_takes_length,
-    count_by,
     count_context_tokens,
 )
 from kvbench.store.run_file import Job
@@ -135,13 +133,17 @@ def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
 
 
 def make_plan(
-    job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]
+    job: Job,
+    grid: Grid,
+    shape: DecoderShape,
+    tokens: Tokens,
+    machine: Machine = MACHINES["h100"],
 ) -> RunCost:
-    """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``:
-    of a context, which the job leaves out, so that no long text is made."""
+    """Counts what is to be run of the grid of a job. Raises :class:`KVBenchError` for lengths that
+    ``run`` refuses. ``tokens``: of a context, which the job leaves out, so that no long text is
+    made."""
     if isinstance(tokens, int) and tokens < 1:
         raise KVBenchError(f"--context-tokens is 1 or more, not {tokens}")
-    grid = build_grid(job, count_by(job.model))
     if tokens is not None:
         check_takes_length([task for task, _ in grid.tasks])
     tokenizer = models.load_tokenizer(job.model)

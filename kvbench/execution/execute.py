@@ -81,6 +81,10 @@ class Executor(Protocol):
     identity: Identity  # of the run that it would write
     job: Job | None  # the options that made the grid; none where Python code made it
 
+    @property
+    def model(self) -> LoadedModel | None:
+        """Returns the model, where it is loaded in this process."""
+
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
         """Yields the rows of units or parts, the contexts of each in order. An exception in the
         body ends all work."""

@@ -17,14 +17,13 @@ import torch
 from kvbench.engine.decode.waves import count_too_large
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.execution.execute import Unit, UnitRows, check_first_contexts, rows_of
-from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
+from kvbench.experiments.build_grid import leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import asked_dtype
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.models.pretrained import read_cache_shape
-from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable, find_table
@@ -160,12 +159,11 @@ def model_of(job: Job, why: str = "") -> LoadedModel:
     return model
 
 
-def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
-    """Loads the model of a job, unless it is ``loaded`` already. Raises :class:`KVBenchError` for
-    options that make no sense, before anything is loaded, and for contexts that the model cannot
-    read."""
+def on_this_machine(job: Job, grid: Grid, loaded: LoadedModel | None = None) -> "LocalExecutor":
+    """Loads the model of a job, unless it is ``loaded`` already, and leaves out of its grid what
+    the model cannot do. Raises :class:`KVBenchError` where nothing is left, and for contexts that
+    the model cannot read."""
     dtype = asked_dtype(job.dtype, job.suite)
-    grid = build_grid(job, count_by(job.model))
     unfit: dict[str, str] = {}
     if any(policy.check_model for policy in grid.policies):
         shape = read_cache_shape(job.model, job.device, dtype)

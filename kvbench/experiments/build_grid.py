@@ -72,6 +72,12 @@ def build_grid(job: Job, count: Count) -> Grid:
     )
 
 
+def at_found_levels(job: Job, levels: str) -> tuple[Job, Grid]:
+    """Returns a job of ``--difficulty auto`` at the levels that were found, with its grid."""
+    job = job.model_copy(update={"difficulty": levels})
+    return job, build_grid(job, count_by(job.model))
+
+
 def _repeats(job: Job, suite: Suite) -> int:
     """Returns how often random policies draw: as the option says, or the paper, or the suite."""
     if job.repeats is not None:

@@ -11,9 +11,9 @@ from datasets_gen import TASKS
 from kvbench.checks import mastery
 from kvbench.checks.mastery import (
     Mastery,
+    find_levels,
     highest_mastered,
     mastery_table,
-    with_levels_found,
     write_command,
 )
 from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
@@ -78,7 +78,7 @@ def test_a_model_that_masters_no_level_is_asked_two_and_refused(
     )
     job = Job(model="reference", tasks="base", difficulty="auto")
     with pytest.raises(KVBenchError, match="reference masters base at no level"):
-        with_levels_found(job, build_grid(job, len))
+        find_levels(job, build_grid(job, len))
 
 
 @pytest.mark.parametrize(

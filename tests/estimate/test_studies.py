@@ -22,7 +22,6 @@ from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.forecast import Passes, StudyPart
 from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.plan import make_plan
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
 from kvbench.models.precision import NetworkCopies, in_dtype
@@ -31,7 +30,7 @@ from kvbench.studies.numerics.forecast import injecting, localising, numerics_pa
 from kvbench.studies.registry import SUITES
 from kvbench.studies.routing.forecast import FORECAST
 from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, planned_cost
 from tests.support.models.toy import model_of, toy_model
 from tests.support.wording import assert_says
 
@@ -365,7 +364,7 @@ def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts:
 def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
     """Between the ends of each task lies what a run does whose answers do not end, and whose paths
     do not part."""
-    cost = make_plan(Job(suite="numerics", limit=24), SHAPE, None)
+    cost = planned_cost(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
     steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}
     assert steps == {"base": 16, "arithmetic": 128, "prose": 16}
@@ -387,7 +386,7 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     costs = [
-        make_plan(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
+        planned_cost(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
         for limit in (1, 2, 4, 12)
     ]
     for one, more in pairwise(costs):
