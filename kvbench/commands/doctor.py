@@ -66,7 +66,8 @@ def chosen_tasks(
     names: str | None, model: str, task_options: Mapping[str, TaskOptions] = MappingProxyType({})
 ) -> list[Task]:
     """Returns the tasks that are named, or all that are generated, as they are asked of a model;
-    RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``."""
+    RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``.
+    Raises :class:`KVBenchError` for a depth in the short contexts of other tasks than RULER's."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     covered = find_tasks(None, names)
@@ -78,6 +79,10 @@ def chosen_tasks(
         tokens = None
         if task.name in RULER:
             tokens = RULER_TOKENS
+        elif of_task.depth is not None:
+            reason = "doctor asks it in short contexts, which have no depth"
+            advice = "leave depth out, or measure it by run --context-tokens"
+            raise KVBenchError(f"{task.name}(depth={of_task.depth:g}): {reason}: {advice}")
         longer = lengthen([task], tokens, of_task.depth, counted, model)
         tasks += phrase_tasks(longer, model, of_task.prefix)
     return tasks
