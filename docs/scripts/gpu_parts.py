@@ -29,11 +29,12 @@ from kvbench.estimate.loads import count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, find_card
 from kvbench.execution.execute import Unit, rows_of
 from kvbench.execution.local import on_this_machine
+from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, find_decoder, load_model, load_tokenizer, wrap_model
 from kvbench.models.natural import NATURAL_MODELS
-from kvbench.prompts.context_length import lengthen
+from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
@@ -221,17 +222,16 @@ def beside_pipeline(model: str, dtype: str, seconds: float) -> Part:
             network = loaded.network.to(getattr(torch, dtype))
             loaded = wrap_model(model, network, loaded.tokenizer, loaded.fingerprint)
         task = base_task(loaded, None, card.sizes.answer)
-        yield from _compared(
-            loaded, task, Setting(default_policies(), at_ratios((0.5, 0.9))), equal, times
-        )
+        grid = Grid([(task, 1)], default_policies(), at_ratios((0.5, 0.9)))
+        yield from _compared(loaded, task, grid, equal, times)
 
     return Part(f"{model} in {dtype}", seconds, {equal: "share", times: "times"}, measure)
 
 
 def _compared(
-    model: LoadedModel, task: Task, setting: Setting, equal: str, times: str
+    model: LoadedModel, task: Task, grid: Grid, equal: str, times: str
 ) -> Iterator[Value]:
-    result = compare(model, [(task, task.example(0, 0))], setting)
+    result = compare(model, [(task, task.example(0, 0))], grid)
     remarks = [
         f"{name} failed: {reason}" for name, reason in (result.failed | result.errors).items()
     ]
@@ -257,8 +257,9 @@ def large_beside_pipeline(number: int, seconds: float) -> Part:
 
     def measure(card: Card) -> Iterator[Value]:
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
-        setting = Setting([POLICIES[name] for name in BESIDE_PIPELINE], at_ratios((0.5,)))
-        yield from _compared(card.large, task, setting, equal, times)
+        policies = [POLICIES[name] for name in BESIDE_PIPELINE]
+        grid = Grid([(task, 1)], policies, at_ratios((0.5,)))
+        yield from _compared(card.large, task, grid, equal, times)
 
     return Part(f"kvpress, 8B at {tokens:,}", seconds, {equal: "share", times: "times"}, measure)
 
@@ -388,9 +389,8 @@ def cost_of(
     machine: Machine,
 ) -> RunCost:
     """Returns what ``plan`` says of one context of a task."""
-    load = count_load(
-        Grid([(task, 1)], Setting(policies, points)), task, 1, tokenizer=model.tokenizer
-    )
+    grid = Grid([(task, 1)], policies, points)
+    load = count_load(grid, task, 1, tokenizer=model.tokenizer)
     # No answer of random weights ends early.
     load = replace(load, answer_tokens=task.max_new_tokens)
     return RunCost([load], shape_of_network(model.name, model.network, model.dtype_name), machine)
@@ -504,11 +504,12 @@ def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[s
 def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
     """Runs a job on a model that is loaded; returns the tokens of each answer and the rows of each
     table of a study."""
-    executor = on_this_machine(Job.model_validate({**options, "device": model.device.type}), model)
+    job = Job.model_validate({**options, "device": model.device.type})
+    executor = on_this_machine(job, build_grid(job, count_by(job.model)), model)
     rows = RowsByTable()
     for task, _ in executor.grid.tasks:
         policies = tuple(policy.name for policy in executor.grid.policies_on(task))
-        bound = executor.grid.setting.kv_bound(model.device)
+        bound = executor.grid.kv_bound(model.device)
         for name, more in rows_of(
             model, executor.grid, Unit(task.name, 0, range(1), policies), bound
         ).tables.items():

@@ -17,7 +17,7 @@ from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.execution.local import Workers
 from kvbench.experiments.catalogue import policies_for
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
@@ -167,21 +167,21 @@ class PipelineRunner:
 def compare(
     model: LoadedModel,
     work: Sequence[tuple[Task, Example]],
-    setting: Setting,
+    grid: Grid,
     progress: Callable[[int], object] = lambda _: None,
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed.
     The engine has as many processes as a run would have by default; the pipeline has one, with all
     threads. ``progress`` is called with the number of questions just answered."""
     runner = PipelineRunner(model)
-    comparison = PipelineComparison(seconds={policy.name: 0.0 for policy in setting.policies})
-    check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
-    warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
+    comparison = PipelineComparison(seconds={policy.name: 0.0 for policy in grid.policies})
+    check_logits(model, build_prompts(model.tokenizer, *work[0], grid.mode)[0])
+    warm_up = replace(grid, policies=grid.policies[:1], points=grid.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
     # The whole first example, which touches memory for the first time.
-    _run_engine(model, *work[0], setting)
+    _run_engine(model, *work[0], grid)
     workers = Workers(model, len(work))
-    share = setting.shared_by(workers.count, model.device)
+    share = grid.shared_by(workers.count, model.device)
 
     def run_engine(
         worker_model: LoadedModel, pair: tuple[Task, Example]
@@ -194,7 +194,7 @@ def compare(
     comparison.engine_seconds = model.clock() - started
     for (task, example), (ours, errors) in zip(work, answers, strict=True):
         comparison.errors = errors | comparison.errors
-        theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
+        theirs = _run_pipeline(runner, task, example, grid, comparison, progress)
         # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they
         # are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
@@ -208,16 +208,16 @@ def compare(
 
 
 def _run_engine(
-    model: LoadedModel, task: Task, example: Example, setting: Setting
+    model: LoadedModel, task: Task, example: Example, grid: Grid
 ) -> tuple[dict[Cell, list[int]], dict[str, str]]:
     """Does for one example the whole work of the pipeline; returns the answers, and why policies
     failed."""
     answers: dict[Cell, list[int]] = {}
     errors: dict[str, str] = {}
-    for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
-        policies = policies_for(setting.policies, task, setting.mode)
-        trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
-        generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
+    for prompt in build_prompts(model.tokenizer, task, example, grid.mode):
+        policies = policies_for(grid.policies, task, grid.mode)
+        trace = prefill(model, prompt, plan(policies, grid.points, prompt, grid.seed))
+        generations = decode(model, trace, task.max_new_tokens, grid.max_kv_bytes)
         for branch in trace.branches:
             if branch.error:
                 errors.setdefault(branch.treatment.policy.name, branch.error)
@@ -233,20 +233,20 @@ def _run_pipeline(
     runner: PipelineRunner,
     task: Task,
     example: Example,
-    setting: Setting,
+    grid: Grid,
     comparison: PipelineComparison,
     progress: Callable[[int], object],
 ) -> dict[Cell, list[int]]:
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
-    policies = policies_for(setting.policies, task, setting.mode)
-    for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
-        for scoring in plan(policies, setting.points, prompt, setting.seed):
+    policies = policies_for(grid.policies, task, grid.mode)
+    for prompt in build_prompts(runner.model.tokenizer, task, example, grid.mode):
+        for scoring in plan(policies, grid.points, prompt, grid.seed):
             for treatment in scoring:
                 questions = [prompt.questions[number].question for number in treatment.questions]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                parts = texts_for_pipeline(runner.model, task, questions, setting.mode)
+                parts = texts_for_pipeline(runner.model, task, questions, grid.mode)
                 try:
                     ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything

@@ -13,7 +13,7 @@ from kvbench.engine.decode.loop import OverflowingModelError, fault_of_model
 from kvbench.execution.local import Workers, model_of
 from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.store.run_file import Job
@@ -51,14 +51,15 @@ def collect_answers(
     :class:`OverflowingModelError`."""
     workers = Workers(model, contexts)
     fault = fault_of_model(model)
-    setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
+    grid = Grid([(task, contexts)], policies, (), seed, MODE, held_out)
+    grid = grid.shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []
-        collected = collect(replica, task, [example], setting)
+        collected = collect(replica, task, [example], grid)
         if any(record.reason == fault for record in collected.records):
             raise OverflowingModelError(fault)
         questions: dict[str, dict[str, object]] = {}
@@ -199,9 +200,10 @@ def _judge(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     return replace(mastery, reached=reached, reason=reason)
 
 
-def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
-    """Returns a job at the highest levels that its model masters, and the model, which is loaded
-    for that; :class:`KVBenchError` for a task without such a level."""
+def find_levels(job: Job, grid: Grid) -> tuple[str, LoadedModel]:
+    """Finds the highest levels that the model of a job masters, and returns them as
+    ``--difficulty`` takes them, with the model, which is loaded for that. Raises
+    :class:`KVBenchError` for a task without such a level."""
     # Of the others nothing is to be chosen.
     with_levels = [task.name for task, _ in grid.tasks if task.top_level]
     if not with_levels:
@@ -230,7 +232,7 @@ def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
             f"out of --tasks, or give --difficulty 0 to see what it answers"
         )
     levels = ",".join(f"{mastery.task}={mastery.level}" for mastery in masteries)
-    return job.model_copy(update={"difficulty": levels}), model
+    return levels, model
 
 
 def write_command(model: str, masteries: Sequence[Mastery]) -> str:

@@ -8,7 +8,6 @@ context that is answered whole is mostly the same to the bit."""
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from kvbench.engine.treat.branch import lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, answer_text, build_prompts
 from kvbench.store.run_file import Identity
@@ -124,7 +123,8 @@ class Replay:
         task = self.task(name)
         identity = self.identity
         policies, points = self._company(name)
-        setting = Setting(
+        grid = Grid(
+            [(task, example.index + 1)],
             policies,
             points,
             identity.seed,
@@ -132,9 +132,9 @@ class Replay:
             scope=identity.scope,
             numerics=NumericsOptions.from_texts(identity.options),
             tables=tuple(table.name for table in self.tables),
+            held_out=identity.held_out,
         )
-        grid = Grid([(task, example.index + 1)], setting, identity.held_out)
-        rows = collect(self.model, task, [example], setting, partial(grid.donor, task))
+        rows = collect(self.model, task, [example], grid)
         records_again = {_key(record): record for record in rows.records}
         full: dict[str, list[int] | None] = {}
         for record in records:
@@ -256,8 +256,8 @@ class Replay:
                     leads.append(float(logits.max() - logits[token]))
             return chosen
 
-        setting = Setting([], (), self.identity.seed)
-        grid = Grid([(task, example.index + 1)], setting, self.identity.held_out)
+        seed = self.identity.seed
+        grid = Grid([(task, example.index + 1)], [], (), seed, held_out=self.identity.held_out)
 
         def donor_prompt() -> Prompt:
             donor = grid.donor(task, example)

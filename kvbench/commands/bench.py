@@ -9,7 +9,7 @@ from datasets_gen import RULER, TASKS
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.system.console import progress_bar
@@ -49,10 +49,11 @@ def command(
     points = parse_points({RATIO.name: ratios}, chosen)
     if shape := model_shape.read_cache_shape(model, device, dtype):
         chosen = without(chosen, unfit_for(chosen, shape), policies)
-    work = []
+    counts, work = [], []
     for task in phrase_tasks(chosen_tasks, model):
+        counts.append((task, limit))
         work += [(task, task.example(seed, index)) for index in contexts]
-    setting = Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
+    grid = Grid(counts, chosen, points, seed, mode, max_kv_bytes=kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, dtype)
     settle()
     cells = sum(len(policy.points_among(points)) for policy in chosen)
@@ -60,7 +61,7 @@ def command(
     with progress_bar() as progress:
         bar = progress.add_task("kvpress", total=cells * questions)
         comparison = pipeline.compare(
-            loaded, work, setting, lambda count: progress.advance(bar, count)
+            loaded, work, grid, lambda count: progress.advance(bar, count)
         )
     return describe_comparison(comparison)
 

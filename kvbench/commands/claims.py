@@ -1,6 +1,6 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -25,12 +25,13 @@ from policies import LazyModule
 from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
+    from kvbench.experiments.grid import Grid
     from kvbench.store.store import Store
-    from leaderboards.claims.declaration import Experiment
+    from leaderboards.claims.declaration import Claim, Experiment
 
+build = LazyModule("kvbench.experiments.build_grid")
 declaration = LazyModule("leaderboards.claims.declaration")
 determinism = LazyModule("kvbench.models.determinism")
-grids = LazyModule("kvbench.experiments.build_grid")
 local = LazyModule("kvbench.execution.local")
 precision = LazyModule("kvbench.models.precision")
 published = LazyModule("kvbench.publish.claims")
@@ -70,23 +71,14 @@ def command(
     site: options.Site = None,
 ) -> Result:
     """Runs what is missing for each claim, and tells which claims hold on a model."""
-    try:
-        claims = registry.chosen_claims(only)
-    except LeaderboardError as error:
-        raise KVBenchError(f"--only {only}: {error}") from error
+    claims = find_claims(only)
     if limit is not None:
         check_count("--limit", limit)
     if difficulty == AUTO:
         advice = "give the levels that doctor finds, such as base=2,instructions=0"
         raise KVBenchError(f"--difficulty {AUTO}: {advice}")
-    for option, other in (("--beside", beside), ("--larger", larger)):
-        if other == model:
-            advice = f"give another one, or leave {option} out"
-            raise KVBenchError(f"{option} {other}: it is the model itself: {advice}")
-    claimed: set[str] = set()
-    for claim in claims:
-        for experiment in claim.experiments:
-            claimed.update(experiment.tasks.split(","))
+    check_are_others(model, beside, larger)
+    claimed = tasks_of_claims(claims)
     # No run has all of these tasks: their levels are checked once for all.
     at_levels([KNOWN_TASKS[name] for name in sorted(claimed)], difficulty)
     options_by_name = options_of_tasks(tasks, claimed)
@@ -102,28 +94,72 @@ def command(
         dtype=dtype,
     )
     others = {declaration.BESIDE: beside, declaration.LARGER: larger}
-    jobs: dict[str, Job] = {}  # by experiment, each once
-    for claim in claims:
-        for experiment in claim.experiments:
-            jobs[experiment.name] = job(experiment, model=model)
-            if claim.other and (other := others[claim.other]):
-                jobs[experiment.name + claim.other] = job(experiment, model=other)
-    has_numerics = any(each.suite == NUMERICS for each in jobs.values())
-    if suite is not None and not has_numerics:
-        reason = f"--suite {suite} is of the claims N alone"
-        raise KVBenchError(f"{reason}: choose one of them by --only")
-    for each in jobs.values():
-        grids.check_job(each)
+    jobs = make_jobs(claims, model, others, job)
+    check_has_numerics(suite, jobs.values())
+    plans = {name: (job, build.check_job(job)) for name, job in jobs.items()}
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
     # One model after the other: all may not fit into memory.
     for size in dict.fromkeys((model, beside, larger)):
-        stores |= _run({name: each for name, each in jobs.items() if each.model == size}, out)
+        stores |= _run({name: plan for name, plan in plans.items() if plan[0].model == size}, out)
     result: Result = published.publish_register(
         claims, model, stores, seed, site, beside, difficulty, _data(options_by_name), larger
     )
     return result
+
+
+def find_claims(only: str | None) -> "Sequence[Claim]":
+    """Finds the claims that ``--only`` names, or all. Raises :class:`KVBenchError` for a claim that
+    there is not."""
+    try:
+        claims: Sequence[Claim] = registry.chosen_claims(only)
+    except LeaderboardError as error:
+        raise KVBenchError(f"--only {only}: {error}") from error
+    return claims
+
+
+def check_are_others(model: str, beside: str | None, larger: str | None) -> None:
+    """Raises :class:`KVBenchError` where a model would be compared with itself."""
+    for option, other in (("--beside", beside), ("--larger", larger)):
+        if other == model:
+            advice = f"give another one, or leave {option} out"
+            raise KVBenchError(f"{option} {other}: it is the model itself: {advice}")
+
+
+def tasks_of_claims(claims: "Sequence[Claim]") -> set[str]:
+    """Collects the names of the tasks that the experiments of some claims ask."""
+    names: set[str] = set()
+    for claim in claims:
+        for experiment in claim.experiments:
+            names.update(experiment.tasks.split(","))
+    return names
+
+
+def make_jobs(
+    claims: "Sequence[Claim]",
+    model: str,
+    others: Mapping[str, str | None],
+    make: "Callable[..., Job]",
+) -> dict[str, Job]:
+    """Makes the job of each experiment of some claims, and its job on the model beside or the
+    larger one where the claim compares both. ``others``: these models, by what they are to the
+    model. The keys name experiment and model, so that an experiment of several claims runs once."""
+    jobs: dict[str, Job] = {}
+    for claim in claims:
+        for experiment in claim.experiments:
+            jobs[experiment.name] = make(experiment, model=model)
+            if claim.other and (other := others[claim.other]):
+                jobs[experiment.name + claim.other] = make(experiment, model=other)
+    return jobs
+
+
+def check_has_numerics(suite: str | None, jobs: Iterable[Job]) -> None:
+    """Raises :class:`KVBenchError` for arguments of the suite of numerics where no job is of it."""
+    has_numerics = any(job.suite == NUMERICS for job in jobs)
+    if suite is not None and not has_numerics:
+        reason = f"--suite {suite} is of the claims N alone"
+        raise KVBenchError(f"{reason}: choose one of them by --only")
 
 
 def numerics_options(suite: str | None) -> dict[str, Any]:
@@ -205,17 +241,17 @@ def _chosen_levels(difficulty: str | None, tasks: Sequence[str]) -> str | None:
     return None
 
 
-def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
+def _run(plans: "Mapping[str, tuple[Job, Grid]]", out: Path) -> "dict[str, Store]":
     """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded
     once."""
     stores: dict[str, Store] = {}
     model = None
-    for job in jobs.values():
+    for job, _ in plans.values():
         if job.suite == NUMERICS:  # before other runs use the GPU
             determinism.prepare_determinism(precision.choose_device(job.device))
-    for name, undated in jobs.items():
+    for name, (undated, grid) in plans.items():
         job = with_date(undated, out)
-        executor = local.on_this_machine(job, model)
+        executor = local.on_this_machine(job, grid, model)
         model = executor.model
         experiment, model_name = name.split()[0], Path(job.model).resolve().name
         folder = out / f"claims-{experiment}-{model_name}-{executor.identity.short_hash()}"

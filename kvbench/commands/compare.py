@@ -11,7 +11,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.arguments import job_values
-from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.build_grid import at_found_levels, check_job
 from kvbench.experiments.catalogue import find_policy, press_and_others
 from kvbench.experiments.opponents import Opponents, check_common_level, is_run, job_like
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
@@ -23,9 +23,11 @@ from kvbench.system.errors import GateError, KVBenchError
 from policies import LazyModule
 
 if TYPE_CHECKING:
+    from kvbench.execution.local import LocalExecutor
     from kvbench.experiments.grid import Grid
     from kvbench.publish.compared import ComparedRun
     from kvbench.store.earlier import EarlierRun
+    from kvbench.store.store import Store
     from leaderboards.aggregate.gate import Gate, GateRow
     from leaderboards.terminal.result_table import ResultTable
 
@@ -98,27 +100,35 @@ def command(
     check_can_fail(grid, gate)
     loaded = None
     if job.difficulty == AUTO:
-        job, loaded = levels_found.with_levels_found(job, grid)
+        levels, loaded = levels_found.find_levels(job, grid)
+        job, grid = at_found_levels(job, levels)
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
-    machine = local.on_this_machine(job, loaded)
+    machine = local.on_this_machine(job, grid, loaded)
     default_name = f"compare-{Path(job.model).resolve().name}-{job.mode}"
     folder = out / (name or f"{default_name}-{machine.identity.short_hash()}")
     check_is_another(folder, earlier)
-    if not folder.exists() and (line := forecasts.forecast_line(machine.model, machine.grid)):
-        console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    if few := forecasts.few_contexts_in(machine.grid):
-        console.print(few, soft_wrap=True)
-    look = controls.full_cache_check(job, machine.grid, every_task)
     try:
-        store = runs.complete(machine, folder, look=look)
+        store = _complete(machine, folder, job, every_task)
     except controls.UnmasteredError as error:
         return Result([error.table], notes=error.remedies, fault=str(error))
-    policies = machine.grid.setting.policies
+    policies = machine.grid.policies
     warnings, fault = reports.collect_warnings(store, store.frame(), policies)
     comparison = compared.compare_press(
         store, sides.press, press, sides.others, sides.named, earlier, site, every_task, warnings
     )
     return describe(comparison, gate, fault)
+
+
+def _complete(machine: "LocalExecutor", folder: Path, job: Job, every_task: bool) -> "Store":
+    """Says what a run will take, and runs what is missing of it. Raises :class:`UnmasteredError`
+    where the model cannot answer questions from files."""
+    if not folder.exists() and (line := forecasts.forecast_line(machine.model, machine.grid)):
+        console.print(f"{line}; less where answers are stored already", soft_wrap=True)
+    if few := forecasts.few_contexts_in(machine.grid):
+        console.print(few, soft_wrap=True)
+    look = controls.full_cache_check(job, machine.grid, every_task)
+    store: Store = runs.complete(machine, folder, look=look)
+    return store
 
 
 def check_max_loss(points: float | None) -> float | None:
@@ -185,7 +195,7 @@ def choose_sides(
     press, tasks = str(job.press), [task for task, _ in grid.tasks]
     mine, others = press_and_others(press, job.policies, tasks, job.mode, job.controls)
     _, named = press_and_others(press, job.policies, tasks, job.mode, controls=False)
-    levels = mine.levels_among(grid.setting.points)
+    levels = mine.levels_among(grid.points)
     for run in earlier:
         stored = [point.level for point in run.policy(mine.name).points]
         check_common_level(mine.name, levels, stored, run.store.folder)

@@ -14,7 +14,7 @@ from kvbench.experiments.arguments import task_options
 from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
-from kvbench.experiments.suites import find_coverage
+from kvbench.experiments.suites import find_tasks
 from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
@@ -67,10 +67,11 @@ def chosen_tasks(
 ) -> list[Task]:
     """Returns the tasks that are named, or all that are generated, as they are asked of a model;
     RULER's too, unless the model ships with kvbench. ``task_options``: by word of ``--tasks``.
-    Raises :class:`KVBenchError` for options that a task does not take here."""
+    Raises :class:`KVBenchError` for options that a task does not take here, such as a depth in the
+    short contexts of other tasks than RULER's."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
-    covered = find_coverage(None, names, None, None).tasks
+    covered = find_tasks(None, names)
     options_of_tasks = options_by_task(covered, task_options)
     counted = count_by(model)
     tasks: list[Task] = []
@@ -82,6 +83,10 @@ def chosen_tasks(
         tokens = None
         if task.name in RULER:
             tokens = RULER_TOKENS
+        elif of_task.depth is not None:
+            reason = "doctor asks it in short contexts, which have no depth"
+            advice = "leave depth out, or measure it by run --context-tokens"
+            raise KVBenchError(f"{task.name}(depth={of_task.depth:g}): {reason}: {advice}")
         longer = lengthen([task], tokens, of_task.depth, counted, model)
         tasks += phrase_tasks(longer, model, of_task.prefix)
     return tasks

@@ -1,7 +1,8 @@
 """``python -m kvbench plan`` estimates what a run would cost, before it is started."""
 
+from collections.abc import Mapping
 from math import inf
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,7 @@ from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import asked_dtype
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import Job, choose_tolerance
+from kvbench.store.run_file import Job, TaskOptions, choose_tolerance
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -60,22 +61,9 @@ def command(
     check_tolerance(tolerance)
     params = job_values(context.params)
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
-    levels = options.given_levels(context)
-    # Contexts are planned without their length, and where facts stand in them costs nothing.
-    without_depth = {}
-    for word, task in params["task_options"].items():
-        without_depth[word] = task.model_copy(update={"depth": None})
-    params |= {"levels": levels, "context_tokens": None, "task_options": without_depth}
-    job = Job.of(params)
+    job = make_job(params, options.given_levels(context))
     model_source(model)
-    sizes = {
-        "--layers": layers,
-        "--heads": heads,
-        "--key-heads": key_heads,
-        "--parameters": parameters,
-    }
-    missing = [option for option, value in sizes.items() if value is None]
-    is_named = len(missing) == len(sizes)
+    is_named = all(size is None for size in (layers, heads, key_heads, parameters))
     grid = check_job(job, names_model=is_named and not isinstance(tokens, int))
     machines = (*MACHINES, THIS)
     if machine not in machines:
@@ -83,22 +71,52 @@ def command(
     numbers = _dtype(job, machine, model if is_named else "")
     if is_named:
         shape = read_shape(model, numbers)
-    elif layers is None or heads is None or key_heads is None or parameters is None:
-        raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
-    elif not 0 < parameters < inf:
-        raise KVBenchError(f"--parameters is more than 0 billion, not {parameters:g}")
     else:
-        name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
-        shape = DecoderShape(name, layers, heads, key_heads, head_size, count, numbers)
+        shape = make_shape(layers, heads, key_heads, head_size, parameters, numbers)
     if machine == THIS:
         hardware = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers)
     else:
         hardware = MACHINES[machine]
-    plan = plans.make_plan(job, shape, tokens, hardware)
+    plan = plans.make_plan(job, grid, shape, tokens, hardware)
     columns = [Column("what"), Column("how much", of_sentences=True)]
     rows = plans.plan_rows(plan, choose_tolerance([job]))
     figures = ResultTable("figures", columns, rows, headed=False)
     return Result([figures], notes=plans.assumptions(plan))
+
+
+def make_job(params: Mapping[str, Any], levels: Mapping[str, str]) -> Job:
+    """Returns the job whose cost is estimated. Contexts are planned without their length, and where
+    facts stand in them costs nothing."""
+    without_depth: dict[str, TaskOptions] = {}
+    for word, task in params["task_options"].items():
+        without_depth[word] = task.model_copy(update={"depth": None})
+    changes = {"levels": levels, "context_tokens": None, "task_options": without_depth}
+    return Job.of({**params, **changes})
+
+
+def make_shape(
+    layers: int | None,
+    heads: int | None,
+    key_heads: int | None,
+    head_size: int,
+    parameters: float | None,
+    dtype: str,
+) -> DecoderShape:
+    """Returns the shape that options describe in place of a model. Raises :class:`KVBenchError`
+    where one of them is missing, and for a number of parameters that no model has."""
+    if layers is None or heads is None or key_heads is None or parameters is None:
+        sizes = {
+            "--layers": layers,
+            "--heads": heads,
+            "--key-heads": key_heads,
+            "--parameters": parameters,
+        }
+        missing = ", ".join(option for option, value in sizes.items() if value is None)
+        raise KVBenchError(f"a shape needs {missing} too, or give --model alone")
+    if not 0 < parameters < inf:
+        raise KVBenchError(f"--parameters is more than 0 billion, not {parameters:g}")
+    name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
+    return DecoderShape(name, layers, heads, key_heads, head_size, count, dtype)
 
 
 def _dtype(job: Job, machine: str, model: str) -> str:

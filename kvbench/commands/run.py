@@ -11,7 +11,8 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.arguments import job_values
-from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.build_grid import at_found_levels, check_job
+from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
@@ -81,31 +82,70 @@ def command(
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
     params |= {"levels": levels, "context_tokens": tokens}
-    jobs = [Job.of({**params, **changes}) for changes in _options_by_mode(params["mode"], policies)]
-    grids = [check_job(job) for job in jobs]
+    jobs: list[Job] = []
+    for mode_options in _options_by_mode(params["mode"], policies):
+        jobs.append(Job.of({**params, **mode_options}))
+    run_names = _names_by_mode(name, jobs)
+    begun = [_with_date_and_levels(*run, out) for run in zip(jobs, run_names, strict=True)]
+    plans = [(job, check_job(job)) for job in begun]
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
     check_writable("--out", out)
-    stores, chosen_policies = list["Store"](), list[Sequence[Policy]]()
-    for number, (job, grid) in enumerate(zip(jobs, grids, strict=True)):
-        run_name = name if number == 0 or name is None else f"{name}-{job.mode}"
-        settled, is_new = _with_date_and_levels(job, out, run_name)
-        loaded = None
-        if settled.difficulty == AUTO:
-            settled, loaded = levels_found.with_levels_found(settled, grid)
-        name_and_cluster = (params["executor"], params["cluster"])
-        with _executor(*name_and_cluster, settled, is_new, loaded=loaded) as chosen:
-            default_name = f"{Path(model).resolve().name}-{job.mode}"
-            folder = out / (run_name or f"{default_name}-{chosen.identity.short_hash()}")
-            look = controls.full_cache_check(settled, chosen.grid, every_task)
-            try:
-                stores.append(runs.complete(chosen, folder, look=look))
-            except controls.UnmasteredError as error:
-                return Result([error.table], notes=error.remedies, fault=str(error))
-            chosen_policies.append(chosen.grid.setting.policies)
-    result = publish(stores[0], chosen_policies[0], site, tolerance, every_task, stores[1:])
-    for store, of_mode in zip(stores[1:], chosen_policies[1:], strict=True):
-        result = _with_what_went_wrong(result, store, of_mode, every_task)
+    where = (params["executor"], params["cluster"])
+    try:
+        done = _run_modes(plans, run_names, out, *where, every_task)
+    except controls.UnmasteredError as error:
+        return Result([error.table], notes=error.remedies, fault=str(error))
+    (store, policies_of_run), *others = done
+    other_stores = [other for other, _ in others]
+    result = publish(store, policies_of_run, site, tolerance, every_task, other_stores)
+    for other in others:
+        result = _with_what_went_wrong(result, *other, every_task)
     return result
+
+
+def _run_modes(
+    plans: Sequence[tuple[Job, Grid]],
+    names: Sequence[str | None],
+    out: Path,
+    executor: str,
+    cluster: Mapping[str, Any],
+    every_task: bool,
+) -> "list[tuple[Store, Sequence[Policy]]]":
+    """Runs the job of each mode, on one model, which is loaded once; returns the stores, each with
+    its policies. Raises :class:`UnmasteredError` where the model cannot answer questions from
+    files."""
+    plans, loaded = _with_levels_found(plans)
+    done: list[tuple[Store, Sequence[Policy]]] = []
+    for (job, grid), name in zip(plans, names, strict=True):
+        is_new = name is None or not (out / name / RUN_FILE).exists()
+        with _executor(executor, cluster, job, grid, is_new, loaded) as chosen:
+            default_name = f"{Path(job.model).resolve().name}-{job.mode}"
+            folder = out / (name or f"{default_name}-{chosen.identity.short_hash()}")
+            look = controls.full_cache_check(job, chosen.grid, every_task)
+            store = runs.complete(chosen, folder, look=look)
+            done.append((store, chosen.grid.policies))
+            loaded = chosen.model
+    return done
+
+
+def _with_levels_found(
+    plans: Sequence[tuple[Job, Grid]],
+) -> "tuple[list[tuple[Job, Grid]], LoadedModel | None]":
+    """Returns jobs and grids at the levels that the model masters, where a job leaves them open,
+    and the model, if it was loaded for that. The levels are those of the full cache, and so the
+    same in both modes."""
+    settled: list[tuple[Job, Grid]] = []
+    levels = None
+    loaded: LoadedModel | None = None
+    for job, grid in plans:
+        if job.difficulty != AUTO:
+            settled.append((job, grid))
+            continue
+        if levels is None:
+            levels, loaded = levels_found.find_levels(job, grid)
+        # A task at another level has other contexts: the grid above only said what to look for.
+        settled.append(at_found_levels(job, levels))
+    return settled, loaded
 
 
 def _with_what_went_wrong(
@@ -133,21 +173,29 @@ def _options_by_mode(mode: str, policies: str | None) -> list[dict[str, str | No
     return [{"mode": "agnostic", "policies": without_question}, {"mode": "aware"}]
 
 
-def _with_date_and_levels(job: Job, out: Path, name: str | None) -> tuple[Job, bool]:
+def _names_by_mode(name: str | None, jobs: Sequence[Job]) -> list[str | None]:
+    """Returns the name of the run of each mode: the first has the name that is given."""
+    names = [name]
+    for job in jobs[1:]:
+        names.append(name and f"{name}-{job.mode}")
+    return names
+
+
+def _with_date_and_levels(job: Job, name: str | None, out: Path) -> Job:
     """Decides what a job leaves open and a run that was begun says: the date, and the levels of
-    tasks. Tells whether the run is new."""
-    begun = None
-    if name is not None and (out / name / RUN_FILE).exists():
+    tasks."""
+    if job.difficulty == AUTO and name is not None and (out / name / RUN_FILE).exists():
         begun = read_run_file(out / name)
-    if job.difficulty == AUTO and begun and begun.job:
-        job = job.model_copy(update={"difficulty": begun.job.difficulty})
-    return with_date(job, out, name), begun is None
+        if begun.job:
+            job = job.model_copy(update={"difficulty": begun.job.difficulty})
+    return with_date(job, out, name)
 
 
 def _executor(
     name: str,
     cluster: Mapping[str, Any],
     job: Job,
+    grid: Grid,
     is_new: bool,
     loaded: "LoadedModel | None" = None,
 ) -> "AbstractContextManager[Executor]":
@@ -155,9 +203,9 @@ def _executor(
     stands behind it in brackets. ``loaded``: the model, if it is here already, which workers of Ray
     load themselves."""
     if name == "ray":
-        on_ray: AbstractContextManager[Executor] = ray.on_ray(job, ray.Cluster(**cluster))
+        on_ray: AbstractContextManager[Executor] = ray.on_ray(job, grid, ray.Cluster(**cluster))
         return on_ray
-    here = local.on_this_machine(job, loaded)
+    here = local.on_this_machine(job, grid, loaded)
     if is_new:
         counts = [count for _, count in here.grid.tasks]
         parts = (

@@ -145,7 +145,7 @@ def count_load(
     prompts: list[Prompt] = []
     for index in range(contexts_read):
         example = grid.example(task, index)
-        prompts += prompt_texts.build_prompts(tokenizer, task, example, grid.setting.mode)
+        prompts += prompt_texts.build_prompts(tokenizer, task, example, grid.mode)
     question_tokens, gold_tokens = [], []
     for prompt in prompts:
         for question in prompt.questions:
@@ -161,11 +161,11 @@ def count_load(
     tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
     branches: list[tuple[Policy, list[float]]] = []
     for policy in grid.policies_on(task):
-        shares = [_held_share(policy, point, tokens) for point in grid.points(policy)]
+        shares = [_held_share(policy, point, tokens) for point in grid.points_for(policy)]
         branches.append((policy, shares))
     questions = len(question_tokens) / contexts_read
     prompts_of_context = 1.0
-    if grid.setting.mode == "aware":
+    if grid.mode == "aware":
         prompts_of_context = questions
     return Load(
         task=task.name,
@@ -177,7 +177,7 @@ def count_load(
         gold_tokens=golds,
         branches=branches,
         prompts=prompts_of_context,
-        study=StudyLoad.of(prompts, task.max_new_tokens, grid.setting.tables),
+        study=StudyLoad.of(prompts, task.max_new_tokens, grid.tables),
     )
 
 

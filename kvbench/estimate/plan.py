@@ -11,12 +11,10 @@ from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.loads import PRESSES, Load, count_load
 from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
-from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.prompts.context_length import (
     Tokens,
     check_takes_length,
-    count_by,
     count_context_tokens,
 )
 from kvbench.store.run_file import Job
@@ -74,7 +72,7 @@ def forecast_line(model: "LoadedModel", grid: Grid) -> str:
     loads: list[Load] = []
     for task, contexts in grid.tasks:
         loads.append(count_load(grid, task, contexts, tokenizer=model.tokenizer))
-    cost = RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
+    cost = RunCost(loads, shape, machine, grid.tables, grid.numerics)
     lower_end, upper_end = cost.ends
     upper = hours(upper_end / workers / speed + PAGE_SECONDS)
     if not cost.study_parts:
@@ -125,19 +123,23 @@ def few_contexts_in(grid: Grid) -> str:
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
     """Measures this machine in the dtypes of a run: that of its model, and those of its studies."""
     dtypes: Sequence[str] = ()
-    if grid.setting.is_numerics:
-        dtypes = grid.setting.numerics.dtypes
+    if grid.is_numerics:
+        dtypes = grid.numerics.dtypes
     return this_machine(hidden_size, dtype, dtypes)
 
 
 def make_plan(
-    job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]
+    job: Job,
+    grid: Grid,
+    shape: DecoderShape,
+    tokens: Tokens,
+    machine: Machine = MACHINES["h100"],
 ) -> RunCost:
-    """Counts what is to be run; raises :class:`KVBenchError` for what ``run`` refuses. ``tokens``:
-    of a context, which the job leaves out, so that no long text is made."""
+    """Counts what is to be run of the grid of a job. Raises :class:`KVBenchError` for lengths that
+    ``run`` refuses. ``tokens``: of a context, which the job leaves out, so that no long text is
+    made."""
     if isinstance(tokens, int) and tokens < 1:
         raise KVBenchError(f"--context-tokens is 1 or more, not {tokens}")
-    grid = build_grid(job, count_by(job.model))
     if tokens is not None:
         check_takes_length([task for task, _ in grid.tasks])
     tokenizer = models.load_tokenizer(job.model)
@@ -147,7 +149,7 @@ def make_plan(
         loads.append(count_load(grid, task, count, length, tokenizer=tokenizer))
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
-    return RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
+    return RunCost(loads, shape, machine, grid.tables, grid.numerics)
 
 
 def store_bytes(cost: RunCost) -> float:

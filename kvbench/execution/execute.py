@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,10 +50,10 @@ def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> Ro
     """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and
     values."""
     task = grid.task(unit.task)
-    policies = [policy for policy in grid.setting.policies if policy.name in unit.policies]
-    setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
+    policies = [policy for policy in grid.policies if policy.name in unit.policies]
+    grid_of_unit = replace(grid, policies=policies, max_kv_bytes=max_kv_bytes)
     examples = [grid.example(task, index) for index in unit.contexts]
-    return collect(model, task, examples, setting, partial(grid.donor, task))
+    return collect(model, task, examples, grid_of_unit)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
@@ -64,7 +63,7 @@ def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
         count = 1 if task.most is None else contexts
         for index in range(count):
             example = grid.example(task, index)
-            for prompt in build_prompts(model.tokenizer, task, example, grid.setting.mode):
+            for prompt in build_prompts(model.tokenizer, task, example, grid.mode):
                 check_length(model, prompt, task.max_new_tokens)
 
 
@@ -81,6 +80,10 @@ class Executor(Protocol):
     grid: Grid  # the grid that can be run there
     identity: Identity  # of the run that it would write
     job: Job | None  # the options that made the grid; none where Python code made it
+
+    @property
+    def model(self) -> LoadedModel | None:
+        """Returns the model, where it is loaded in this process."""
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
         """Yields the rows of units or parts, the contexts of each in order. An exception in the
@@ -100,7 +103,7 @@ def complete(
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
-            keep_sources(folder, executor.grid.setting.policies)
+            keep_sources(folder, executor.grid.policies)
             _fill(executor, store, look)
         store.finish()
         return store
@@ -156,7 +159,7 @@ def count_generations(grid: Grid, units: Sequence[Unit]) -> int:
     count = 0
     for unit in units:
         task = grid.task(unit.task)
-        policies = [policy for policy in grid.setting.policies if policy.name in unit.policies]
+        policies = [policy for policy in grid.policies if policy.name in unit.policies]
         questions = sum(grid.questions(task, index) for index in unit.contexts)
         count += grid.cells(policies) * questions
     return count
@@ -217,7 +220,7 @@ def missing_units(grid: Grid, store: Store) -> list[Unit]:
             missing = []
             for policy in grid.policies_on(task):
                 cell = (task.name, number, policy.name)
-                records = questions * len(grid.points(policy))
+                records = questions * len(grid.points_for(policy))
                 if has_questions and store.has(*cell, records):
                     continue
                 if not borrow(store, others, *cell, counts):

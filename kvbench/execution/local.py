@@ -17,14 +17,13 @@ import torch
 from kvbench.engine.decode.waves import count_too_large
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.execution.execute import Unit, UnitRows, check_first_contexts, rows_of
-from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
+from kvbench.experiments.build_grid import leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import asked_dtype
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.models.pretrained import read_cache_shape
-from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable, find_table
@@ -160,17 +159,16 @@ def model_of(job: Job, why: str = "") -> LoadedModel:
     return model
 
 
-def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
-    """Loads the model of a job, unless it is ``loaded`` already. Raises :class:`KVBenchError` for
-    options that make no sense, before anything is loaded, and for contexts that the model cannot
-    read."""
+def on_this_machine(job: Job, grid: Grid, loaded: LoadedModel | None = None) -> "LocalExecutor":
+    """Loads the model of a job, unless it is ``loaded`` already, and leaves out of its grid what
+    the model cannot do. Raises :class:`KVBenchError` where nothing is left, and for contexts that
+    the model cannot read."""
     dtype = asked_dtype(job.dtype, job.suite)
-    grid = build_grid(job, count_by(job.model))
     unfit: dict[str, str] = {}
-    if any(policy.needs.check_model for policy in grid.setting.policies):
+    if any(policy.needs.check_model for policy in grid.policies):
         shape = read_cache_shape(job.model, job.device, dtype)
         if shape:
-            unfit = unfit_for(grid.setting.policies, shape)
+            unfit = unfit_for(grid.policies, shape)
     grid = leave_out(grid, unfit, job)
     _prepare_studies(job, grid)
     if loaded is not None and _serves(loaded, job):
@@ -181,7 +179,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
         message = f"the chat template tells {model.date}, as in a run before"
         console.print(f"{message}: --date gives another day", soft_wrap=True)
     grid = leave_out_tasks(grid, model.tokenizer, job)
-    missing = missing_weights(grid.setting.policies, model)
+    missing = missing_weights(grid.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)
     return LocalExecutor(model, grid, job, unfit | missing)
@@ -190,10 +188,10 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
 def _prepare_studies(job: Job, grid: Grid) -> None:
     """Prepares the device for the tables of studies; raises :class:`KVBenchError` where it lacks
     what one of them needs."""
-    for name in grid.setting.tables:
+    for name in grid.tables:
         table = find_table(name)
         if table.prepare is not None:
-            table.prepare(grid.setting, choose_device(job.device))
+            table.prepare(grid, choose_device(job.device))
 
 
 def _serves(model: LoadedModel, job: Job) -> bool:
@@ -228,11 +226,11 @@ def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, limit: i
 
 def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     """Counts the branches of the first prompt of each task that do not fit."""
-    setting, counts = grid.setting, []
+    counts = []
     for task, _ in grid.tasks:
         example = grid.example(task, 0)
-        prompt = build_prompts(model.tokenizer, task, example, setting.mode)[0]
-        planned = plan(grid.policies_on(task), setting.points, prompt, setting.seed)
+        prompt = build_prompts(model.tokenizer, task, example, grid.mode)[0]
+        planned = plan(grid.policies_on(task), grid.points, prompt, grid.seed)
         scorings = with_reference(planned, prompt)
         count = count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes)
         counts.append(count)
@@ -258,7 +256,7 @@ class LocalExecutor:
         contexts = sum(len(unit.contexts) for unit in units)
         limit = Workers(self.model, contexts).count
         parts = self._divide(units, contexts // (AHEAD * limit))
-        bound = self.grid.setting.kv_bound(self.model.device)
+        bound = self.grid.kv_bound(self.model.device)
         count = processes_within(self.model, self.grid, bound, limit)
         workers = Workers(self.model, len(parts), count)
         share = bound // workers.count
@@ -276,7 +274,7 @@ class LocalExecutor:
     def _divide(self, units: Sequence[Unit], wanted: int) -> list[tuple[Unit, Unit]]:
         """Divides units into parts of ``wanted`` contexts, as far as that is sensible; returns each
         part behind its unit."""
-        if any(find_table(name).takes_minutes for name in self.grid.setting.tables):
+        if any(find_table(name).takes_minutes for name in self.grid.tables):
             wanted = 1  # no context of these is decoded with another
         parts = []
         for unit in units:

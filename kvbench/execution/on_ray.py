@@ -82,8 +82,9 @@ class Worker:
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        executor = on_this_machine(self.job)
-        return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
+        grid = build_grid(self.job, count_by(self.job.model))
+        executor = on_this_machine(self.job, grid)
+        return executor, executor.grid.kv_bound(executor.model.device) // self.sharing
 
 
 def _difference(name: str, mine: Identity, expected: Identity) -> str:
@@ -137,11 +138,11 @@ class Cluster:
 
 
 @contextmanager
-def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
+def on_ray(job: Job, grid: Grid, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can
-    be run."""
+    be run. Raises :class:`KVBenchError` where no cluster can be used."""
     tokenizer = load_tokenizer(job.model, job.date)
-    grid = leave_out_tasks(build_grid(job, count_by(job.model)), tokenizer, job)
+    grid = leave_out_tasks(grid, tokenizer, job)
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
@@ -184,6 +185,8 @@ def _connect(address: str | None) -> Any:
 
 class RayExecutor:
     """Gives each worker one unit at a time."""
+
+    model = None  # each worker loads its own
 
     def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
         self.ray = ray

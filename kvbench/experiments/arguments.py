@@ -61,12 +61,22 @@ def read_arguments(
 ) -> tuple[str, dict[str, Any]]:
     """Returns the name in a text such as ``ray(workers=4)``, and the arguments that stand there.
     ``kinds``: the arguments of each name. ``noun``: the word for a name. Raises
-    :class:`KVBenchError` for an unknown name or argument."""
-    name, written = split_name(text)
+    :class:`KVBenchError` for an unknown name or argument, and for brackets that hold none."""
+    name, written = _split_arguments(text)
     if name not in kinds:
         raise KVBenchError(unknown_name(noun, name, kinds))
     arguments = parse_arguments(text, written, name, kinds[name])
     return name, arguments.model_dump(exclude_unset=True)
+
+
+def _split_arguments(text: str) -> tuple[str, str]:
+    """Splits ``name(arguments)`` into both. Raises :class:`KVBenchError` for brackets that hold no
+    argument, as in ``base(,)``: something was meant to stand there."""
+    name, written = split_name(text)
+    if name != text.strip() and not split_outside_brackets(written):
+        advice = f"write {name} alone, or put options into the brackets"
+        raise KVBenchError(f"{text.strip()}: nothing stands in the brackets: {advice}")
+    return name, written
 
 
 def parse_arguments(text: str, written: str, name: str, declared: type[Arguments]) -> Arguments:
@@ -155,9 +165,9 @@ def task_options(text: str | None) -> dict[str, Any]:
 
 
 def one_task(text: str) -> tuple[str, TaskOptions | None]:
-    """Returns the name of a task, or its file, and what stands behind it in brackets, if
-    anything."""
-    name, written = split_name(text)
+    """Returns the name of a task, or its file, and what stands behind it in brackets, if anything.
+    Raises :class:`KVBenchError` for an option that no task takes, and for brackets without one."""
+    name, written = _split_arguments(text)
     if not written:
         return name, None
     return name, parse_arguments(text, written, name, TaskOptions)

@@ -9,8 +9,8 @@ from datasets_gen import RULER, DatasetError, Task
 from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data
-from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.suites import find_coverage, task_of_version
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.suites import find_suite, find_tasks, task_of_version
 from kvbench.experiments.task_options import options_by_task
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import (
@@ -39,58 +39,77 @@ prompts = LazyModule("kvbench.prompts.prompt")
 def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the
     model's tokens."""
-    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
-    tasks = _prepare_tasks(job, coverage, count)
+    suite = find_suite(job.suite)
+    scope = job.compress or suite.scope
+    tasks = _prepare_tasks(job, count)
     check_judges(tasks, job.mode)
-    catalogue.check_scope(tasks, job.mode, coverage.scope)
-    options_of_tasks = options_by_task(coverage.tasks, job.task_options)
+    catalogue.check_scope(tasks, job.mode, scope)
+    registered = find_tasks(job.suite, job.tasks, job.compress)
+    options_of_tasks = options_by_task(registered, job.task_options)
     counts: list[tuple[Task, int]] = []
     for task in tasks:
-        of_suite = coverage.count_contexts(task, job.profile)
+        of_suite = suite.count_contexts(task, job.profile)
         of_task = options_of_tasks.get(task.name, TaskOptions()).limit
         contexts = options.count_contexts(task, job.profile, job.limit, of_suite, of_task)
         counts.append((task, contexts))
-    repeats = _repeats(job, coverage)
-    policies, points = _policies_and_points(job, coverage, tasks, repeats)
+    repeats = _repeats(job, suite)
+    policies, points = _policies_and_points(job, tasks, repeats)
     time_limit = TimeLimit(options.check_above_zero("cell_seconds", job.cell_seconds))
     bound = options.kv_bytes(job.max_kv_gb)
     observed: list[str] = []
     if job.observe is not None:
         observable = {table: table for table in OBSERVABLE}
         observed = options.choose("table", job.observe, observable)
-    tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
-    numerics = options.numerics_options(job, repeats, NUMERICS in tables)
-    setting = Setting(
-        policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables
+    tables = tuple(dict.fromkeys((*suite.tables, *observed)))
+    return Grid(
+        counts,
+        policies,
+        points,
+        seed=job.seed,
+        mode=job.mode,
+        held_out=job.phrasings == "held-out",
+        max_kv_bytes=bound,
+        time_limit=time_limit,
+        scope=scope,
+        numerics=options.numerics_options(job, repeats, NUMERICS in tables),
+        tables=tables,
     )
-    return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 
-def _repeats(job: Job, coverage: Suite) -> int:
+def at_found_levels(job: Job, levels: str) -> tuple[Job, Grid]:
+    """Returns a job of ``--difficulty auto`` at the levels that were found, with its grid."""
+    job = job.model_copy(update={"difficulty": levels})
+    return job, build_grid(job, count_by(job.model))
+
+
+def _repeats(job: Job, suite: Suite) -> int:
     """Returns how often random policies draw: as the option says, or the paper, or the suite."""
     if job.repeats is not None:
         return job.repeats
-    paper_size = coverage.size_at(job.profile)
+    paper_size = suite.size_at(job.profile)
     if paper_size:
         return paper_size.repeats
-    return coverage.repeats
+    return suite.repeats
 
 
 def _policies_and_points(
-    job: Job, coverage: Suite, tasks: Sequence[Task], repeats: int
+    job: Job, tasks: Sequence[Task], repeats: int
 ) -> tuple[list[Policy], tuple[Point, ...]]:
     """Chooses the policies of a job with their references, or a press with those that it is
     compared with, and the levels and draws of all."""
-    levels = job.levels or coverage.all_levels
+    suite = find_suite(job.suite)
+    names = _policy_names(job)
+    # Policies that are named run at the levels of all, also those that the suite has at their own.
+    if job.policies is not None:
+        suite = replace(suite, own_levels={})
+    levels = job.levels or suite.all_levels
     if job.press is None:
         is_of_suite = bool(job.suite) and job.policies is None
-        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
+        chosen = catalogue.choose_policies(names, tasks, job.mode, True, is_of_suite)
         policies = catalogue.with_references(chosen, job.controls)
         points = options.parse_points(levels, policies, repeats)
     else:
-        press, others = catalogue.press_and_others(
-            job.press, coverage.policies, tasks, job.mode, job.controls
-        )
+        press, others = catalogue.press_and_others(job.press, names, tasks, job.mode, job.controls)
         # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL]]
         for policy in (*others, press):
@@ -102,11 +121,18 @@ def _policies_and_points(
     if not job.levels:
         at_levels: list[Policy] = []
         for policy in policies:
-            texts = coverage.own_levels.get(policy.name, coverage.levels)
+            texts = suite.own_levels.get(policy.name, suite.levels)
             at_levels.append(_at_levels(policy, texts))
         policies = at_levels
-    names = (job.policies or catalogue.EVERYTHING).strip()
-    return catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING), points
+    is_everything = (job.policies or catalogue.EVERYTHING).strip() == catalogue.EVERYTHING
+    return catalogue.at_some_level(policies, points, is_everything), points
+
+
+def _policy_names(job: Job) -> str | None:
+    """Returns the policies that a job names, or else those of its suite."""
+    if job.policies is not None:
+        return job.policies
+    return find_suite(job.suite).policies_in(job.mode)
 
 
 def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
@@ -118,15 +144,17 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     return replace(policy, levels=replace(policy.levels, only=only))
 
 
-def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:
+def _prepare_tasks(job: Job, count: Count) -> list[Task]:
     """Makes the tasks of a job: with their rows, at their levels, as long as they are asked for."""
+    suite = find_suite(job.suite)
     without: tuple[str, ...] = ()
     answer_tokens = None  # at most
-    if paper_size := coverage.size_at(job.profile):
+    if paper_size := suite.size_at(job.profile):
         without = paper_size.without
         answer_tokens = paper_size.tokens
-    options_of_tasks = options_by_task(coverage.tasks, job.task_options)
-    tasks = with_data(coverage.tasks, options_of_tasks, coverage.defence, without)
+    registered = find_tasks(job.suite, job.tasks, job.compress)
+    options_of_tasks = options_by_task(registered, job.task_options)
+    tasks = with_data(registered, options_of_tasks, suite.defence, without)
     tasks = options.at_levels(tasks, job.difficulty)
     places = places_within(tasks, job)
     if job.context_tokens is not None:
@@ -164,8 +192,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     if job and model_is_here and all(map(_is_here, job.task_options.values())):
         # Of data that is not here, or that a stranger wrote into run.json.
         with suppress(KVBenchError, DatasetError):
-            coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
-            tasks = _prepare_tasks(job, coverage, count_by(job.model))
+            tasks = _prepare_tasks(job, count_by(job.model))
     versions: dict[str, str] = {}
     for planned in run.identity.tasks:
         versions[planned.name] = planned.version
@@ -190,11 +217,10 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     for task in tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
-    coverage = find_coverage(job.suite, job.tasks, job.policies, job.compress, job.mode)
-    registered = coverage.tasks
+    registered = find_tasks(job.suite, job.tasks, job.compress)
     notes = options.notes_on_levels(registered, job.difficulty)
-    if job.suite and job.policies is None and coverage.policies:
-        notes += catalogue.left_out(coverage.policies, tasks, job.mode)
+    if job.suite and job.policies is None and (names := _policy_names(job)):
+        notes += catalogue.left_out(names, tasks, job.mode)
     if names_model:
         places = places_within(registered, job)
         notes += notes_on_length(registered, job.context_tokens, places, job.model)
@@ -218,5 +244,5 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:
     """Leaves out the policies that cannot run on the model (:func:`without`)."""
-    left = catalogue.without(grid.setting.policies, missing, job.policies)
-    return replace(grid, setting=replace(grid.setting, policies=left))
+    left = catalogue.without(grid.policies, missing, job.policies)
+    return replace(grid, policies=left)

@@ -17,10 +17,9 @@ from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.descriptions import described_context, described_question
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
-from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import (
     INSTRUCTIONS,
     Prompt,
@@ -57,7 +56,7 @@ class FinishedAnswer:
 
     model: LoadedModel
     task: Task
-    setting: Setting
+    grid: Grid
     trace: Trace
     branch: Branch
     number: int  # of its question in the prompt
@@ -76,7 +75,7 @@ class FinishedAnswer:
         """Answers other branches of the trace in the same way."""
         trace = replace(self.trace, branches=list(branches))
         return decode(
-            self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True
+            self.model, trace, self.task.max_new_tokens, self.grid.max_kv_bytes, gold=True
         )
 
     def score(self, generation: Generation) -> dict[str, object]:
@@ -99,27 +98,25 @@ class _PromptWork:
 
     model: LoadedModel
     task: Task
-    setting: Setting
+    grid: Grid
     prompt: Prompt
     context: StoredContext
     questions: Sequence[StoredQuestion]
-    donor: Callable[[], Trace] | None
+    donor: Callable[[], Trace]
 
 
 def collect(
     model: LoadedModel,
     task: Task,
     examples: Sequence[Example],
-    setting: Setting,
-    donor_of: Callable[[Example], Example] | None = None,
+    grid: Grid,
 ) -> RowsByTable:
-    """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy
-    may take. Raises :class:`KVBenchError` for a context that cannot be stored once for all of its
-    questions."""
+    """Collects the rows of some examples. Raises :class:`KVBenchError` for a context that cannot be
+    stored once for all of its questions."""
     rows = RowsByTable()
     work: list[_PromptWork] = []
     for example in examples:
-        prompts = build_prompts(model.tokenizer, task, example, setting.mode)
+        prompts = build_prompts(model.tokenizer, task, example, grid.mode)
         ends = {prompt.token_ends for prompt in prompts}
         # A context is described once, and has to be the same whatever question stands behind it.
         if len(ends) > 1:
@@ -127,22 +124,22 @@ def collect(
                 f"the tokenizer splits {example.id} before another question: use --mode agnostic"
             )
         described = described_context(task, example)
-        described["mode"] = setting.mode
+        described["mode"] = grid.mode
         described["token_ends"] = np.array(ends.pop(), dtype="<u4").tobytes()
         context = StoredContext.model_validate(described)
         rows.add(CONTEXTS.name, [context])
-        donor = _donor(model, task, example, setting.mode, donor_of)
+        donor = _donor(model, task, example, grid)
         for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions: list[StoredQuestion] = []
             for question in prompt.questions:
                 questions.append(_question(task, prompt, question))
             rows.add(QUESTIONS.name, questions)
-            work.append(_PromptWork(model, task, setting, prompt, context, questions, donor))
+            work.append(_PromptWork(model, task, grid, prompt, context, questions, donor))
     for together in _batches(work):
         for answers in _answer(together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
-            for name in setting.tables:
+            for name in grid.tables:
                 if fill := find_table(name).fill:
                     rows.add(name, fill(answers))
     return rows
@@ -153,31 +150,25 @@ def _batches(work: Sequence[_PromptWork]) -> Iterator[Sequence[_PromptWork]]:
     prompt."""
     if not work:
         return
-    model, setting = work[0].model, work[0].setting
-    branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
+    model, grid = work[0].model, work[0].grid
+    branches = sum(len(policy.points_among(grid.points)) for policy in grid.policies)
     longest = max(len(item.prompt.token_ids) for item in work)
     longest_bytes = longest * bytes_per_token(model)
     by_branches = BRANCHES_TOGETHER // max(1, branches)
-    by_memory = setting.kv_bound(model.device) // (HELD_SHARE * longest_bytes)
+    by_memory = grid.kv_bound(model.device) // (HELD_SHARE * longest_bytes)
     count = max(1, min(by_branches, by_memory))
-    if any(find_table(name).observe for name in setting.tables):
+    if any(find_table(name).observe for name in grid.tables):
         count = 1
     for start in range(0, len(work), count):
         yield work[start : start + count]
 
 
-def _donor(
-    model: LoadedModel,
-    task: Task,
-    example: Example,
-    mode: Mode,
-    donor_of: Callable[[Example], Example] | None,
-) -> Callable[[], Trace] | None:
-    if donor_of is None:
-        return None
+def _donor(model: LoadedModel, task: Task, example: Example, grid: Grid) -> Callable[[], Trace]:
+    """Returns what prefills the example whose rows a policy may take, when one asks for it."""
 
     def donor_prompt() -> Prompt:
-        return build_prompts(model.tokenizer, task, donor_of(example), mode)[0]
+        donor = grid.donor(task, example)
+        return build_prompts(model.tokenizer, task, donor, grid.mode)[0]
 
     return lazy_donor(model, donor_prompt)
 
@@ -197,7 +188,7 @@ def _observers(first: _PromptWork) -> dict[str, Observer]:
     """
     by_function: dict[Any, Observer | None] = {}
     observers = {}
-    for name in first.setting.tables:
+    for name in first.grid.tables:
         observe = find_table(name).observe
         if not observe:
             continue
@@ -213,25 +204,25 @@ def _answer(together: Sequence[_PromptWork]) -> Iterator[list[FinishedAnswer]]:
     """Treats and decodes prompts together and yields the answers of each; raises
     :class:`ModelChangedError` if a press wrote to the model meanwhile."""
     first = together[0]
-    model, task, setting = first.model, first.task, first.setting
+    model, task, grid = first.model, first.task, first.grid
     observers = _observers(first)
     traces: list[Trace] = []
     for work in together:
         scorings = plan(
-            setting.policies,
-            setting.points,
+            grid.policies,
+            grid.points,
             work.prompt,
-            setting.seed,
-            setting.time_limit,
+            grid.seed,
+            grid.time_limit,
             work.donor,
         )
         traces.append(prefill(model, work.prompt, with_reference(scorings, work.prompt)))
     watching = list(dict.fromkeys(observers.values()))
     of_traces = decode_all(
-        model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True
+        model, traces, task.max_new_tokens, grid.max_kv_bytes, observers=watching, gold=True
     )
     if change := model.snapshot.first_change():
-        plug_ins = [policy.name for policy in setting.policies if policy.code.origin]
+        plug_ins = [policy.name for policy in grid.policies if policy.code.origin]
         raise ModelChangedError(plug_ins, change)
     for work, trace, generations in zip(together, traces, of_traces, strict=True):
         yield list(_finished(work, trace, generations, observers))
@@ -275,7 +266,7 @@ def _finished(
             yield FinishedAnswer(
                 work.model,
                 work.task,
-                work.setting,
+                work.grid,
                 trace,
                 branch,
                 number,

@@ -37,13 +37,15 @@ ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The options by which a run treats and decodes every example."""
+class Grid:
+    """Declares all that a run answers, and how it treats and decodes every example."""
 
+    tasks: Sequence[tuple[Task, int]]  # with the number of contexts of each
     policies: Sequence[Policy]
     points: Sequence[Point]  # the levels, and the draws of random policies at each
-    seed: int = 0  # of random policies
+    seed: int = 0  # of the examples, and of random policies
     mode: Mode = "agnostic"
+    held_out: bool = False  # contexts are written in the phrasings that training never shows
     # Of keys and values decoded at once; None for a share of what is free by then.
     max_kv_bytes: int | None = None
     time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
@@ -53,6 +55,8 @@ class Setting:
     numerics: NumericsOptions = field(default_factory=NumericsOptions)
     # Of studies, which are filled beside those of every run (kvbench.store.tables).
     tables: tuple[str, ...] = ()
+    # The questions of the contexts made so far, by task and index.
+    counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def shared_by(self, workers: int, device: "torch.device") -> Self:
         """Returns the same for each of several workers on a device: together they stay within the
@@ -70,24 +74,12 @@ class Setting:
         """Tells whether a table of the study of numerics is filled."""
         return any(table.startswith("numerics") for table in self.tables)
 
-
-@dataclass(frozen=True)
-class Grid:
-    """Declares all that a run answers."""
-
-    tasks: Sequence[tuple[Task, int]]  # with the number of contexts of each
-    setting: Setting  # its seed is that of the examples too
-    held_out: bool = False  # contexts are written in the phrasings that training never shows
-    # The questions of the contexts made so far, by task and index.
-    counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
-
     def identity(self, model: "LoadedModel") -> Identity:
         """Returns what identifies a run of the grid on a model, here and now."""
         revision, dirty = git_state(Path(kvbench.__file__).parent)
-        setting = self.setting
         study_options: dict[str, Any] = {}
-        if setting.is_numerics:
-            study_options = setting.numerics.as_texts()
+        if self.is_numerics:
+            study_options = self.numerics.as_texts()
         return Identity(
             schema_version=SCHEMA_VERSION,
             kvbench_version=kvbench.__version__,
@@ -105,12 +97,12 @@ class Grid:
             dtype=model.dtype_name,
             held_out=self.held_out,
             options=study_options,
-            seed=setting.seed,
-            mode=setting.mode,
-            scope=setting.scope,
-            tables=setting.tables,
+            seed=self.seed,
+            mode=self.mode,
+            scope=self.scope,
+            tables=self.tables,
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
-            policies=tuple(self._policy(policy, model) for policy in setting.policies),
+            policies=tuple(self._policy(policy, model) for policy in self.policies),
         )
 
     def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
@@ -119,7 +111,7 @@ class Grid:
             name=task.name,
             version=task.full_version,
             contexts=contexts,
-            prompt=prompts.prompt_as_sent(model.tokenizer, task, example, self.setting.mode),
+            prompt=prompts.prompt_as_sent(model.tokenizer, task, example, self.mode),
             chance=task.chance,
             instruction=task.instruction,
             max_new_tokens=task.max_new_tokens,
@@ -130,11 +122,11 @@ class Grid:
     def _policy(self, policy: Policy, model: "LoadedModel") -> PolicyIdentity:
         arguments, origin = arguments_and_origin(policy, model)
         repeats = 1
-        for point in self.points(policy):
+        for point in self.points_for(policy):
             repeats = max(repeats, 1 + point.repeat)
         tasks: list[str] = []
         for task, _ in self.tasks:
-            if policies_for([policy], task, self.setting.mode):
+            if policies_for([policy], task, self.mode):
                 tasks.append(task.name)
         return PolicyIdentity(
             name=policy.name,
@@ -143,7 +135,7 @@ class Grid:
             arguments=arguments,
             origin=origin,
             arguments_at_tokens=ARGUMENTS_AT,
-            levels=by_kind(policy.levels_among(self.setting.points)),
+            levels=by_kind(policy.levels_among(self.points)),
             repeats=repeats,
             tasks=tuple(tasks),
         )
@@ -152,7 +144,7 @@ class Grid:
         return next(task for task, _ in self.tasks if task.name == name)
 
     def example(self, task: Task, index: int) -> Example:
-        return task.example(self.setting.seed, index, held_out=self.held_out)
+        return task.example(self.seed, index, held_out=self.held_out)
 
     def donor(self, task: Task, example: Example) -> Example:
         """Returns the example whose rows a distractor puts into the cache: the next one, and the
@@ -171,15 +163,15 @@ class Grid:
 
     def policies_on(self, task: Task) -> list[Policy]:
         """Lists the policies that mean something on a task."""
-        return policies_for(self.setting.policies, task, self.setting.mode)
+        return policies_for(self.policies, task, self.mode)
 
-    def points(self, policy: Policy) -> tuple[Point, ...]:
+    def points_for(self, policy: Policy) -> tuple[Point, ...]:
         """Lists the levels and draws at which a policy runs."""
-        return policy.points_among(self.setting.points)
+        return policy.points_among(self.points)
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Counts the branches that are decoded for each question."""
-        return sum(len(self.points(policy)) for policy in policies)
+        return sum(len(self.points_for(policy)) for policy in policies)
 
     def generations(self) -> int:
         """Counts the answers of the whole run."""

@@ -1,7 +1,6 @@
-"""Finds what a run covers by its options and by its suite."""
+"""Finds suites, and the tasks of a run by its options and by its suite."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 
 from datasets_gen import (
@@ -16,37 +15,29 @@ from datasets_gen import (
     unknown_name,
 )
 from kvbench.experiments.options import choose
-from kvbench.prompts.mode import Mode, Scope
+from kvbench.prompts.mode import Scope
 from kvbench.studies.declaration import Suite
 from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 
 
-def find_coverage(
-    suite: str | None,
-    tasks: str | None,
-    policies: str | None,
-    compress: Scope | None,
-    mode: Mode = "agnostic",
-) -> Suite:
-    """Combines a suite with ``--tasks``, ``--policies`` and ``compress``, which come before its
-    own. Raises :class:`KVBenchError` for a suite or a task that there is not."""
-    if suite is None:
-        scope = compress or "context"
-        by_default = dict(TASKS)
-        if scope == "system":
-            by_default = {name: task for name, task in TASKS.items() if task.role == "system"}
-        return Suite("", "", _choose_tasks(tasks, by_default), policies=policies, scope=scope)
-    if suite not in SUITES:
-        raise KVBenchError(unknown_name("suite", suite, SUITES))
-    named = SUITES[suite]
-    chosen = _choose_tasks(tasks, by_name(named.tasks))
-    coverage = replace(named, tasks=chosen, scope=compress or named.scope)
-    if policies is not None:
-        return replace(coverage, policies=policies, own_levels={})
-    if mode == "aware" and named.if_aware:
-        return replace(coverage, policies=named.if_aware)
-    return coverage
+def find_suite(name: str | None) -> Suite:
+    """Finds a suite by its name; a run that names none has all registered tasks. Raises :class:`KVBenchError` for a
+    suite that there is not."""
+    if name is None:
+        return Suite("", "", tuple(TASKS.values()))
+    if name not in SUITES:
+        raise KVBenchError(unknown_name("suite", name, SUITES))
+    return SUITES[name]
+
+
+def find_tasks(suite: str | None, names: str | None, compress: Scope | None = None) -> list[Task]:
+    """Finds the tasks that are named, or else those of a suite. Raises :class:`KVBenchError` for a
+    suite or a task that there is not."""
+    tasks = by_name(find_suite(suite).tasks)
+    if suite is None and compress == "system":
+        tasks = {name: task for name, task in tasks.items() if task.role == "system"}
+    return _choose_tasks(names, tasks)
 
 
 def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:

@@ -2,7 +2,7 @@
 declaration.
 
 ``contexts`` ← ``questions`` ← ``records``: each row names its row of the table before it. A study
-declares a table of its own with :func:`register`, and a run that lists it (``Setting.tables``)
+declares a table of its own with :func:`register`, and a run that lists it (``Grid.tables``)
 fills it. :func:`find_table` imports that study.
 """
 
@@ -187,7 +187,7 @@ class StoredTable:
     # one. ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended
     # and a wave is begun again: it keys what it notes by branch, question and step.
     observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
-    # Prepares the device of a run by its ``Setting``, before the model is loaded; raises
+    # Prepares the device of a run by its ``Grid``, before the model is loaded; raises
     # :class:`KVBenchError` where the device lacks what the table needs.
     prepare: "Callable[[Any, torch.device], None] | None" = None
     takes_minutes: bool = False  # for a context: a worker is given one context at a time

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from datasets_gen import Task
 from datasets_gen.tasks.ifeval import Placement
-from kvbench.prompts.mode import Scope
+from kvbench.prompts.mode import Mode, Scope
 
 QUICK = "quick"  # the profile of a run unless another is given
 LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
@@ -53,6 +53,12 @@ class Suite:
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
     arguments: type[BaseModel] = NoArguments  # that stand behind its name in brackets
+
+    def policies_in(self, mode: Mode) -> str | None:
+        """Returns the policies that it has in a mode, as ``--policies`` takes them."""
+        if mode == "aware" and self.if_aware:
+            return self.if_aware
+        return self.policies
 
     @property
     def all_levels(self) -> dict[str, str]:

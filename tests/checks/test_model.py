@@ -11,15 +11,16 @@ from datasets_gen import TASKS
 from kvbench.checks import mastery
 from kvbench.checks.mastery import (
     Mastery,
+    find_levels,
     highest_mastered,
     mastery_table,
-    with_levels_found,
     write_command,
 )
 from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
+from kvbench.commands.doctor import chosen_tasks
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, TaskOptions
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
@@ -78,7 +79,7 @@ def test_a_model_that_masters_no_level_is_asked_two_and_refused(
     )
     job = Job(model="reference", tasks="base", difficulty="auto")
     with pytest.raises(KVBenchError, match="reference masters base at no level"):
-        with_levels_found(job, build_grid(job, len))
+        find_levels(job, build_grid(job, len))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,14 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
     job = Store.open(cli.folder / "runs/x").run.job
     assert job is not None
     assert job.difficulty == "base=2"
+
+
+def test_a_depth_in_short_contexts_is_refused_with_what_can_be_done_about_it() -> None:
+    with pytest.raises(KVBenchError) as error:
+        chosen_tasks("base", "reference", {"base": TaskOptions(depth=0.5)})
+    assert_says(str(error.value), "base(depth=0.5)", "leave depth out", "run --context-tokens")
+    (task,) = chosen_tasks("niah_single_2", "reference", {"all": TaskOptions(depth=0.5)})
+    assert task.name == "niah_single_2", "contexts of RULER have a length, and so a depth"
 
 
 def test_the_command_runs_what_is_mastered_at_its_levels() -> None:

@@ -15,7 +15,7 @@ from datasets_gen import TASKS
 from kvbench.checks.answered_again import contexts_drawn
 from kvbench.checks.replay import OF_LIKELIHOOD, TOLERANCES, Tolerance
 from kvbench.checks.submission import examine
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
@@ -31,7 +31,7 @@ SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a shipped model: all that can be checked of a run can be checked of this one."""
-    grid = Grid([(TASKS["base"], 2)], Setting(SNAPKV, at_ratios((0.5, 0.9)), seed=3))
+    grid = Grid([(TASKS["base"], 2)], SNAPKV, at_ratios((0.5, 0.9)), seed=3)
     folder = tmp_path_factory.mktemp("runs") / "original"
     store = execute(load_model("reference", "cpu"), grid, folder, "a test")
     publish_summary(store, store.frame())
@@ -46,7 +46,7 @@ def run(original: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module", params=["float32", "float16", "bfloat16"])
 def run_of_dtype(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run at several ratios, whose rows share padded batches, in each type of numbers."""
-    grid = Grid([(TASKS["base"], 1)], Setting(SNAPKV, at_ratios((0.3, 0.5, 0.9)), seed=3))
+    grid = Grid([(TASKS["base"], 1)], SNAPKV, at_ratios((0.3, 0.5, 0.9)), seed=3)
     folder = tmp_path_factory.mktemp("runs") / str(request.param)
     store = execute(load_model("reference", "cpu", request.param), grid, folder, "a test")
     publish_summary(store, store.frame())
@@ -310,11 +310,17 @@ def test_a_text_that_its_tokens_do_not_make_is_found_however_wide_the_tie(
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in 16 bits whose answers were observed while they were written."""
-    setting = Setting(SNAPKV, at_ratios((0.5, 0.9)), seed=3, tables=("attention", "routes"))
+    grid = Grid(
+        [(TASKS["base"], 1)],
+        SNAPKV,
+        at_ratios((0.5, 0.9)),
+        seed=3,
+        tables=("attention", "routes"),
+    )
     folder = tmp_path_factory.mktemp("runs") / "observed"
     store = execute(
         load_model("reference", "cpu", "bfloat16"),
-        Grid([(TASKS["base"], 1)], setting),
+        grid,
         folder,
         "a test",
     )

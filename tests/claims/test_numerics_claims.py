@@ -175,15 +175,15 @@ def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
     grid = build_grid(make_job(WALKED, limit=8, device="cpu"), len)
-    assert [policy.name for policy in grid.setting.policies] == ["full"]
-    assert TABLE in grid.setting.tables
+    assert [policy.name for policy in grid.policies] == ["full"]
+    assert TABLE in grid.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
 
 
 def test_types_of_numbers_and_ways_to_choose_are_for_its_experiment_alone() -> None:
     of_suite = {"dtypes": "fp16", "sampling": "greedy"}
     given: dict[str, Any] = {"limit": 8, "device": "cpu", "of_suite": of_suite}
-    walks = build_grid(make_job(WALKED, **given), len).setting.numerics
+    walks = build_grid(make_job(WALKED, **given), len).numerics
     assert (walks.dtypes, walks.sampling) == (("float16",), ("greedy",))
     build_grid(make_job(ERRORS, **given), len)  # which a run without numerics would refuse
 

@@ -285,7 +285,7 @@ def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     for experiment in one.experiments:
         job = make_job(experiment, limit=2)
         check_job(job)
-        names = [policy.name for policy in build_grid(job, count_by(job.model)).setting.policies]
+        names = [policy.name for policy in build_grid(job, count_by(job.model)).policies]
         assert set(names) >= set(split_outside_brackets(experiment.policies)), names
     assert one.identifier.startswith(one.text.letter)
     assert one.words.endswith(".")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from datasets_gen import RULER, TASKS, Task
 from kvbench.commands.show import STYLES, render_answers, worst_answers
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
@@ -27,7 +27,8 @@ def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen = [POLICIES[name] for name in ("full", "knorm")]
     grid = Grid(
         [(TASKS[name], 1) for name in ("base", "long_context")],
-        Setting(chosen, at_ratios((0.5, 0.9))),
+        chosen,
+        at_ratios((0.5, 0.9)),
     )
     folder = tmp_path_factory.mktemp("runs") / "run"
     execute(llama, grid, folder, "a test")

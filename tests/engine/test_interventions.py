@@ -10,7 +10,7 @@ from kvbench.engine.treat.branch import Trace, keep_mask, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.tables import RECORDS, Record, StoredTable
 from kvbench.studies.routing.interventions import INTERVENTIONS
@@ -26,8 +26,8 @@ POLICIES_TRIED = ("full", "knorm", "random", "think")
 def collected() -> dict[str, list[Any]]:
     """Rows of the planted circuit by table."""
     chosen = [POLICIES[name] for name in POLICIES_TRIED]
-    setting = Setting(chosen, at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name,))
-    return collect(circuit(), TASK, list(TASK.generate(0, CONTEXTS)), setting).tables
+    grid = Grid([(TASK, CONTEXTS)], chosen, at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name,))
+    return collect(circuit(), TASK, list(TASK.generate(0, CONTEXTS)), grid).tables
 
 
 def rows_where(table: StoredTable, **wanted: Any) -> list[Any]:

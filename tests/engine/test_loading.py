@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, count_embeddings, hash_files, load_model, wrap_model
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
@@ -144,9 +144,9 @@ def test_an_adapter_is_added_to_the_model_that_it_names(toy_copy: Path, tmp_path
 
 def answered(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
-    found = collect(
-        model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,)))
-    )
+    task = TASKS["base"]
+    grid = Grid([(task, 1)], chosen, at_ratios((0.5,)))
+    found = collect(model, task, [task.example(0, 0)], grid)
     return timeless(pd.DataFrame([record.model_dump() for record in found.records]))
 
 

@@ -14,7 +14,7 @@ from kvbench.engine.decode.waves import waves
 from kvbench.engine.treat.branch import Trace
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
@@ -183,9 +183,8 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     # In mode aware each question has a prefill of its own.
     task = replace(TASKS["base"], questions_per_context=2, max_new_tokens=STEPS)
     points = list_points([Level("ratio", 0.5), Level("rate", 0.2)], 2)
-    setting = Setting(
-        [find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY
-    )
+    chosen = [find_policy(name) for name in TREATED]
+    grid = Grid([(task, 3)], chosen, points, mode=mode, max_kv_bytes=PLENTY)
     examples = list(task.generate(0, 3))
     counts = []
 
@@ -197,12 +196,10 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
 
     monkeypatch.setattr("kvbench.experiments.collect.decode_all", counted)
     monkeypatch.setattr("kvbench.experiments.collect.BRANCHES_TOGETHER", 1000)
-    together = collect(llama, task, examples, setting).records
+    together = collect(llama, task, examples, grid).records
     assert max(counts) >= 3
     alone = [
-        record
-        for example in examples
-        for record in collect(llama, task, [example], setting).records
+        record for example in examples for record in collect(llama, task, [example], grid).records
     ]
     assert len(together) == len(alone)
     for one, other in zip(together, alone, strict=True):

@@ -11,7 +11,7 @@ from datasets_gen import TASKS
 from kvbench.checks.submission import examine
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model, longest_sequence
 from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.prompt import Prompt, build_prompts
@@ -73,11 +73,8 @@ def records() -> dict[str, list[Record]]:
         pressing("first half", lambda _: ActingPress(keep_first_half)),
         find_policy("int4"),
     ]
-    return by_policy(
-        collect(
-            model_of("gemma3_text"), TASK, [TASK.example(0, 1)], Setting(chosen, at_ratios((0.5,)))
-        )
-    )
+    grid = Grid([(TASK, 2)], chosen, at_ratios((0.5,)))
+    return by_policy(collect(model_of("gemma3_text"), TASK, [TASK.example(0, 1)], grid))
 
 
 @pytest.mark.parametrize("policy", ["full", "recency", "adakv_snapkv", "first half"])

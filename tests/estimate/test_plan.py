@@ -16,13 +16,12 @@ from kvbench.estimate.cost import RunCost
 from kvbench.estimate.decoder import DecoderShape, read_shape
 from kvbench.estimate.loads import Load, count_load
 from kvbench.estimate.machines import MACHINES, Machine
-from kvbench.estimate.plan import make_plan
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, planned_cost
 from tests.support.wording import assert_says
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes
@@ -89,9 +88,7 @@ def test_a_shape_is_read_from_a_configuration_without_weights(
 def test_counts_come_from_the_tasks_and_the_model_themselves(
     toy_folder: Path, llama: LoadedModel
 ) -> None:
-    grid = Grid(
-        [(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9)))
-    )
+    grid = Grid([(TASKS["base"], 7)], [POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9)))
     counts = count_load(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
     assert (counts.contexts, counts.answer_tokens) == (7, TASKS["base"].max_new_tokens)
     assert (
@@ -99,14 +96,14 @@ def test_counts_come_from_the_tasks_and_the_model_themselves(
         == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
     )
     assert counts.answers == 7 * counts.questions * (1 + 2)
-    (counts,) = make_plan(
+    (counts,) = planned_cost(
         Job(model=str(toy_folder), tasks="base", limit=1, policies="knorm"), SHAPE, None
     ).loads
     (prompt,) = build_prompts(
         llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic"
     )
     assert counts.tokens == len(prompt.token_ids)
-    loads = make_plan(
+    loads = planned_cost(
         Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768
     ).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
@@ -123,7 +120,7 @@ def test_all_contexts_of_a_file_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "uneven.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    (counts,) = make_plan(Job(tasks=str(file), limit=5, policies="knorm"), SHAPE, None).loads
+    (counts,) = planned_cost(Job(tasks=str(file), limit=5, policies="knorm"), SHAPE, None).loads
     assert counts.contexts * counts.questions == sum(asked)
 
 

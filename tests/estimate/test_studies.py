@@ -22,16 +22,15 @@ from kvbench.estimate.decoder import DecoderShape, shape_of_network
 from kvbench.estimate.forecast import Passes, StudyPart
 from kvbench.estimate.loads import Load, StudyLoad, count_load
 from kvbench.estimate.machines import Machine
-from kvbench.estimate.plan import make_plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.precision import NetworkCopies, in_dtype
 from kvbench.store.run_file import Job
 from kvbench.studies.numerics.forecast import injecting, localising, numerics_passes
 from kvbench.studies.registry import SUITES
 from kvbench.studies.routing.forecast import FORECAST
 from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, planned_cost
 from tests.support.models.toy import model_of, toy_model
 from tests.support.wording import assert_says
 
@@ -152,16 +151,15 @@ def passes_of_tables(
 ) -> tuple[Counted, Load]:
     """What the tables of a run add to its passes, and what a plan takes for its load."""
     model, counts = toy_model(), []
-    setting = Setting([POLICIES[name] for name in policies], at_ratios((0.5,)), numerics=options)
-    for planned in (
-        Grid([(task, contexts)], replace(setting, tables=chosen)) for chosen in ((), tables)
-    ):
+    chosen = [POLICIES[name] for name in policies]
+    plain_grid = Grid([(task, contexts)], chosen, at_ratios((0.5,)), numerics=options)
+    for planned in (plain_grid, replace(plain_grid, tables=tables)):
         with counting() as counted:
             collect(
                 model,
                 task,
                 [planned.example(task, index) for index in range(contexts)],
-                planned.setting,
+                planned,
             )
         counts.append(counted)
     plain, filled = counts
@@ -367,7 +365,7 @@ def numerics_by_hand(tokens: Sequence[int], is_text: bool, steps: int, contexts:
 def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
     """Between the ends of each task lies what a run does whose answers do not end, and whose paths
     do not part."""
-    cost = make_plan(Job(suite="numerics", limit=24), SHAPE, None)
+    cost = planned_cost(Job(suite="numerics", limit=24), SHAPE, None)
     assert (cost.numerics.steps, cost.numerics.repeats) == (None, 2)
     steps = {one.task: cost.numerics.steps_on(one.study.longest) for one in cost.loads if one.study}
     assert steps == {"base": 16, "arithmetic": 128, "prose": 16}
@@ -389,7 +387,7 @@ def test_the_passes_of_8_billion_parameters_are_those_by_hand() -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     costs = [
-        make_plan(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
+        planned_cost(Job(suite=suite, limit=limit), replace(SHAPE, dtype="bfloat16"), None)
         for limit in (1, 2, 4, 12)
     ]
     for one, more in pairwise(costs):
@@ -399,8 +397,8 @@ def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
     assert all((cost.seconds < cost.ends[0]) == has_tables for cost in costs)
 
 
-def test_a_setting_without_tables_costs_what_its_answers_cost() -> None:
-    planned = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"]], at_ratios((0.5,))))
-    assert planned.setting.tables == ()
+def test_a_grid_without_tables_costs_what_its_answers_cost() -> None:
+    planned = Grid([(TASKS["base"], 1)], [POLICIES["full"]], at_ratios((0.5,)))
+    assert planned.tables == ()
     cost = RunCost([load(asked())], SHAPE, FAST)
     assert (cost.ends, cost.walked, cost.copy_bytes) == ((cost.seconds, cost.seconds), 0.0, 0)

@@ -7,7 +7,7 @@ from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS
 from kvbench.experiments.options import at_levels, notes_on_levels, parse_points
-from kvbench.experiments.suites import find_coverage
+from kvbench.experiments.suites import find_tasks
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, list_points
 from policies.declaration.levels import RATIO
@@ -94,7 +94,7 @@ def test_a_budget_is_a_ratio_at_which_kvpress_keeps_just_that(budget: int, lengt
 
 def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> None:
     def chosen(names: str | None) -> list[str]:
-        return [task.name for task in find_coverage(None, names, None, None).tasks]
+        return [task.name for task in find_tasks(None, names)]
 
     assert chosen("ruler") == list(RULER)
     assert chosen("vt, base,ruler") == ["vt", "base", *(name for name in RULER if name != "vt")]

@@ -7,6 +7,7 @@ import pytest
 
 from datasets_gen import KNOWN_TASKS, RULER, Task
 from kvbench.experiments.arguments import (
+    job_values,
     suite_options,
     task_options,
     task_with_options,
@@ -57,12 +58,24 @@ def test_a_family_gives_an_option_to_those_of_its_tasks_that_take_it() -> None:
         ("base(1)", "write options as base"),
         ("base(depth=deep)", "depth=deep: "),
         ("base(depth=0),base(depth=1)", "has base twice with options"),
+        ("hops,base(,)", "base(,): nothing stands in the brackets: write base alone"),
+        ("base()", "base(): nothing stands in the brackets"),
     ],
 )
 def test_a_wrong_option_of_a_task_is_one_line(text: str, complaint: str) -> None:
     with pytest.raises(KVBenchError) as error:
         task_options(text)
     assert complaint in str(error.value)
+
+
+def test_a_suite_a_mode_and_an_executor_with_empty_brackets_are_refused() -> None:
+    for text in ("numerics( )", "numerics(,)"):
+        with pytest.raises(KVBenchError, match="nothing stands in the brackets: write numerics"):
+            suite_options(text)
+    with pytest.raises(KVBenchError, match="write both alone"):
+        job_values({"mode": "both(,)"})
+    with pytest.raises(KVBenchError, match="write ray alone"):
+        job_values({"executor": "ray()"})
 
 
 def test_an_option_that_no_task_takes_and_rows_for_two_tasks_are_refused() -> None:

@@ -19,7 +19,7 @@ from tests.support.tasks.samples_of_ifeval import PLAIN, written
 
 
 def policies_of(job: Job) -> dict[str, Policy]:
-    return {policy.name: policy for policy in build_grid(job, len).setting.policies}
+    return {policy.name: policy for policy in build_grid(job, len).policies}
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -35,8 +35,8 @@ def test_every_policy_is_written_with_the_name_that_records_have(name: str) -> N
 def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite() -> None:
     grid = build_grid(Job(suite="faults"), len)
     rates = {
-        policy.name: sorted({point.level.value for point in grid.points(policy)})
-        for policy in grid.setting.policies
+        policy.name: sorted({point.level.value for point in grid.points_for(policy)})
+        for policy in grid.policies
     }
     # As in text F: tables 1 and 2.
     fresh = "unit=value,phase=every_step,persistence=transient"
@@ -49,19 +49,19 @@ def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite()
     assert rates["bitflip"] == [1e-5, 1e-4]
     assert {
         point.repeat
-        for policy in grid.setting.policies
+        for policy in grid.policies
         if policy.random
-        for point in grid.points(policy)
+        for point in grid.points_for(policy)
     } == {*range(5)}
     assert [contexts for _, contexts in grid.tasks] == [SUITES["faults"].limit]
 
 
 def test_options_replace_what_a_suite_brings() -> None:
     grid = build_grid(Job(suite="faults", levels={"rate": "0.4"}, repeats=2, limit=3), len)
-    for policy in grid.setting.policies:
+    for policy in grid.policies:
         if policy.kinds and policy.name not in CONTROLS:
-            assert {point.level for point in grid.points(policy)} == {Level("rate", 0.4)}
-    assert max(point.repeat for point in grid.setting.points) == 1
+            assert {point.level for point in grid.points_for(policy)} == {Level("rate", 0.4)}
+    assert max(point.repeat for point in grid.points) == 1
     assert [contexts for _, contexts in grid.tasks] == [3]
     assert (
         build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
@@ -120,7 +120,7 @@ def test_the_paper_profile_of_errors_asks_as_text_e_does(
     grid = build_grid(job, len)
     ((task, count),) = grid.tasks
     assert (count, task.max_new_tokens) == (contexts, 100)
-    assert max(point.repeat for point in grid.setting.points) == 4
+    assert max(point.repeat for point in grid.points) == 4
     examples = list(task.generate(0, count))
     asked = [
         directive.kind
@@ -138,7 +138,7 @@ def test_the_paper_profile_of_errors_asks_as_text_e_does(
     )
     assert changed.tasks[0][1] == 3
     assert changed.tasks[0][0].max_new_tokens == 7
-    assert {point.repeat for point in changed.setting.points} == {0}
+    assert {point.repeat for point in changed.points} == {0}
 
 
 def test_rows_that_all_count_words_leave_nothing_to_ask(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_published_orders_of_either_mode_have_their_own_presses() -> None:
 
 def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:
     observed = ("attention", "states", "routes", "interventions")
-    assert build_grid(Job(suite="routing"), len).setting.tables == observed
-    assert build_grid(Job(observe="states,attention"), len).setting.tables == (
+    assert build_grid(Job(suite="routing"), len).tables == observed
+    assert build_grid(Job(observe="states,attention"), len).tables == (
         "states",
         "attention",
     )
-    assert build_grid(Job(suite="routing", observe="states"), len).setting.tables == observed
-    assert build_grid(Job(), len).setting.tables == ()
+    assert build_grid(Job(suite="routing", observe="states"), len).tables == observed
+    assert build_grid(Job(), len).tables == ()
     with pytest.raises(KVBenchError, match="unknown table 'route': did you mean 'routes'"):
         build_grid(Job(observe="route"), len)

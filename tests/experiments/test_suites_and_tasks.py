@@ -62,7 +62,7 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
             task,
         )
         assert all(contexts >= 1 for _, contexts in grid.tasks)
-        policies = {policy.name for policy in grid.setting.policies}
+        policies = {policy.name for policy in grid.policies}
         asked = set(split_outside_brackets(str(SUITES[suite].policies)))
         # Without a system prompt nothing can be protected; all else of a suite runs on every task.
         runnable = (
@@ -72,7 +72,7 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
         )
         assert runnable, suite
         assert policies - {*CONTROLS, FULL} >= runnable - {*CONTROLS, FULL}, (suite, task)
-        assert grid.setting.tables == SUITES[suite].tables
+        assert grid.tables == SUITES[suite].tables
 
 
 def test_system_prompts_are_compressed_only_where_a_task_has_some(rows: dict[str, Path]) -> None:
@@ -95,7 +95,7 @@ def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
     grid = check_job(Job(suite="faults", tasks=OWN))
     said = capsys.readouterr().err
     assert_says(said, "rows of another context", "own")
-    assert not any(policy.needs.donor for policy in grid.setting.policies)
+    assert not any(policy.needs.donor for policy in grid.policies)
     with pytest.raises(
         KVBenchError, match="distractor cannot be run here: it takes rows of another context"
     ):

@@ -15,7 +15,7 @@ from kvbench.checks.against_kvpress import compare
 from kvbench.checks.model import measure_reads
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import REFERENCE_MODELS, reference_folder
 from kvbench.prompts.mode import Mode
@@ -169,7 +169,9 @@ def assert_equals_kvpress(
     all."""
     examples = [TASKS[task].example(11, 0) for task in tasks]
     work = [(TASKS[one.task], replace(one, questions=one.questions[:asked])) for one in examples]
-    comparison = compare(loaded(name), work, Setting(policies, at_ratios(ratios), mode=mode))
+    counts = [(TASKS[task], 1) for task in tasks]
+    grid = Grid(counts, policies, at_ratios(ratios), mode=mode)
+    comparison = compare(loaded(name), work, grid)
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
     assert len(comparison.cells) == questions * (len(ratios) * (len(policies) - 1) + 1)
@@ -191,9 +193,8 @@ def test_every_policy_equals_kvpress_at_every_ratio_and_everywhere(name: str, mo
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
-    records = by_policy(
-        collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,))))
-    )
+    grid = Grid([(task, 1)], EVERY_POLICY, at_ratios((0.0,)), seed=3)
+    records = by_policy(collect(reference, task, [task.example(3, 0)], grid))
     expected = [record.output_token_ids for record in records["full"]]
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy

@@ -20,6 +20,8 @@ import torch
 from kvbench.cli.program import main
 from kvbench.execution import on_ray
 from kvbench.execution.on_ray import Cluster, RayExecutor, Readiness, Worker
+from kvbench.experiments.build_grid import build_grid
+from kvbench.prompts.context_length import count_by
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -230,7 +232,8 @@ def test_a_cluster_of_its_own_asks_for_a_token_and_sigterm_stays_ours(
     """Ray listens on all interfaces: who reaches it without a token could run code. Its own handler
     of SIGTERM would exit without a word, and leave the run ``started``."""
     before = signal.getsignal(signal.SIGTERM)
-    with on_ray.on_ray(job("cpu", model=str(toy_folder)), Cluster()):
+    small = job("cpu", model=str(toy_folder))
+    with on_ray.on_ray(small, build_grid(small, count_by(small.model)), Cluster()):
         assert signal.getsignal(signal.SIGTERM) == before
     assert fake_ray.mode == "token"
 

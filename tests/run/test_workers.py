@@ -15,7 +15,7 @@ from datasets_gen import TASKS
 from kvbench.execution.local import Workers
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
@@ -26,13 +26,12 @@ from tests.support.models.runs import timeless
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     """Presses leave attributes on modules, and the engine hooks: none may reach the context of
     another worker."""
-    setting = Setting(choose_policies(None, [TASKS["hops"]], "agnostic"), at_ratios((0.6,)))
-    examples = list(TASKS["hops"].generate(0, 3))
+    task = TASKS["hops"]
+    grid = Grid([(task, 3)], choose_policies(None, [task], "agnostic"), at_ratios((0.6,)))
+    examples = list(task.generate(0, 3))
 
     def frame(workers: Workers) -> pd.DataFrame:
-        with workers.map(
-            lambda model, one: collect(model, TASKS["hops"], [one], setting), examples
-        ) as work:
+        with workers.map(lambda model, one: collect(model, task, [one], grid), examples) as work:
             rows = [record.model_dump() for of_context in work for record in of_context.records]
         return timeless(pd.DataFrame(rows))
 

@@ -79,10 +79,8 @@ def test_options_are_of_this_suite_alone() -> None:
         build_grid(Job(suite="numerics", dtypes="fp32,fp8"), len)
     with pytest.raises(KVBenchError, match="over 128 tokens at most"):
         build_grid(Job(suite="numerics", max_new_tokens=129), len)
-    assert build_grid(Job(suite="numerics", max_new_tokens=128), len).setting.numerics.steps == 128
-    numerics = build_grid(
-        Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len
-    ).setting.numerics
+    assert build_grid(Job(suite="numerics", max_new_tokens=128), len).numerics.steps == 128
+    numerics = build_grid(Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len).numerics
     assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (
         ("bfloat16", "float32"),
         ("top_p",),

@@ -64,7 +64,7 @@ def test_a_suite_asks_for_it(
     store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")
     assert store.identity.tables == ("steps",)
     assert {*store.study_table(steps)["policy"].to_pylist()} == {*store.frame()["policy"]}
-    assert build_grid(Job(limit=1), len).setting.tables == ()
+    assert build_grid(Job(limit=1), len).tables == ()
 
 
 def test_what_is_missing_of_it_is_run_again_and_the_rest_lent(

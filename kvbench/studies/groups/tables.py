@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from kvbench.experiments.collect import FinishedAnswer as Answer
-    from kvbench.experiments.grid import Setting
+    from kvbench.experiments.grid import Grid
 
 # They need torch, and a store is read without.
 grouping = LazyModule("kvbench.engine.studies.grouping")
@@ -47,7 +47,7 @@ def _groups(answers: "Sequence[Answer]") -> Iterator[GroupRow]:
             yield GroupRow(**key, dtype=HALF, size=size, hidden=hidden)
 
 
-def _prepare(setting: "Setting", device: "torch.device") -> None:
+def _prepare(grid: "Grid", device: "torch.device") -> None:
     """Checks that the device has the type of numbers of the study."""
     precision.check_dtypes((HALF,), device)
 

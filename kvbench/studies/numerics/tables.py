@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from kvbench.experiments.collect import FinishedAnswer as Answer
-    from kvbench.experiments.grid import Setting
+    from kvbench.experiments.grid import Grid
 
 # They need torch, and a store is read without.
 determinism = LazyModule("kvbench.models.determinism")
@@ -123,7 +123,7 @@ class NumericsRounding(AnswerRow):
 
 def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     """Returns what paths stand behind, the prompt with the question, and how they go on."""
-    prompt, setting = answer.trace.prompt, answer.setting
+    prompt, grid = answer.trace.prompt, answer.grid
     question = prompt.questions[answer.number]
     if answer.question.golds:
         ends = (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence)
@@ -132,8 +132,8 @@ def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
         ends, forced_ids = (), question.gold_ids
     return walks.WalkPlan(
         (*prompt.token_ids, *question.token_ids),
-        walks.sampler(way, setting.seed, question.question.id, draw),
-        setting.numerics.steps_on(answer.task.max_new_tokens),
+        walks.sampler(way, grid.seed, question.question.id, draw),
+        grid.numerics.steps_on(answer.task.max_new_tokens),
         ends,
         forced_ids,
     )
@@ -166,7 +166,7 @@ class _Measurement:
 
     def pairs(self) -> Iterator[NumericsPair]:
         """Compares both paths in every way to choose."""
-        options = self.answer.setting.numerics
+        options = self.answer.grid.numerics
         ways: Iterable[str] = options.sampling
         if not self.answer.question.golds:
             ways = {*options.sampling} & {"greedy"}
@@ -264,7 +264,7 @@ def _measure(answer: "Answer", dtype: str) -> RowsByTable:
     network = answer.model.copies.network_in(dtype)
     measurement, rows = _Measurement(answer, dtype, network), RowsByTable()
     for table, fill in FILLS.items():
-        if table in answer.setting.tables:
+        if table in answer.grid.tables:
             rows.add(table, fill(measurement))
     return rows
 
@@ -274,7 +274,7 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
     the dtypes."""
     full = [answer for answer in answers if answer.record.policy == FULL and answer.generation]
     for answer in full[:1]:
-        numerics = answer.setting.numerics
+        numerics = answer.grid.numerics
         if MEASURED not in answer.shared:
             measured: dict[str, RowsByTable] = {}
             with determinism.deterministic(numerics.deterministic):
@@ -286,11 +286,11 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
             yield from rows[dtype].tables[table]
 
 
-def _prepare(setting: "Setting", device: "torch.device") -> None:
+def _prepare(grid: "Grid", device: "torch.device") -> None:
     """Prepares the device for the types of numbers that are compared, and for the same bits again
     where a run asks for that."""
-    precision.check_dtypes(setting.numerics.dtypes, device)
-    if setting.numerics.deterministic:
+    precision.check_dtypes(grid.numerics.dtypes, device)
+    if grid.numerics.deterministic:
         determinism.prepare_determinism(device)
 
 

@@ -16,7 +16,7 @@ from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.engine.treat.branch import Branch, Trace, clearing_masks
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, find_decoder
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.tables import Record
@@ -175,17 +175,18 @@ def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -
 # --- records
 
 
-def collected(model: LoadedModel, setting: Setting) -> dict[str, list[Record]]:
+def collected(model: LoadedModel, policies: Sequence[Policy]) -> dict[str, list[Record]]:
     task = TASKS["base"]
-    return by_policy(collect(model, task, [task.example(0, 1)], setting))
+    grid = Grid([(task, 2)], policies, at_ratios([0.5]))
+    return by_policy(collect(model, task, [task.example(0, 1)], grid))
 
 
 def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(
     llama: LoadedModel,
 ) -> None:
     chosen = [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")]
-    with_full = collected(llama, Setting(chosen, at_ratios([0.5])))
-    without = collected(llama, Setting(chosen[1:], at_ratios([0.5])))
+    with_full = collected(llama, chosen)
+    without = collected(llama, chosen[1:])
     assert set(without) == {"knorm", "oracle", "decoding_knorm"}, (
         "the full cache is no result where nobody asks for it"
     )

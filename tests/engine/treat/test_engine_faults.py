@@ -21,7 +21,7 @@ from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
@@ -341,7 +341,8 @@ def apart(model: LoadedModel) -> LoadedModel:
 
 def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> RowsByTable:
     task = TASKS["base"]
-    return collect(model, task, [task.example(0, 0)], Setting(policies, at_ratios((0.5,))))
+    grid = Grid([(task, 1)], policies, at_ratios((0.5,)))
+    return collect(model, task, [task.example(0, 0)], grid)
 
 
 # What a press does to an attention module, and the place that is named.

@@ -11,7 +11,7 @@ from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
@@ -104,7 +104,7 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
         llama,
         task,
         [worked_example()],
-        Setting([latest(), latest("whitelist"), latest("fair")], at_ratios([0.5])),
+        Grid([(task, 1)], [latest(), latest("whitelist"), latest("fair")], at_ratios([0.5])),
     )
     records = by_policy(rows)
     by_hand = {

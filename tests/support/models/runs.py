@@ -14,11 +14,17 @@ import kvbench.experiments.collect
 from datasets_gen import TASKS, Example, Task
 from kvbench.cli.program import COMMANDS, application, main
 from kvbench.engine.time_limit import NumericsOptions
+from kvbench.estimate.cost import RunCost
+from kvbench.estimate.decoder import DecoderShape
+from kvbench.estimate.plan import make_plan
 from kvbench.execution.execute import check_first_contexts, complete
 from kvbench.execution.local import LocalExecutor
-from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.build_grid import build_grid
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.context_length import count_by
 from kvbench.prompts.mode import Mode
+from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, RowsByTable
 from policies import POLICIES, Level, at_ratios, list_points
@@ -50,8 +56,18 @@ def grid(
     chosen = [POLICIES[name] for name in policies]
     return Grid(
         [(TASKS[name], contexts) for name in tasks],
-        Setting(chosen, points, seed, mode, tables=tables, numerics=numerics),
+        chosen,
+        points,
+        seed,
+        mode,
+        tables=tables,
+        numerics=numerics,
     )
+
+
+def planned_cost(job: Job, shape: DecoderShape, tokens: int | None = None) -> RunCost:
+    """What ``plan`` says that a job costs on a model of some shape."""
+    return make_plan(job, build_grid(job, count_by(job.model)), shape, tokens)
 
 
 def timeless(frame: pd.DataFrame) -> pd.DataFrame:
@@ -81,13 +97,13 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     collect = kvbench.experiments.collect.collect
 
     def recorded(
-        model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, *others: Any
+        model: LoadedModel, task: Task, examples: Sequence[Example], planned: Grid
     ) -> RowsByTable:
-        names = tuple(policy.name for policy in setting.policies)
-        levels = tuple(point.level.value for point in setting.points)
-        repeats = tuple(point.repeat for point in setting.points)
+        names = tuple(policy.name for policy in planned.policies)
+        levels = tuple(point.level.value for point in planned.points)
+        repeats = tuple(point.repeat for point in planned.points)
         calls.extend(Call(task.name, example.index, names, levels, repeats) for example in examples)
-        return collect(model, task, examples, setting, *others)
+        return collect(model, task, examples, planned)
 
     monkeypatch.setattr(kvbench.execution.execute, "collect", recorded)
     return calls
