@@ -48,18 +48,12 @@ class Report:
         self.about = dict(about)
         self.seconds: dict[str, float] = {}  # by part
         self.constants: Mapping[str, float] = {}
-        self.rows: dict[str, dict[str, Any]] = {
-            name: {
-                "part": part.name,
-                "row": name,
-                "unit": unit,
-                "measured": None,
-                "plan": None,
-                "note": "",
-            }
-            for part in parts
-            for name, unit in part.rows.items()
-        }
+        self.rows: dict[str, dict[str, Any]] = {}
+        not_measured = {"measured": None, "plan": None, "note": ""}
+        for part in parts:
+            for name, unit in part.rows.items():
+                row = {"part": part.name, "row": name, "unit": unit}
+                self.rows[name] = {**row, **not_measured}
 
     def write(self) -> None:
         content = {
