@@ -155,9 +155,7 @@ def hash_caches(layers: Sequence[LayerCache]) -> str:
         if layer.keep is not None:
             digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
         elif layer.keys is not None and layer.values is not None:
-            of_heads = torch.cat(
-                [_row_hash(states).sum(1) for states in (layer.keys, layer.values)]
-            )
+            of_heads = torch.cat([_row_hash(layer.keys).sum(1), _row_hash(layer.values).sum(1)])
             # Of each head one number leaves the device.
             digest.update(of_heads.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
@@ -169,10 +167,10 @@ def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
     Shapes (heads, tokens, size) and (heads, rows, size).
     """
-    full_hash, rows_hash = _row_hash(full), _row_hash(rows)
-    return torch.stack(
-        [torch.isin(head, other) for head, other in zip(full_hash, rows_hash, strict=True)]
-    )
+    survive = []
+    for full_hash, rows_hash in zip(_row_hash(full), _row_hash(rows), strict=True):
+        survive.append(torch.isin(full_hash, rows_hash))
+    return torch.stack(survive)
 
 
 def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
@@ -212,9 +210,10 @@ def check_cache(
 
 
 def _same_bits(states: torch.Tensor, other: torch.Tensor) -> bool:
-    return states.shape == other.shape and torch.equal(
-        *(part.contiguous().view(torch.int16) for part in (states, other))
-    )
+    if states.shape != other.shape:
+        return False
+    bits, other_bits = states.contiguous(), other.contiguous()
+    return torch.equal(bits.view(torch.int16), other_bits.view(torch.int16))
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
