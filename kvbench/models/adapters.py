@@ -157,19 +157,16 @@ def _resize_embeddings(
     name: str, network: PreTrainedModel, weights: Mapping[str, torch.Tensor], vocabulary: int | None
 ) -> None:
     """Makes room for the tokens that were added with an adapter, whose embeddings it brings."""
-    whole = {key: weight for key, weight in weights.items() if EMBEDDINGS.fullmatch(key)}
+    tensors = [weight for key, weight in weights.items() if EMBEDDINGS.fullmatch(key)]
     embedding: Any = network.get_input_embeddings()
-    rows, sizes = (
-        int(embedding.weight.shape[0]),
-        {int(weight.shape[0]) for weight in whole.values()},
-    )
+    rows = int(embedding.weight.shape[0])
+    sizes = {int(weight.shape[0]) for weight in tensors}
     if len(sizes) > 1:
         _refuse(
             name,
             f"has embeddings of {' and '.join(map(str, sorted(sizes)))} tokens",
             "save it again",
         )
-    tensors = list(whole.values())
     if network.config.tie_word_embeddings and any(
         not torch.equal(tensors[0], tensor) for tensor in tensors[1:]
     ):

@@ -184,19 +184,21 @@ class Store:
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
         """Tells whether all ``count`` records are there and none failed: the next start tries
         failed ones again."""
-        if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
-            return False
-        table = self.read(RECORDS, self.path(RECORDS, task, chunk, policy), ["policy", "status"])
-        rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
-        return table.num_rows == count and set(rows) == {(policy, "ok")}
+        for table in self.tables:
+            if not self.path(table, task, chunk, policy).is_file():
+                return False
+        path = self.path(RECORDS, task, chunk, policy)
+        records = self.read(RECORDS, path, ["policy", "status"])
+        rows = zip(records["policy"].to_pylist(), records["status"].to_pylist(), strict=True)
+        return records.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        needed = {(CONTEXTS, self.path(CONTEXTS, task, chunk)): contexts}
-        needed[QUESTIONS, self.path(QUESTIONS, task, chunk)] = count
-        return all(
-            path.is_file() and self.read(table, path).num_rows == rows
-            for (table, path), rows in needed.items()
-        )
+        """Tells whether a chunk has all its contexts, and ``count`` questions about them."""
+        for table, rows in ((CONTEXTS, contexts), (QUESTIONS, count)):
+            path = self.path(table, task, chunk)
+            if not path.is_file() or self.read(table, path).num_rows != rows:
+                return False
+        return True
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of
@@ -286,9 +288,8 @@ class Store:
             )
         if table.parent:
             parent = find_table(table.parent)
-            self._with_parents(
-                table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key))
-            )
+            keys = rows.select(parent.key).to_pandas()
+            self._with_parents(table, keys, _objects(self.table(parent, parent.key)))
         return rows
 
     def _with_parents(
@@ -324,12 +325,11 @@ class Store:
         self, paths: Sequence[Path], add_metrics: bool = False
     ) -> Iterator[tuple[Path, list[StoredAnswer]]]:
         for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
-            contexts, questions = (
-                self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
-                for table in (CONTEXTS, QUESTIONS)
-            )
-            by_index = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
-            by_id = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
+            task, chunk = folder.parent.name, f"{folder.name}.parquet"
+            contexts = self.read_rows(CONTEXTS, self.folder / CONTEXTS.name / task / chunk)
+            questions = self.read_rows(QUESTIONS, self.folder / QUESTIONS.name / task / chunk)
+            by_index = {row.example_index: row for row in contexts}
+            by_id = {row.question_id: row for row in questions}
             for path in paths_of_chunk:
                 records = self.read_rows(RECORDS, path, add_metrics)
                 try:
@@ -340,20 +340,20 @@ class Store:
                             StoredAnswer(record, question, by_index[question.example_index])
                         )
                 except KeyError as error:
-                    chunk = f"{folder.parent.name}/{folder.name}"
-                    _refuse(path, f"records tell of {error}, which {chunk} does not hold")
+                    where = f"{task}/{folder.name}"
+                    _refuse(path, f"records tell of {error}, which {where} does not hold")
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins records, or some columns, with questions and contexts, in the order of the run's
         tasks and policies. Raises :class:`KVBenchError` where there are none, or one that no run
         writes."""
-        needed = (
-            None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
-        )
-        contexts, questions, records = (
-            self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS)
-        )
+        needed = None
+        if columns is not None:
+            needed = [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
+        contexts = self.table(CONTEXTS, needed)
+        questions = self.table(QUESTIONS, needed)
+        records = self.table(RECORDS, needed)
         if not records.num_rows:
             raise KVBenchError(
                 f"{self.folder} holds no records yet: start the run again to go on with it"

@@ -62,9 +62,8 @@ def read_gguf_config(path: Path) -> Any:
         raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {supported}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.architecture_field(old) for old, new in names.items() if new}
-    fields |= {
-        f"{name}_token_id": header.tokenizer_field(f"{name}_token_id") for name in ("bos", "eos")
-    }
+    for name in ("bos_token_id", "eos_token_id"):
+        fields[name] = header.tokenizer_field(name)
     fields["pad_token_id"] = header.tokenizer_field("padding_token_id")
     fields["vocab_size"] = fields["vocab_size"] or len(header.tokenizer_field("tokens") or ())
     config = AutoConfig.for_model(
