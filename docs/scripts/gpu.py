@@ -141,7 +141,8 @@ def chosen(names: str | None) -> list[Part]:
 
 
 def take(path: Path) -> None:
-    """Puts the result of a card into docs/gpu.json, and its constants where plan finds them."""
+    """Puts the result of a card into docs/gpu.json, and its constants where plan finds them.
+    Raises :class:`KVBenchError` for a trial, which measured no card."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["small"] or content["device"] != "cuda":
         raise KVBenchError(
@@ -165,6 +166,8 @@ def without_values() -> Report:
 
 
 def main(words: Iterable[str] | None = None) -> None:
+    """Measures a card as the words of the command line say. Raises :class:`SystemExit` where a
+    trial would be written over docs/gpu.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="small sizes, to try the script")

@@ -201,7 +201,7 @@ def _judge(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
 
 def with_levels_found(job: Job, grid: Grid) -> tuple[Job, LoadedModel]:
     """Returns a job at the highest levels that its model masters, and the model, which is loaded
-    for that; :class:`KVBenchError` for a task without such a level."""
+    for that. Raises :class:`KVBenchError` for a task without such a level."""
     # Of the others nothing is to be chosen.
     with_levels = [task.name for task, _ in grid.tasks if task.top_level]
     if not with_levels:

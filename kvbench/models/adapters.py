@@ -70,8 +70,8 @@ def add_adapter(
 
 
 def has_own_tokenizer(folder: Path) -> bool:
-    """Tells whether a whole tokenizer lies beside an adapter; :class:`KVBenchError` for a part of
-    one."""
+    """Tells whether a whole tokenizer lies beside an adapter. Raises :class:`KVBenchError` for a
+    part of a tokenizer."""
     if any((folder / file).is_file() for file in VOCABULARIES):
         return True
     if parts := [file for file in ABOUT_TOKENS if (folder / file).is_file()]:

@@ -53,13 +53,12 @@ def _write(file: Path, table: pa.Table) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """Returns all columns that a file has, and the rows with those that are asked for. By a handle,
-    which any place has.
-
-    Without threads, those that read ahead among them: a process that ends while a thread of pyarrow
-    starts is aborted ("terminate called without an active exception"; 4 of 25 runs that ended with
-    an error had it).
+    """Returns the schema with all columns of a file, and its rows with the columns that are asked
+    for, by default all. Raises :class:`KVBenchError` for a file that is no parquet or is damaged.
     """
+    # By a handle, which any place has. And without threads, those that read ahead among them: a
+    # process that ends while a thread of pyarrow starts is aborted ("terminate called without an
+    # active exception"; 4 of 25 runs that ended with an error had it).
     try:
         with path.open("rb") as file:
             parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -228,8 +227,9 @@ class Store:
         add_metrics: bool = False,
     ) -> pa.Table:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a
-        score that the version which wrote the file did not have is null; else, and for any other
-        metric, that is refused."""
+        score that the version which wrote the file did not have is null. Raises
+        :class:`KVBenchError` for a file that lacks any other column or has a column too many, and,
+        without ``add_metrics``, for one that lacks such a score."""
         schema, rows = read_parquet(path, columns)
         if table is RECORDS and (missing := _missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.follows_from_store]
@@ -279,8 +279,8 @@ class Store:
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
-        """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an
-        impossible number."""
+        """Reads a study's table. Raises :class:`KVBenchError` where a row belongs to nothing or has
+        an impossible number."""
         rows = self.table(table)
         if fault := table.fault_of_values(rows):
             raise KVBenchError(
@@ -295,8 +295,8 @@ class Store:
     def _with_parents(
         self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame
     ) -> pd.DataFrame:
-        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or
-        two."""
+        """Adds to each row the columns of its parent. Raises :class:`KVBenchError` where it has
+        none, or two."""
         parent = find_table(str(table.parent))
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")

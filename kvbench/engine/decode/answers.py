@@ -129,7 +129,8 @@ def _write(
 
 
 class PlainSource:
-    """Computes the logits of one answer over a separate cache."""
+    """Computes the logits of one answer over a separate cache. Its methods are documented at
+    :class:`Source`."""
 
     def __init__(
         self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer

@@ -337,8 +337,8 @@ class Bundle:
         return self._biases[window]
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
-        still written."""
+        """Drops answers that have ended. ``going``: bool (answers,), whether each of the answers so
+        far is still written."""
         self.active[self.active.clone()] = going
         live = self.active.any(dim=1).nonzero()[:, 0]
         if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on

@@ -100,6 +100,8 @@ class BundleRows(CacheRows):
         values: torch.Tensor | None = None,
         rows: torch.Tensor | None = None,
     ) -> None:
+        """Writes as :meth:`CacheRows.write` says. Raises :class:`ValueError` where questions share
+        the rows: what is written for one of them would reach the others."""
         if self._shared:
             raise ValueError(
                 "questions share the kept rows of this branch: only a policy with a step treatment "

@@ -80,6 +80,7 @@ class TokenColumns:
         return len(self.last)
 
     def ending(self, places: slice) -> torch.Tensor:
+        """Tells which columns end among some places: bool (columns,), on the CPU."""
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
     def slices(self, width: int) -> list[slice]:

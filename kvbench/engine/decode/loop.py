@@ -122,7 +122,8 @@ class GoldLikelihood:
         self._right[numbers, places] = (logits.argmax(-1) == targets) & nats.isfinite()
 
     def targets(self, step: int, numbers: torch.Tensor) -> torch.Tensor:
-        """Returns token ``step`` of the right answers, and anything behind their ends."""
+        """Returns token ``step`` of the right answers, int64 of the shape of ``numbers``, and
+        anything behind their ends."""
         return self._tokens[numbers, min(step, self._tokens.shape[1] - 1)]
 
     def tokens(self) -> list[GoldTokens | None]:
@@ -197,19 +198,20 @@ class Source(Protocol):
     answers: Sequence[PendingAnswer]
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Reads the questions; yields numbers of answers, and the logits of their first tokens."""
+        """Reads the questions. Yields numbers of answers, int64 (answers,), and the logits of their
+        first tokens, shape (answers, vocabulary)."""
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Passes one more token of every answer that is still written; returns the logits of the
-        next ones."""
+        """Passes one more token of every answer that is still written, int64 (answers,). Returns
+        the logits of the next tokens, shape (answers, vocabulary)."""
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
         """Has the step treatments of these answers act after a step, but of those that are done:
-        nobody reads on."""
+        nobody reads on. ``numbers``: int64 (answers,). ``done``: bool, of the same shape."""
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
-        still written."""
+        """Drops answers that have ended. ``going``: bool (answers,), whether each of the answers so
+        far is still written."""
 
     def cache_rows(self, number: int) -> CacheRows:
         """Returns the rows that one answer reads while it is written."""
@@ -257,7 +259,7 @@ class Observer(Protocol):
 
 
 def greedy(step: Step) -> torch.Tensor:
-    """Chooses the most likely tokens."""
+    """Chooses the most likely tokens, int64 (answers,)."""
     best: torch.Tensor = step.logits.argmax(-1)
     return best
 

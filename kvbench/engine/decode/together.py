@@ -61,8 +61,8 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
 
 
 def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Reads questions; yields numbers of answers, and the logits of their first tokens: of rows,
-    then of their copies.
+    """Reads questions. Yields numbers of answers, int64 (answers,), and the logits of their first
+    tokens, shape (answers, vocabulary): of rows, then of their copies.
 
     The questions of a row are read a portion at a time, and rows in passes of so many tokens: that
     bounds the memory of activations, logits and masks."""
@@ -310,7 +310,8 @@ def record_faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[Non
 
 
 class WaveSource:
-    """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
+    """Computes the logits of all answers of a wave, bundle by bundle and row by row. Its methods
+    are documented at :class:`Source`."""
 
     def __init__(
         self,

@@ -249,7 +249,8 @@ class Wave(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns keys and values as they are: bundles write them where they are attended to."""
+        """Returns keys and values as they are, shape (1, num_kv_heads, tokens, head_dim) each:
+        bundles write them where they are attended to."""
         return key_states, value_states
 
     def begin_step(self) -> None:
@@ -262,8 +263,8 @@ class Wave(Cache):
             start = end
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still
-        written."""
+        """Drops answers that have ended. ``going``: bool (answers,), bundle by bundle, whether each
+        is still written."""
         counts = [bundle.answering for bundle in self.bundles]
         for bundle, of_bundle in zip(self.bundles, going.split(counts), strict=True):
             if not bool(of_bundle.all()):

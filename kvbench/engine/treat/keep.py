@@ -100,8 +100,8 @@ class Ranking:
         self._tied = {count for count, is_tied in zip(edges, tied_on_host, strict=True) if is_tied}
 
     def kept(self, count: int) -> torch.Tensor:
-        """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call
-        decides."""
+        """Returns the keep mask for a count, bool (num_kv_heads, seq_len). Among equal scores at
+        the edge, kvpress's own call decides."""
         return kept_highest(self._scores, count) if count in self._tied else self._rank < count
 
 
@@ -181,7 +181,8 @@ def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
 def check_cache(
     full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, nan: bool = False
 ) -> None:
-    """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
+    """Raises :class:`PressError` unless these are keys and values of some tokens of that cache: all
+    of the shape (1, num_kv_heads, tokens, head_dim), and without NaN unless ``nan`` allows it."""
     if keys.shape != values.shape or keys.ndim != 4:
         raise PressError(
             f"it returned keys of shape {tuple(keys.shape)} and values of shape "

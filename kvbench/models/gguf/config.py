@@ -53,7 +53,7 @@ CLOSE = 1e-4
 
 
 def read_gguf_config(path: Path) -> Any:
-    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown
+    """Reads a configuration from the header alone. Raises :class:`KVBenchError` for an unknown
     architecture or scaling."""
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
@@ -117,7 +117,9 @@ def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel,
     """Loads the weights as numbers of the dtype among the options; returns the network and
     transformers' report. Raises :class:`KVBenchError` for a file that is damaged or lacks
     tensors."""
-    gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
+    # It takes seconds, and few models need it. A LazyModule would not do: functions of it are
+    # replaced for a while, and they would be replaced in what stands for it.
+    gguf: Any = importlib.import_module("gguf")
     with _in_seconds(gguf):
         try:
             tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
