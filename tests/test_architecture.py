@@ -224,6 +224,40 @@ def test_what_is_taken_of_a_module_that_is_imported_later_is_there() -> None:
     } == {}
 
 
+# Where a module is imported by a name that no line at the top of the file can say.
+IMPORTING_BY_NAME = {
+    "policies.declaration.lazy": "the one way to import later",
+    "policies.declaration.plug_in": "plug-ins",
+    "kvbench.cli.program": "commands",
+    "kvbench.studies.registry": "parts of studies",
+    "leaderboards.studies.declaration": "pages of studies",
+    "leaderboards.claims.registry": "claims of texts",
+    "kvbench.execution.on_ray": "ray, which may not be installed",
+    "leaderboards.metrics.judges.obedience": "lm-eval, which may not be installed",
+    "kvbench.models.gguf.config": "gguf, in which functions are replaced",
+}
+IMPORTS_BY_NAME = re.compile(r"\b(import_module|__import__|LazyLoader|exec_module)\(")
+
+
+def test_a_module_is_imported_later_in_one_way() -> None:
+    by_name = set()
+    for module, path in sources().items():
+        if IMPORTS_BY_NAME.search(path.read_text()):
+            by_name.add(module)
+    assert by_name == IMPORTING_BY_NAME.keys()
+
+
+def test_what_is_imported_later_is_not_there_already() -> None:
+    idle = []
+    for module, path in sources().items():
+        there = reached(module, set())
+        for name in re.findall(r'= LazyModule\("([\w.]+)"\)', path.read_text()):
+            if name in there:
+                idle.append(f"{module} imports {name} anyway: import it at the top")
+    assert "kvbench.models.load" in reached("kvbench.checks.model", set())
+    assert idle == []
+
+
 def test_the_name_of_a_public_class_stands_for_one_thing() -> None:
     places = defaultdict(list)
     for module, path in sources().items():

@@ -48,18 +48,12 @@ class Report:
         self.about = dict(about)
         self.seconds: dict[str, float] = {}  # by part
         self.constants: Mapping[str, float] = {}
-        self.rows: dict[str, dict[str, Any]] = {
-            name: {
-                "part": part.name,
-                "row": name,
-                "unit": unit,
-                "measured": None,
-                "plan": None,
-                "note": "",
-            }
-            for part in parts
-            for name, unit in part.rows.items()
-        }
+        self.rows: dict[str, dict[str, Any]] = {}
+        not_measured = {"measured": None, "plan": None, "note": ""}
+        for part in parts:
+            for name, unit in part.rows.items():
+                row = {"part": part.name, "row": name, "unit": unit}
+                self.rows[name] = {**row, **not_measured}
 
     def write(self) -> None:
         content = {
@@ -147,7 +141,8 @@ def chosen(names: str | None) -> list[Part]:
 
 
 def take(path: Path) -> None:
-    """Puts the result of a card into docs/gpu.json, and its constants where plan finds them."""
+    """Puts the result of a card into docs/gpu.json, and its constants where plan finds them.
+    Raises :class:`KVBenchError` for a trial, which measured no card."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["small"] or content["device"] != "cuda":
         raise KVBenchError(
@@ -171,6 +166,8 @@ def without_values() -> Report:
 
 
 def main(words: Iterable[str] | None = None) -> None:
+    """Measures a card as the words of the command line say. Raises :class:`SystemExit` where a
+    trial would be written over docs/gpu.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="small sizes, to try the script")

@@ -41,8 +41,12 @@ def _right_answers(model: str) -> str:
     """Returns a table of policies by ratio; the last row is what a guess reaches."""
     content = json.loads(NEEDLES.read_text(encoding="utf-8"))
     measured = content["models"][model]
+    ratios = content["ratios"]
     ideas = {row["policy"]: row["what it keeps"] for row in KINDS["policies"]().plain()}
-    rows = [(f"`{name}`", ideas[name], *right) for name, right in measured["right"].items()]
-    rows.append((GUESS, NOT_MEASURED, *[measured["chance"]] * len(content["ratios"])))
-    shares = [f"{ratio:.0%} removed".replace("%", " %") for ratio in content["ratios"]]
+    rows = []
+    for name, right in measured["right"].items():
+        rows.append((f"`{name}`", ideas[name], *right))
+    guesses = [measured["chance"]] * len(ratios)
+    rows.append((GUESS, NOT_MEASURED, *guesses))
+    shares = [f"{100 * ratio:.0f} % removed" for ratio in ratios]
     return table(("policy", "what it keeps", *shares), rows)

@@ -62,7 +62,7 @@ def held(process: int) -> int:
 
 def timed(*words: str) -> tuple[float, float, str]:
     """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB,
-    and its output."""
+    and its output. Raises :class:`SystemExit` where the command fails."""
     start, most = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

@@ -6,7 +6,9 @@ drifted."""
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +64,10 @@ def _code(options: str) -> str:
 
 def deployments() -> str:
     """Returns every way to deploy a policy, as it is written behind the name of one."""
-    rows = (
-        (f"`+{way.name}`", way.description, _options(way.options) or "-", way.paper)
-        for way in DEPLOYMENTS.values()
-    )
+    rows = []
+    for way in DEPLOYMENTS.values():
+        options = _options(way.options) or "-"
+        rows.append((f"`+{way.name}`", way.description, options, way.paper))
     return table(("way", "what is kept", "options", "paper"), rows)
 
 
@@ -75,16 +77,14 @@ def options_of_faults() -> str:
 
 def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> str:
     """Lists the options with their defaults that are not the same among the common ones."""
-    shared, own = common.model_fields, declared.model_fields
-    new = {
-        name: one.default
-        for name, one in own.items()
-        if name not in shared or shared[name].default != one.default
-    }
-    return ", ".join(
-        f"{name}={'none' if default is None else option_text(default)}"
-        for name, default in new.items()
-    )
+    shared = common.model_fields
+    options = []
+    for name, field in declared.model_fields.items():
+        if name in shared and shared[name].default == field.default:
+            continue
+        default = "none" if field.default is None else option_text(field.default)
+        options.append(f"{name}={default}")
+    return ", ".join(options)
 
 
 DOCS = Path(__file__).parents[1]
@@ -104,9 +104,11 @@ SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"
 
 def texts() -> str:
     """Returns a table of the texts, by the letters with which their claims begin."""
-    known = dict.fromkeys(one.text for one in claims().values())
-    rows = [(text.letter, text.title, text.models) for text in known]
-    return table(("claims", "text", "what it measured"), rows)
+    rows = {}
+    for claim in claims().values():
+        text = claim.text
+        rows[text.letter] = (text.letter, text.title, text.models)
+    return table(("claims", "text", "what it measured"), rows.values())
 
 
 def verdicts_in_short() -> str:
@@ -115,24 +117,28 @@ def verdicts_in_short() -> str:
     rows = []
     by_model = examined()
     for model in (next(iter(by_model)), REFERENCE):
-        verdicts = [verdict for verdict in _verdicts(by_model[model]).values() if verdict != UNMET]
-        counts = [verdicts.count(verdict) for verdict in COUNTED]
-        rows.append((f"`{model}`", len(verdicts), *counts))
+        counts = Counter(_verdicts(by_model[model]).values())
+        del counts[UNMET]
+        by_verdict = [counts[verdict] for verdict in COUNTED]
+        rows.append((f"`{model}`", counts.total(), *by_verdict))
     return table(("model", "claims", *COUNTED.values()), rows)
 
 
 def verdicts() -> str:
     """Returns a table of the claims: what the text says, and the verdict on each model."""
     registers = examined()
-    by_model = [_verdicts(rows) for rows in registers.values()]
-    rows = []
-    for name, claim in claims().items():
-        signs = [SIGNS[on[name]] if name in on else NOT_MEASURED for on in by_model]
-        rows.append((name, claim.words, *signs))
-    counts = [count for _, count in map(_counted, registers.items())]
-    decided = [f"{count.decided} of {count.decidable}" for count in counts]
+    signs: dict[str, list[str]] = {name: [] for name in claims()}
+    models, decided = [], []
+    for model, of_model in registers.items():
+        models.append(f"`{model}`")
+        verdicts = _verdicts(of_model)
+        for name in signs:
+            sign = SIGNS[verdicts[name]] if name in verdicts else NOT_MEASURED
+            signs[name].append(sign)
+        count = _count_decided(of_model)
+        decided.append(f"{count.decided} of {count.decidable}")
+    rows = [(name, claim.words, *signs[name]) for name, claim in claims().items()]
     rows.append(("all", "decided, of the claims whose precondition the model meets", *decided))
-    models = [f"`{model}`" for model in registers]
     return table(("claim", "what the text says", *models), rows)
 
 
@@ -155,21 +161,24 @@ def _verdicts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             kinds.setdefault(row["claim"], set()).add(verdict)
     verdicts = {}
     for claim, of_parts in kinds.items():
-        undecided = of_parts == {"undecided", UNMET}
-        verdicts[claim] = (
-            "undecided" if undecided else of_parts.pop() if len(of_parts) == 1 else IN_PART
-        )
+        if len(of_parts) == 1:
+            (verdicts[claim],) = of_parts
+        elif of_parts == {"undecided", UNMET}:
+            verdicts[claim] = "undecided"
+        else:
+            verdicts[claim] = IN_PART
     return verdicts
 
 
-def _counted(of_model: tuple[str, Iterable[Mapping[str, Any]]]) -> tuple[str, Count]:
-    """Counts the claims of a model that are decided. Registers of before do not say whether a
-    precondition is met."""
-    model, rows = of_model
-    known = [row for row in rows if row["claim"] in claims()]
-    return model, Count.of(
-        (row["claim"], row["claim_verdict"], row.get("precondition_met", True)) for row in known
-    )
+def _count_decided(rows: Iterable[Mapping[str, Any]]) -> Count:
+    """Counts the claims that are decided. Earlier registers do not say whether a precondition is
+    met."""
+    verdicts = []
+    for row in rows:
+        if row["claim"] in claims():
+            is_met = row.get("precondition_met", True)
+            verdicts.append((row["claim"], row["claim_verdict"], is_met))
+    return Count.of(verdicts)
 
 
 PRESS = DOCS / "scripts" / "loud_values.py"
@@ -210,7 +219,7 @@ def policies() -> str:
         paper = "–" if row["paper"] == "-" else _linked(row["paper"])
         line = (name, row["what it keeps"], paper, family, _needs(ways))
         by_family.setdefault(family, []).append(line)
-    lines = [line for of_family in by_family.values() for line in of_family]
+    lines = chain.from_iterable(by_family.values())
     return table(("policy", "what it keeps", "paper", "family", "what it needs"), lines)
 
 
@@ -240,29 +249,21 @@ def papers() -> str:
     parts = []
     for letter, register in registers().items():
         parts.append(f"## {letter}: {titles[letter].title}\n\nTheirs: {titles[letter].models}.")
-        parts += [
-            f"```sh\n{command.line}\n```\n\n{_items_of(command)}" for command in register.commands
-        ]
+        for command in register.commands:
+            parts.append(f"```sh\n{command.line}\n```\n\n{_table_of_items(command)}")
         if register.to_come:
-            parts.append(
-                "To come:\n\n"
-                + items((f"**{name}**", text) for name, text in register.to_come.items())
-            )
+            texts = {f"**{name}**": text for name, text in register.to_come.items()}
+            parts.append(f"To come:\n\n{items(texts.items())}")
     return "\n\n".join(parts)
 
 
-def _items_of(command: Command) -> str:
+def _table_of_items(command: Command) -> str:
+    """Returns a row for each table and figure of a text that a command computes anew."""
     rows = []
     for item in command.items:
+        name = f"**{item.name}**: {item.shows}"
         columns = ", ".join(f"`{column}`" for column in item.column_names)
-        rows.append(
-            (
-                f"**{item.name}**: {item.shows}",
-                item.section,
-                f"`{item.sheet}`: {columns}",
-                item.differs,
-            )
-        )
+        rows.append((name, item.section, f"`{item.sheet}`: {columns}", item.differs))
     return table(
         ("theirs", f"section of `{command.page}`", "CSV: columns", "how ours differs, and why"),
         rows,
@@ -283,11 +284,12 @@ def performance() -> str:
     measured = json.loads((DOCS / "performance.json").read_text(encoding="utf-8"))
     rows = []
     for row in measured["rows"]:
-        number = f"{row['measured']:.3g} {row['unit']}".strip() + (
-            f", {row['note']}" if row["note"] else ""
-        )
-        target = f"{'≥' if row['at_least'] else '≤'} {row['target']:g}"
-        rows.append((row["name"], number, target, "yes" if row["met"] else "**no**"))
+        number = f"{row['measured']:.3g} {row['unit']}".strip()
+        if row["note"]:
+            number += f", {row['note']}"
+        sign = "≥" if row["at_least"] else "≤"
+        answer = "yes" if row["met"] else "**no**"
+        rows.append((row["name"], number, f"{sign} {row['target']:g}", answer))
     return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
 
 
@@ -297,17 +299,19 @@ def gpu() -> str:
     content = json.loads((DOCS / "gpu.json").read_text(encoding="utf-8"))
     lines = []
     for row in content["rows"]:
-        text = "not measured" + (f" ({row['note']})" if row["note"] else "")
-        if row["measured"] is not None:
-            numbers = f"{row['measured']:.3g} {row['unit']}"
-            numbers += "" if row["plan"] is None else f", by `plan` {row['plan']:.3g}"
-            numbers += f" ({row['note']})" if row["note"] else ""
-            text = f"{numbers}, measured on {content['card']}, {content['date']}"
-        lines.append((row["row"], text))
+        note = f" ({row['note']})" if row["note"] else ""
+        if row["measured"] is None:
+            lines.append((row["row"], f"not measured{note}"))
+            continue
+        numbers = f"{row['measured']:.3g} {row['unit']}"
+        if row["plan"] is not None:
+            numbers += f", by `plan` {row['plan']:.3g}"
+        measured_on = f"measured on {content['card']}, {content['date']}"
+        lines.append((row["row"], f"{numbers}{note}, {measured_on}"))
     return items(lines)
 
 
-MADE = (
+MAKERS = (
     tasks,
     policies,
     metrics,
@@ -322,10 +326,12 @@ MADE = (
     papers,
     needles,
     needles_on_gemma3,
+    texts,
+    verdicts,
+    verdicts_in_short,
 )
-BLOCKS: Mapping[str, Callable[[], str]] = {
-    make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)
-}
+# By the name that a page calls the table by, which is the function's in words.
+BLOCKS: Mapping[str, Callable[[], str]] = {make.__name__.replace("_", " "): make for make in MAKERS}
 
 
 ROOT = DOCS.parent

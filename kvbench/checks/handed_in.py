@@ -55,8 +55,8 @@ class Submission:
             task = self.tasks.get(planned.name)
             if task is None:
                 continue
-            examples[planned.name] = [
-                task.example(run.seed, index, held_out=run.held_out)
-                for index in range(planned.contexts)
-            ]
+            contexts = []
+            for index in range(planned.contexts):
+                contexts.append(task.example(run.seed, index, held_out=run.held_out))
+            examples[planned.name] = contexts
         return examples

@@ -10,6 +10,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.experiments import catalogue
 from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import at_found_levels, check_job
 from kvbench.experiments.grid import Grid
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kvbench.models.load import LoadedModel
     from kvbench.store.store import Store
 
-catalogue = LazyModule("kvbench.experiments.catalogue")
 controls = LazyModule("kvbench.execution.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.mastery")

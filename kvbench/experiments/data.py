@@ -1,7 +1,6 @@
 """Gives tasks whose rows come from elsewhere their rows, from a file or from their data set on the
 hub."""
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +22,10 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError
 from leaderboards.metrics.judges.obedience import check_directives, official
+from policies import LazyModule
+
+datasets = LazyModule("datasets")  # its import takes a second, and few commands need it
+python_topics = LazyModule("pydoc_data.topics")
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
@@ -86,9 +89,8 @@ def _prose(task: Task, data: Path | None) -> Task:
 def python_reference() -> list[str]:
     """Returns the paragraphs of the reference of Python's language, without code, each topic as a
     text."""
-    topics = importlib.import_module("pydoc_data.topics").topics
     texts: list[str] = []
-    for topic in topics.values():
+    for topic in python_topics.topics.values():
         paragraphs: list[str] = []
         for part in topic.split("\n\n"):
             is_sentence = part[:1].isalpha() and part.endswith(".")
@@ -151,7 +153,6 @@ def _all_questions(task: Task) -> Iterator[Question]:
 def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str, object]]:
     """Loads rows of a data set from the hub, or from an earlier download, each with its place.
     Raises :class:`KVBenchError` where neither is there."""
-    datasets = importlib.import_module("datasets")  # takes a second, and few commands need it
     fault = fault_of_hub()
     if fault:  # the library would ask for each file again and again
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True

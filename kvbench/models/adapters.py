@@ -70,8 +70,8 @@ def add_adapter(
 
 
 def has_own_tokenizer(folder: Path) -> bool:
-    """Tells whether a whole tokenizer lies beside an adapter; :class:`KVBenchError` for a part of
-    one."""
+    """Tells whether a whole tokenizer lies beside an adapter. Raises :class:`KVBenchError` for a
+    part of a tokenizer."""
     if any((folder / file).is_file() for file in VOCABULARIES):
         return True
     if parts := [file for file in ABOUT_TOKENS if (folder / file).is_file()]:
@@ -157,19 +157,16 @@ def _resize_embeddings(
     name: str, network: PreTrainedModel, weights: Mapping[str, torch.Tensor], vocabulary: int | None
 ) -> None:
     """Makes room for the tokens that were added with an adapter, whose embeddings it brings."""
-    whole = {key: weight for key, weight in weights.items() if EMBEDDINGS.fullmatch(key)}
+    tensors = [weight for key, weight in weights.items() if EMBEDDINGS.fullmatch(key)]
     embedding: Any = network.get_input_embeddings()
-    rows, sizes = (
-        int(embedding.weight.shape[0]),
-        {int(weight.shape[0]) for weight in whole.values()},
-    )
+    rows = int(embedding.weight.shape[0])
+    sizes = {int(weight.shape[0]) for weight in tensors}
     if len(sizes) > 1:
         _refuse(
             name,
             f"has embeddings of {' and '.join(map(str, sorted(sizes)))} tokens",
             "save it again",
         )
-    tensors = list(whole.values())
     if network.config.tie_word_embeddings and any(
         not torch.equal(tensors[0], tensor) for tensor in tensors[1:]
     ):

@@ -18,8 +18,8 @@ WITHOUT_ONE = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 def prepare_determinism(device: torch.device) -> None:
-    """Sets how cuBLAS shares its memory, before anything is multiplied there; :class:`KVBenchError`
-    where it is too late, or where the variable has another value."""
+    """Sets how cuBLAS shares its memory, before anything is multiplied there. Raises
+    :class:`KVBenchError` where it is too late, or where the variable has another value."""
     if device.type != "cuda" or os.environ.get(WORKSPACE) in REPRODUCIBLE:
         return
     if WORKSPACE in os.environ or torch.cuda.is_initialized():
@@ -32,8 +32,8 @@ def prepare_determinism(device: torch.device) -> None:
 
 @contextmanager
 def deterministic(is_wanted: bool) -> Iterator[None]:
-    """Allows such algorithms alone inside a ``with`` block; :class:`KVBenchError` names an
-    operation that has none."""
+    """Allows such algorithms alone inside a ``with`` block. Raises :class:`KVBenchError` with the
+    name of an operation that has none."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(is_wanted or before)
     try:

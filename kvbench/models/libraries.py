@@ -86,9 +86,10 @@ def switches(device: torch.device) -> dict[str, str]:
         # not what is used.
         settings["cpu_capability"] = (torch.backends.cpu.get_cpu_capability(), "")
         variables.pop("ATEN_CPU_CAPABILITY", None)
-    return variables | {
-        name: str(value) for name, (value, usual) in settings.items() if value != usual
-    }
+    for name, (value, usual) in settings.items():
+        if value != usual:
+            variables[name] = str(value)
+    return variables
 
 
 def cuda_packages() -> dict[str, str]:

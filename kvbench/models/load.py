@@ -401,7 +401,7 @@ def _list_shards(folder: Path) -> set[Path]:
     names = set[str]()
     for index in folder.glob("*.index.json"):
         weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
-        names |= {str(name) for name in weight_map.values()}
+        names.update(map(str, weight_map.values()))
     for name in names:
         # By their names: in a snapshot of the hub every file is a link to one outside.
         if not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder)):

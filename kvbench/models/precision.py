@@ -75,10 +75,10 @@ Copied = TypeVar("Copied", bound=torch.nn.Module)
 def _copied(module: Copied, dtype: torch.dtype) -> Copied:
     """Copies a module with its weights in another dtype. The copy finds these in place of the
     weights, so that those are not copied first."""
-    memo: dict[int, object] = {
-        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False)
-        for weight in module.parameters()
-    }
+    memo: dict[int, object] = {}
+    for weight in module.parameters():
+        converted = weight.detach().to(dtype)
+        memo[id(weight)] = torch.nn.Parameter(converted, requires_grad=False)
     return copy.deepcopy(module, memo)
 
 

@@ -60,7 +60,7 @@ class Ends(BaseModel):
 
 
 def read_config(source: str) -> Any:
-    """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of
+    """Reads a configuration. Raises :class:`KVBenchError` for a size that no model has, and any error of
     transformers."""
     place = Path(source)
     if is_gguf(place):

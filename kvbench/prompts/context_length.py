@@ -107,11 +107,13 @@ def notes_on_length(
         length = count_context_tokens(task, tokens, places)
         if not isinstance(tokens, int) and length is not None and length < task.usual_tokens:
             shorter.setdefault(length, []).append(task.name)
-    return [
-        f"{', '.join(names)}: contexts have {length:,} tokens and not the usual "
-        f"{USUAL_OF_RULER:,}, as {model} takes {places:,} with question and answer"
-        for length, names in shorter.items()
-    ]
+    notes = []
+    for length, names in shorter.items():
+        notes.append(
+            f"{', '.join(names)}: contexts have {length:,} tokens and not the usual "
+            f"{USUAL_OF_RULER:,}, as {model} takes {places:,} with question and answer"
+        )
+    return notes
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:

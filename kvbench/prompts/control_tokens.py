@@ -30,11 +30,12 @@ def control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     space or of HTML are text."""
     template = str(tokenizer.chat_template or "")
     contents = {token.content: token.special for token in tokenizer.added_tokens_decoder.values()}
-    return tuple(
-        content
-        for content, is_special in contents.items()
-        if content.strip() and (is_special or _DELIMITED.fullmatch(content) or content in template)
-    )
+    control = []
+    for content, is_special in contents.items():
+        is_control = is_special or _DELIMITED.fullmatch(content) or content in template
+        if is_control and content.strip():
+            control.append(content)
+    return tuple(control)
 
 
 def encode_with_offsets(
@@ -98,16 +99,17 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
     if isinstance(vocabulary, list):  # of Unigram: pieces with their log probabilities, by number
         pieces = [[stand_ins.get(piece, piece), score] for piece, score in vocabulary]
         for content, number in sorted(numbers.items(), key=lambda item: item[1]):
-            pieces += [[f"{_FILLER}{place}", _LEAST] for place in range(len(pieces), number + 1)]
+            for place in range(len(pieces), number + 1):
+                pieces.append([f"{_FILLER}{place}", _LEAST])
             pieces[number][0] = content
         model["vocab"] = pieces
         return
-    model["vocab"] = {
-        stand_ins.get(piece, piece): number for piece, number in vocabulary.items()
-    } | numbers
+    renamed = {stand_ins.get(piece, piece): number for piece, number in vocabulary.items()}
+    model["vocab"] = renamed | numbers
     if "merges" in model:
-        parts = []
+        kept = []
         for merge in model["merges"]:
-            parts.append(merge if isinstance(merge, list) else merge.split(" "))
-        kept = [merge for merge in parts if stand_ins.keys().isdisjoint({*merge, "".join(merge)})]
+            parts = merge if isinstance(merge, list) else merge.split(" ")
+            if stand_ins.keys().isdisjoint({*parts, "".join(parts)}):
+                kept.append(parts)
         model["merges"] = kept

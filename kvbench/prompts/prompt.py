@@ -316,10 +316,10 @@ def build_prompts(
         for _, questions in texts:
             pairs += questions
         texts = [("", pairs)]
-    return [
-        _build_prompt(tokenizer, task, example, template, behind, questions)
-        for behind, questions in texts
-    ]
+    prompts = []
+    for behind, questions in texts:
+        prompts.append(_build_prompt(tokenizer, task, example, template, behind, questions))
+    return prompts
 
 
 def _template_stretches(template: Template, task: Task, question: Question, text: str) -> Stretches:
@@ -348,10 +348,9 @@ def _build_prompt(
     places: dict[str, list[StatedValue]] = {}
     for place in example.stated:
         places.setdefault(place.text, []).append(place)
-    stated = {
-        value: overlapping_tokens(of_value, offsets, len(head))
-        for value, of_value in places.items()
-    }
+    stated = {}
+    for value, of_value in places.items():
+        stated[value] = overlapping_tokens(of_value, offsets, len(head))
     questions = []
     for question, text in texts:
         spans: dict[str, tuple[int, ...]] = {}
@@ -388,11 +387,10 @@ def _build_prompt(
 
 def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch, ...]:
     """Returns the stretches of defence and directives; neighbours of one kind become one."""
-    instructions = sorted(
-        (span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start
-    )
-    stretches = [
-        (kind, overlapping_tokens(list(spans), offsets, shift))
-        for kind, spans in groupby(instructions, lambda span: span.kind)
-    ]
-    return tuple(Stretch(kind, tokens[0], tokens[-1] + 1) for kind, tokens in stretches)
+    instructions = [span for span in example.spans if span.kind in INSTRUCTIONS]
+    instructions.sort(key=lambda span: span.start)
+    stretches = []
+    for kind, spans in groupby(instructions, lambda span: span.kind):
+        tokens = overlapping_tokens(list(spans), offsets, shift)
+        stretches.append(Stretch(kind, tokens[0], tokens[-1] + 1))
+    return tuple(stretches)

@@ -53,13 +53,12 @@ def _write(file: Path, table: pa.Table) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """Returns all columns that a file has, and the rows with those that are asked for. By a handle,
-    which any place has.
-
-    Without threads, those that read ahead among them: a process that ends while a thread of pyarrow
-    starts is aborted ("terminate called without an active exception"; 4 of 25 runs that ended with
-    an error had it).
+    """Returns the schema with all columns of a file, and its rows with the columns that are asked
+    for, by default all. Raises :class:`KVBenchError` for a file that is no parquet or is damaged.
     """
+    # By a handle, which any place has. And without threads, those that read ahead among them: a
+    # process that ends while a thread of pyarrow starts is aborted ("terminate called without an
+    # active exception"; 4 of 25 runs that ended with an error had it).
     try:
         with path.open("rb") as file:
             parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -184,19 +183,21 @@ class Store:
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
         """Tells whether all ``count`` records are there and none failed: the next start tries
         failed ones again."""
-        if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
-            return False
-        table = self.read(RECORDS, self.path(RECORDS, task, chunk, policy), ["policy", "status"])
-        rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
-        return table.num_rows == count and set(rows) == {(policy, "ok")}
+        for table in self.tables:
+            if not self.path(table, task, chunk, policy).is_file():
+                return False
+        path = self.path(RECORDS, task, chunk, policy)
+        records = self.read(RECORDS, path, ["policy", "status"])
+        rows = zip(records["policy"].to_pylist(), records["status"].to_pylist(), strict=True)
+        return records.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        needed = {(CONTEXTS, self.path(CONTEXTS, task, chunk)): contexts}
-        needed[QUESTIONS, self.path(QUESTIONS, task, chunk)] = count
-        return all(
-            path.is_file() and self.read(table, path).num_rows == rows
-            for (table, path), rows in needed.items()
-        )
+        """Tells whether a chunk has all its contexts, and ``count`` questions about them."""
+        for table, rows in ((CONTEXTS, contexts), (QUESTIONS, count)):
+            path = self.path(table, task, chunk)
+            if not path.is_file() or self.read(table, path).num_rows != rows:
+                return False
+        return True
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of
@@ -226,8 +227,9 @@ class Store:
         add_metrics: bool = False,
     ) -> pa.Table:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a
-        score that the version which wrote the file did not have is null; else, and for any other
-        metric, that is refused."""
+        score that the version which wrote the file did not have is null. Raises
+        :class:`KVBenchError` for a file that lacks any other column or has a column too many, and,
+        without ``add_metrics``, for one that lacks such a score."""
         schema, rows = read_parquet(path, columns)
         if table is RECORDS and (missing := _missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.follows_from_store]
@@ -277,8 +279,8 @@ class Store:
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
-        """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an
-        impossible number."""
+        """Reads a study's table. Raises :class:`KVBenchError` where a row belongs to nothing or has
+        an impossible number."""
         rows = self.table(table)
         if fault := table.fault_of_values(rows):
             raise KVBenchError(
@@ -286,16 +288,15 @@ class Store:
             )
         if table.parent:
             parent = find_table(table.parent)
-            self._with_parents(
-                table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key))
-            )
+            keys = rows.select(parent.key).to_pandas()
+            self._with_parents(table, keys, _objects(self.table(parent, parent.key)))
         return rows
 
     def _with_parents(
         self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame
     ) -> pd.DataFrame:
-        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or
-        two."""
+        """Adds to each row the columns of its parent. Raises :class:`KVBenchError` where it has
+        none, or two."""
         parent = find_table(str(table.parent))
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")
@@ -324,12 +325,11 @@ class Store:
         self, paths: Sequence[Path], add_metrics: bool = False
     ) -> Iterator[tuple[Path, list[StoredAnswer]]]:
         for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
-            contexts, questions = (
-                self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
-                for table in (CONTEXTS, QUESTIONS)
-            )
-            by_index = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
-            by_id = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
+            task, chunk = folder.parent.name, f"{folder.name}.parquet"
+            contexts = self.read_rows(CONTEXTS, self.folder / CONTEXTS.name / task / chunk)
+            questions = self.read_rows(QUESTIONS, self.folder / QUESTIONS.name / task / chunk)
+            by_index = {row.example_index: row for row in contexts}
+            by_id = {row.question_id: row for row in questions}
             for path in paths_of_chunk:
                 records = self.read_rows(RECORDS, path, add_metrics)
                 try:
@@ -340,20 +340,20 @@ class Store:
                             StoredAnswer(record, question, by_index[question.example_index])
                         )
                 except KeyError as error:
-                    chunk = f"{folder.parent.name}/{folder.name}"
-                    _refuse(path, f"records tell of {error}, which {chunk} does not hold")
+                    where = f"{task}/{folder.name}"
+                    _refuse(path, f"records tell of {error}, which {where} does not hold")
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins records, or some columns, with questions and contexts, in the order of the run's
         tasks and policies. Raises :class:`KVBenchError` where there are none, or one that no run
         writes."""
-        needed = (
-            None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
-        )
-        contexts, questions, records = (
-            self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS)
-        )
+        needed = None
+        if columns is not None:
+            needed = [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
+        contexts = self.table(CONTEXTS, needed)
+        questions = self.table(QUESTIONS, needed)
+        records = self.table(RECORDS, needed)
         if not records.num_rows:
             raise KVBenchError(
                 f"{self.folder} holds no records yet: start the run again to go on with it"

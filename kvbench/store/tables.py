@@ -92,12 +92,16 @@ class AnswerRow(BaseModel):
     repeat: int
 
 
-@with_columns(
-    {
-        metric.name: (metric.type if metric.required else metric.type | None, ...)
-        for metric in METRICS.values()
-    }
-)
+def _metric_columns() -> dict[str, Any]:
+    """Returns the type of each metric's column, as :func:`with_columns` takes it."""
+    columns: dict[str, Any] = {}
+    for metric in METRICS.values():
+        kind = metric.type if metric.required else metric.type | None
+        columns[metric.name] = (kind, ...)
+    return columns
+
+
+@with_columns(_metric_columns())
 class Record(BaseModel):
     """One question, answered from what one policy leaves at one level. What has no value is null.
 
@@ -233,11 +237,10 @@ class StoredTable:
             return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
         if schema.names != expected.names:
             return "its columns stand in another order than the schema's"
-        other = next(
-            (field for field in expected if schema.field(field.name).type != field.type), None
-        )
-        if other:
-            return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}"
+        for column in expected:
+            kind = schema.field(column.name).type
+            if kind != column.type:
+                return f"its column '{column.name}' is {kind}, not {column.type}"
         return ""
 
     def fault_in(self, rows: pa.Table) -> str:
@@ -247,10 +250,10 @@ class StoredTable:
             column, kinds = rows[name], _kinds(self.row.model_fields[name].annotation)
             if column.null_count and NoneType not in kinds:
                 return f"{column.null_count} {self.name} have no {name}"
-            allowed = [
-                value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)
-            ]
-            allowed += KINDS if name == "level_kind" else ()
+            allowed = list(KINDS) if name == "level_kind" else []
+            for kind in kinds:
+                if get_origin(kind) is Literal:
+                    allowed += get_args(kind)
             if allowed:
                 strange = set(column.unique().drop_null().to_pylist()) - set(allowed)
             else:
@@ -260,23 +263,24 @@ class StoredTable:
             if pa.types.is_list(column.type):
                 if pc.list_flatten(column).null_count:
                     return f"{name} has an empty place"
-                if (
-                    name.endswith("_by_layer")
-                    and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS
-                ):
+                layers = pc.max(pc.list_value_length(column)).as_py() or 0
+                if name.endswith("_by_layer") and layers > MOST_LAYERS:
                     return f"{name} tells of more than {MOST_LAYERS} layers"
         return ""
 
     def fault_of_values(self, rows: pa.Table) -> str:
         """Names a number that no measure has; nothing if all is well. Of rows without a fault of
         :meth:`fault_in`."""
-        for name in [name for name in self.ranges if name in rows.column_names]:
-            (low, high), column = self.ranges[name], rows[name].drop_null()
-            ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
-            strange = [end for end in ends if not low - NOISE <= end <= high + NOISE]
-            if strange or pc.any(pc.is_nan(column)).as_py():
-                value = strange[0] if strange else "no number"
-                return f"{name} is {value}, not between {low:g} and {high:g}"
+        for name, (low, high) in self.ranges.items():
+            if name not in rows.column_names:
+                continue
+            column = rows[name].drop_null()
+            between = f"not between {low:g} and {high:g}"
+            for end in pc.min_max(column).as_py().values():
+                if end is not None and not low - NOISE <= end <= high + NOISE:
+                    return f"{name} is {end}, {between}"
+            if pc.any(pc.is_nan(column)).as_py():
+                return f"{name} is no number, {between}"
         return ""
 
 
@@ -374,11 +378,10 @@ def arrow_type(annotation: Any) -> pa.DataType:
 
 def joined_schema() -> pa.Schema:
     """Returns the columns of a record joined with its question and context."""
-    fields = {
-        name: table.schema.field(name)
-        for table in (RECORDS, QUESTIONS, CONTEXTS)
-        for name in table.columns
-    }
+    fields = {}
+    for table in (RECORDS, QUESTIONS, CONTEXTS):
+        for column in table.schema:
+            fields[column.name] = column
     return pa.schema([fields[name] for name in JOINED], metadata=RECORDS.schema.metadata)
 
 

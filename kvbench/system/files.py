@@ -116,8 +116,8 @@ class AtWorkError(KVBenchError):
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Locks a folder until the process ends, however it does; :class:`AtWorkError` names who holds
-    it.
+    """Locks a folder until the process ends, however it does. Raises :class:`AtWorkError`, which
+    names the holder, where another process has locked it.
 
     One process holds a folder once: where it locks it again, the end of the inner lock ends the
     outer one.

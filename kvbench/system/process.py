@@ -71,8 +71,8 @@ def answer_interrupts() -> None:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Puts Ctrl-C off until the body has ended. In a destructor, such as that of a file that is
-    being written, Python prints KeyboardInterrupt and forgets it."""
+    """Puts Ctrl-C off until the body has ended, and then raises :class:`KeyboardInterrupt`. In a
+    destructor, such as that of a file that is being written, Python prints it and forgets it."""
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         yield
         return

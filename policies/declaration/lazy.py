@@ -1,5 +1,8 @@
 """The one way here to import a module later than at the top of a file, and what a registry holds
-later than the registry."""
+later than the registry.
+
+docs/architecture.md says when. ``kvpress``, ``np`` and ``torch`` stand for the modules that many
+files take late."""
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +18,8 @@ class LazyModule(ModuleType):
     """Stands for a module that is imported when something of it is first used.
 
     kvpress, and torch below it, take ten seconds to import: what only names policies or prints a
-    table does without."""
+    table does without. What is assigned to an attribute stays here, and does not reach the
+    module."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)

@@ -25,6 +25,7 @@ from kvbench.engine.decode.loop import (
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
 from kvbench.engine.decode.waves import (
     BRANCH_ATTENTION,
+    Rows,
     all_rows,
     branch_attention,
     in_waves,
@@ -77,9 +78,8 @@ def answers_alone(
         answer = PendingAnswer(branch, number, decoding.steps)
         with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
             _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
-            tokens = (
-                trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
-            )
+            question_length = len(trace.prompt.questions[number].token_ids)
+            tokens = trace.length + question_length + len(token_ids) - 1
             final_cache = _final_cache(model, trace, branch, cache, tokens)
             written = branch, number, tuple(token_ids), ended, model.clock() - started
             generations.append(Generation(*written, final_cache, finite))
@@ -129,7 +129,8 @@ def _write(
 
 
 class PlainSource:
-    """Computes the logits of one answer over a separate cache."""
+    """Computes the logits of one answer over a separate cache. Its methods are documented at
+    :class:`Source`."""
 
     def __init__(
         self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer
@@ -238,16 +239,12 @@ def decode_all(
         by_trace = []
         for trace in traces:
             branches = {id(branch) for branch in trace.branches}
-            generations = [
-                generation for generation in together if id(generation.branch) in branches
-            ]
+            generations = [answer for answer in together if id(answer.branch) in branches]
             for branch in trace.branches:
                 if branch.press_cache is not None:  # its press acts while decoding
                     generations += answers_alone(model, trace, branch, decoding)
             fail_overflowing(model, trace, generations)
-            by_trace.append(
-                [generation for generation in generations if generation.branch.error is None]
-            )
+            by_trace.append([answer for answer in generations if answer.branch.error is None])
         return by_trace
 
 
@@ -264,9 +261,7 @@ def _decode_together(
     with attention(model.network, BRANCH_ATTENTION):
         while queue:
             wave, *queue = queue
-            wave = [
-                sound for rows in wave if (sound := [row for row in rows if row.of.error is None])
-            ]
+            wave = _sound_rows(wave)
             size, needed = wave_bytes(wave), f"{wave_bytes(wave) / 1e9:.3g} GB"
             if size > max_kv_bytes:  # then it is one row
                 reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
@@ -277,9 +272,8 @@ def _decode_together(
                     queue = [wave, *queue]
                     continue
                 if result is not None:
-                    generations += [
-                        replace(generation, halvings=halvings) for generation in result[0]
-                    ]
+                    for generation in result[0]:
+                        generations.append(replace(generation, halvings=halvings))
                     golds |= result[1]
                     continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
@@ -290,10 +284,21 @@ def _decode_together(
             branch = rows[0].of
             branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
             branch.layers = []
-    return [
-        replace(answer, gold=golds.get((id(answer.branch), answer.question)))
-        for answer in generations
-    ]
+    answers = []
+    for answer in generations:
+        gold = golds.get((id(answer.branch), answer.question))
+        answers.append(replace(answer, gold=gold))
+    return answers
+
+
+def _sound_rows(wave: Sequence[Rows[Branch]]) -> list[Rows[Branch]]:
+    """Leaves out the rows of branches that have failed since the wave was made."""
+    bundles = []
+    for rows in wave:
+        sound = [row for row in rows if row.of.error is None]
+        if sound:
+            bundles.append(sound)
+    return bundles
 
 
 def _if_it_fits(
@@ -323,21 +328,20 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than
     the model takes, or crosses the length where longrope switches, or if one of its tokens has no
     embedding: some published tokenizers have more entries than their model."""
-    highest = max(
-        max(ids, default=0)
-        for ids in (prompt.token_ids, *(question.token_ids for question in prompt.questions))
-    )
-    if highest >= (embeddings := count_embeddings(model.network)):
+    highest = max(prompt.token_ids, default=0)
+    longest_turn = 0
+    for question in prompt.questions:
+        highest = max(highest, *question.token_ids, 0)
+        answer_length = max(steps, len(question.gold_ids))
+        longest_turn = max(longest_turn, len(question.token_ids) + answer_length)
+    embeddings = count_embeddings(model.network)
+    if highest >= embeddings:
         raise KVBenchError(
             f"{prompt.example.id} holds the token {highest} "
             f"({model.tokenizer.convert_ids_to_tokens(highest)!r}), and {model.name} has "
             f"{embeddings:,} embeddings: use the tokenizer that belongs to the model"
         )
-    turns = [
-        len(question.token_ids) + max(steps, len(question.gold_ids))
-        for question in prompt.questions
-    ]
-    longest = len(prompt.token_ids) + max(turns)
+    longest = len(prompt.token_ids) + longest_turn
     check_places(prompt.example.id, model.name, longest, longest_sequence(model))
     switch = rotation_switch(model)
     # All that shares a pass switches with its longest sequence, and what is cached stays turned as

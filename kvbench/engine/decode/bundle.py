@@ -82,14 +82,13 @@ class Bundle:
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
         # Where every layer keeps as many rows of each branch, one mask serves all layers of a
         # window.
-        self.uniform = all(
-            self._masked_alike(self.windows.index(window), n)
-            for n, window in enumerate(self.windows)
-        )
+        self.uniform = True
+        for layer, window in enumerate(self.windows):
+            first_alike = self.windows.index(window)
+            self.uniform = self.uniform and self._masked_alike(first_alike, layer)
         # Where nothing is padded, one mask serves all rows.
-        self.padded = bool(columns.padding.any()) or any(
-            bool(hidden.any()) for hidden in self.hidden
-        )
+        self.padded = bool(columns.padding.any())
+        self.padded |= any(bool(hidden.any()) for hidden in self.hidden)
         self.padded |= any(bool((kept != kept[:1]).any()) for kept in self.kept_positions.values())
         self._golds_padded = self.padded or bool(self.golds.padding.any())
         self._spare_of_all = self._least_spare(slice(None))
@@ -120,33 +119,27 @@ class Bundle:
         index: torch.Tensor | None = None
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
-            index = (
-                kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
-            )
+            head_starts = tokens * torch.arange(heads, device=keys.device)[:, None]
+            index = kept_last(keep, longest) + head_starts
+        places = self.front + longest + self.room
         for states, rewrites, storage in (
             (keys, [cache.keys for cache in caches], self.keys),
             (values, [cache.values for cache in caches], self.values),
         ):
             # What is in front and behind is written before it is read.
-            buffer = states.new_empty(
-                len(caches) + self.copies, heads, self.front + longest + self.room, size
-            )
+            buffer = states.new_empty(len(caches) + self.copies, heads, places, size)
             kept = buffer[: len(caches), :, self.front : self.front + longest]
             if index is not None:
-                kept.copy_(
-                    states.reshape(-1, size)
-                    .index_select(0, index.flatten())
-                    .view(*index.shape, size)
-                )
+                rows = states.reshape(-1, size).index_select(0, index.flatten())
+                kept.copy_(rows.view(*index.shape, size))
             else:  # one by one: together they would take as much memory once more
                 for row, cache, rewritten in zip(kept, caches, rewrites, strict=True):
                     read = _kept_rows(states if rewritten is None else rewritten, cache.keep)
                     row[:, : longest - read.shape[1]] = 0
                     row[:, longest - read.shape[1] :] = read
             storage.append(buffer)
-        hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(
-            self.device
-        )
+        padding = longest - counts[..., None]
+        hidden = (torch.arange(longest, device=keys.device) < padding).to(self.device)
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         if self.windows[len(self.hidden)] is not None:
@@ -158,9 +151,8 @@ class Bundle:
 
     def _place_rows(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
         """Returns the position of each row that is kept, shape (rows, 1 or num_kv_heads, kept)."""
-        tokens = [
-            F.pad(cache.tokens, (hidden.shape[-1] - cache.tokens.shape[1], 0)) for cache in caches
-        ]
+        width = hidden.shape[-1]
+        tokens = [F.pad(cache.tokens, (width - cache.tokens.shape[1], 0)) for cache in caches]
         positions = torch.stack(tokens).to(self.device)
         if bool((positions == positions[:, :1]).all()):
             positions = positions[:, :1]
@@ -232,11 +224,9 @@ class Bundle:
 
     def _least_spare(self, rows: slice) -> list[int]:
         """Counts by layer the padding that some rows have in common."""
-        return (
-            [int(spare[rows].min()) for spare in self.spare]
-            if self.padded
-            else [0] * len(self.spare)
-        )
+        if not self.padded:
+            return [0] * len(self.spare)
+        return [int(spare[rows].min()) for spare in self.spare]
 
     def grow(self, count: int) -> None:
         """Notes that every row has passed over so many more places."""
@@ -266,10 +256,8 @@ class Bundle:
         groups = query.shape[2] // key_heads
         bias = self._attention_bias(layer, groups, query.dtype).to(keys.device)
         if query_places is not None:
-            query, bias = (
-                query[:, query_places],
-                bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3),
-            )
+            query = query[:, query_places]
+            bias = bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3)
         folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
         seen = bias[..., : keys.shape[2]]
@@ -279,9 +267,8 @@ class Bundle:
         # (rows, places, num_kv_heads, groups, head_dim).
         result = result.view(*shape, -1).transpose(1, 2)
         if self._answering is not None:
-            output.copy_(
-                result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)]
-            )
+            numbers = self._answering[1].to(output.device)
+            output.copy_(result.reshape(-1, *output.shape[1:])[numbers])
             return
         into = output.unflatten(0, (rows, -1)).unflatten(2, (key_heads, -1))
         if query_places is None:
@@ -303,13 +290,11 @@ class Bundle:
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
         cache = storage[self.rows_read]
         new = self._in_rows(states, len(cache)).transpose(1, 2)
-        new = self._writing.changed(
-            layer, tensor, new, self._positions[self.rows_read, self.places]
-        )
+        positions = self._positions[self.rows_read, self.places]
+        new = self._writing.changed(layer, tensor, new, positions)
         if self._may_overflow:
-            new = new.masked_fill(
-                self._padding[self.rows_read, None, self.places, None].to(new.device), 0.0
-            )
+            padding = self._padding[self.rows_read, None, self.places, None]
+            new = new.masked_fill(padding.to(new.device), 0.0)
         cache[:, :, behind + self.places.start : behind + self.places.stop] = new
         if self.alone:  # in padding that all of these rows have, or in the spare places before it
             cache[:, :, first - new.shape[2] : first] = new
@@ -329,22 +314,16 @@ class Bundle:
             places = torch.arange(read.start, read.stop, device=self._column.device)
             query_places = places[self.places.start - read.start :, None]
             same = self._column[read] == self._column[self.places, None]
-            chosen = (
-                self.rows_read
-                if self._by_row
-                else slice(self.rows_read.start, (self.rows_read.start or 0) + 1)
-            )
+            chosen = self.rows_read
+            if not self._by_row:  # one row stands for all
+                chosen = slice(chosen.start, (chosen.start or 0) + 1)
             hidden = self.hidden[layer][chosen, :, None, self.skipped[layer] :]
             seen = same & (places <= query_places) & ~self._padding[chosen, None, read]
             if window is not None:
-                positions, kept_positions = (
-                    self._positions[chosen],
-                    self.kept_positions[layer][chosen],
-                )
+                positions = self._positions[chosen]
+                kept_positions = self.kept_positions[layer][chosen, :, None, self.skipped[layer] :]
                 first = positions[:, self.places, None] - window + 1  # that each place sees
-                hidden = hidden | (
-                    kept_positions[:, :, None, self.skipped[layer] :] < first[:, None]
-                )
+                hidden = hidden | (kept_positions < first[:, None])
                 seen &= positions[:, None, read] >= first
             seen = seen | (places == query_places)
             (rows, heads, _, kept), width = hidden.shape, len(query_places)
@@ -359,8 +338,8 @@ class Bundle:
         return self._biases[window]
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
-        still written."""
+        """Drops answers that have ended. ``going``: bool (answers,), whether each of the answers so
+        far is still written."""
         self.active[self.active.clone()] = going
         live = self.active.any(dim=1).nonzero()[:, 0]
         if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on
@@ -383,11 +362,9 @@ class Bundle:
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]
         self.kept_positions = {layer: kept[rows] for layer, kept in self.kept_positions.items()}
-        self.padding, self.active, self.positions = (
-            self.padding[rows],
-            self.active[rows],
-            self.positions[rows],
-        )
+        self.padding = self.padding[rows]
+        self.active = self.active[rows]
+        self.positions = self.positions[rows]
         self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
         self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 

@@ -50,26 +50,20 @@ class BundleRows(CacheRows):
         rows are there."""
         self._bundle, self.answers = bundle, answers
         by_branch = {id(branch): branch for branch in branches}
-        self._branches, numbers = (
-            list(by_branch.values()),
-            {key: number for number, key in enumerate(by_branch)},
-        )
+        self._branches = list(by_branch.values())
+        numbers = dict(zip(by_branch, range(len(by_branch)), strict=True))
         # Which of them, by answer.
         self._branch = torch.tensor([numbers[id(branch)] for branch in branches])
         self._shared = question_read and bundle.columns.count > 1
         columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
-        steps = (
-            torch.arange(width, max(width, bundle.grown)).view(-1, columns.count)
-            if question_read
-            else None
-        )
+        steps = torch.arange(width, max(width, bundle.grown)).view(-1, columns.count)
         behind = []
         for number, column in places:
-            question = (columns.column == column) & ~columns.padding[number]
-            of_answer = (
-                [question.nonzero()[:, 0].cpu(), steps[:, column]] if steps is not None else []
-            )
-            behind.append(torch.cat([torch.arange(-bundle.shared_kept, 0), *of_answer]))
+            of_answer = [torch.arange(-bundle.shared_kept, 0)]
+            if question_read:
+                question = (columns.column == column) & ~columns.padding[number]
+                of_answer += [question.nonzero()[:, 0].cpu(), steps[:, column]]
+            behind.append(torch.cat(of_answer))
         self._rows = torch.tensor([bundle.row_numbers.index(number) for number, _ in places])
         # Behind the kept context: places counted from the end of what is kept, and positions.
         first = [branch.next_position for branch in branches]
@@ -106,6 +100,8 @@ class BundleRows(CacheRows):
         values: torch.Tensor | None = None,
         rows: torch.Tensor | None = None,
     ) -> None:
+        """Writes as :meth:`CacheRows.write` says. Raises :class:`ValueError` where questions share
+        the rows: what is written for one of them would reach the others."""
         if self._shared:
             raise ValueError(
                 "questions share the kept rows of this branch: only a policy with a step treatment "
@@ -156,12 +152,9 @@ class BundleRows(CacheRows):
         # Less than none are if it stands behind the context.
         newer = newest - self._lengths[:, None]
         behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
-        places = (
-            torch.where(
-                newer >= 0, -1 - newer - self._bundle.shared_kept, self._behind.gather(1, behind)
-            )
-            + end
-        )
+        # Both counted from where what is kept ends.
+        in_context = -1 - newer - self._bundle.shared_kept
+        places = torch.where(newer >= 0, in_context, self._behind.gather(1, behind)) + end
         places = places.clamp(min=0)[:, None]
         return _Layout(
             of_context=(newer >= 0)[:, None].to(device),
@@ -207,10 +200,11 @@ class PlainRows(CacheRows):
         rows: torch.Tensor | None = None,
     ) -> None:
         for stored, states in zip(self._states(layer), (keys, values), strict=True):
-            if states is not None:
-                stored.copy_(
-                    states if rows is None else torch.where(rows[..., None], states, stored)
-                )
+            if states is None:
+                continue
+            if rows is not None:
+                states = torch.where(rows[..., None], states, stored)
+            stored.copy_(states)
 
     def _states(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._layers[layer].keys, self._layers[layer].values

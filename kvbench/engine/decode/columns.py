@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise
 from typing import Generic, TypeVar
 
 import torch
@@ -51,10 +51,13 @@ def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
     shares nothing."""
     if len(questions[0]) == 1:
         return 0
-    beginnings = [question[:-1] for of_row in questions for question in of_row]
-    return sum(
-        1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*beginnings, strict=False))
-    )
+    beginnings = [question[:-1] for question in chain.from_iterable(questions)]
+    count = 0
+    for tokens in zip(*beginnings, strict=False):
+        if len(set(tokens)) > 1:
+            break
+        count += 1
+    return count
 
 
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
@@ -77,16 +80,21 @@ class TokenColumns:
         return len(self.last)
 
     def ending(self, places: slice) -> torch.Tensor:
+        """Tells which columns end among some places: bool (columns,), on the CPU."""
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
     def slices(self, width: int) -> list[slice]:
         """Returns the places of whole columns in turn, at most ``width`` together unless one column
         alone is wider."""
-        ends = [0]
-        for before, last in pairwise([-1, *self.last.tolist()]):
-            if ends[-1] <= before and last + 1 - ends[-1] > width:
-                ends.append(before + 1)
-        return [slice(start, end) for start, end in pairwise([*ends, self.token_ids.shape[1]])]
+        edges = [0]
+        column_start = 0
+        for last in self.last.tolist():
+            is_alone = edges[-1] == column_start
+            if not is_alone and last + 1 - edges[-1] > width:
+                edges.append(column_start)
+            column_start = last + 1
+        edges.append(self.token_ids.shape[1])
+        return [slice(start, end) for start, end in pairwise(edges)]
 
 
 @dataclass(frozen=True)
@@ -121,10 +129,11 @@ def make_columns(
     questions = [row.question_ids(trace.prompt) for row in rows]
     shared = shared_start(questions)
     first = [row.of.next_position for row in rows]
-    grid = _Grid([[ids[shared:] for ids in of_row] for of_row in questions], at_end=True)
-    starts = [
-        [position + shared] * len(of_row) for position, of_row in zip(first, questions, strict=True)
-    ]
+    endings, starts = [], []
+    for position, of_row in zip(first, questions, strict=True):
+        endings.append([ids[shared:] for ids in of_row])
+        starts.append([position + shared] * len(of_row))
+    grid = _Grid(endings, at_end=True)
     shared_ids = torch.tensor(questions[0][0][:shared], dtype=torch.long).repeat(len(rows), 1)
     shared_positions = torch.tensor(first)[:, None] + torch.arange(shared)
     parts = (*grid.parts(starts), shared_ids, shared_positions)
@@ -136,18 +145,20 @@ def make_gold_columns(
 ) -> GoldColumns:
     """Puts right answers side by side; empty without ``gold``, and where a copy of a row passes
     them step by step."""
-    golds = [
-        [ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)]
-        for row in rows
-    ]
-    starts = [
-        [row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows
-    ]
-    grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
-    targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids
-    return GoldColumns(
-        grid.last, *(part.to(device) for part in (*grid.parts(starts), targets, grid.offsets + 1))
-    )
+    inputs: list[list[tuple[int, ...]]] = []
+    targets: list[list[tuple[int, ...]]] = []
+    starts = []
+    for row in rows:
+        golds = row.gold_ids(trace.prompt)
+        if row.paired or not gold:
+            golds = [()] * len(golds)
+        inputs.append([ids[:-1] for ids in golds])
+        targets.append([ids[1:] for ids in golds])
+        starts.append([row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)])
+    grid = _Grid(inputs, at_end=False)
+    target_ids = _Grid(targets, at_end=False).token_ids
+    parts = (*grid.parts(starts), target_ids, grid.offsets + 1)
+    return GoldColumns(grid.last, *(part.to(device) for part in parts))
 
 
 class _Grid:
@@ -156,14 +167,17 @@ class _Grid:
 
     def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], at_end: bool) -> None:
         """``sequences``: by row and column."""
-        self._widths = [max(len(ids) for ids in column) for column in zip(*sequences, strict=True)]
+        self._widths = [max(map(len, column)) for column in zip(*sequences, strict=True)]
         self._at_end = at_end
-        self.last = torch.tensor(self._widths).cumsum(0) - 1
-        self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
-        self.token_ids = torch.tensor([self._join(row, 0) for row in sequences], dtype=torch.long)
-        offsets = torch.tensor(
-            [self._join(list(map(range, map(len, row))), -1) for row in sequences], dtype=torch.long
-        )
+        widths = torch.tensor(self._widths)
+        self.last = widths.cumsum(0) - 1
+        self.column = torch.arange(len(widths)).repeat_interleave(widths)
+        token_ids, places = [], []
+        for row in sequences:
+            token_ids.append(self._join(row, 0))
+            places.append(self._join([range(len(ids)) for ids in row], -1))
+        self.token_ids = torch.tensor(token_ids, dtype=torch.long)
+        offsets = torch.tensor(places, dtype=torch.long)
         self.offsets, self.padding = offsets.clamp(min=0), offsets < 0
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:

@@ -82,13 +82,13 @@ class GoldLikelihood:
         self.device = device
         self.lengths = [len(gold) for gold in golds]
         self._longest = max(1, *self.lengths)
-        padded = [[*gold, *[0] * (self._longest - len(gold))] for gold in golds]
+        padded = []
+        counted = []  # how many of the tokens are counted in the steps of the loop
+        for gold, by_step in zip(golds, forced, strict=True):
+            padding = [0] * (self._longest - len(gold))
+            padded.append([*gold, *padding])
+            counted.append(len(gold) if by_step else min(1, len(gold)))
         self._tokens = torch.tensor(padded, device=device)
-        # How many of the tokens are counted in the steps of the loop.
-        counted = [
-            length if by_step else min(1, length)
-            for length, by_step in zip(self.lengths, forced, strict=True)
-        ]
         self._counted = torch.tensor(counted, device=device)
         self._steps = max(counted)
         # By answer and place; the last column takes what is not counted, as to leave it out would
@@ -102,9 +102,8 @@ class GoldLikelihood:
         is chosen."""
         if step < self._steps:
             places = torch.full_like(numbers, step)
-            self.add(
-                numbers, places, logits, self.targets(step, numbers), self._counted[numbers] > step
-            )
+            counted = self._counted[numbers] > step
+            self.add(numbers, places, logits, self.targets(step, numbers), counted)
 
     def add(
         self,
@@ -123,16 +122,20 @@ class GoldLikelihood:
         self._right[numbers, places] = (logits.argmax(-1) == targets) & nats.isfinite()
 
     def targets(self, step: int, numbers: torch.Tensor) -> torch.Tensor:
-        """Returns token ``step`` of the right answers, and anything behind their ends."""
+        """Returns token ``step`` of the right answers, int64 of the shape of ``numbers``, and
+        anything behind their ends."""
         return self._tokens[numbers, min(step, self._tokens.shape[1] - 1)]
 
     def tokens(self) -> list[GoldTokens | None]:
         """Returns what is noted of each answer; ``None`` where nothing is measured."""
+        tokens: list[GoldTokens | None] = []
         notes = zip(self.lengths, self._nats.tolist(), self._right.tolist(), strict=True)
-        return [
-            GoldTokens(tuple(nats[:length]), tuple(right[:length])) if length else None
-            for length, nats, right in notes
-        ]
+        for length, nats, right in notes:
+            if length:
+                tokens.append(GoldTokens(tuple(nats[:length]), tuple(right[:length])))
+            else:
+                tokens.append(None)
+        return tokens
 
 
 # Of such logits every sampler chooses some token, so that the answer looks like one: it is a
@@ -157,23 +160,21 @@ def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Gen
     all branches fail, for the reason that is the model's, whatever their presses said of the NaN
     that they were handed. A fault that is injected may make any number: its answers stand, and are
     counted as detected."""
-    overflowing = [generation for generation in generations if not generation.finite]
+    overflowing = [generation.branch for generation in generations if not generation.finite]
     failed = any(branch.error for branch in trace.branches)
     if not (overflowing or failed):
         return
     is_finite = all(bool(states.isfinite().all()) for states in (*trace.keys, *trace.values))
-    if not is_finite or any(answer.branch.treatment.policy.name == FULL for answer in overflowing):
+    if not is_finite or FULL in [branch.treatment.policy.name for branch in overflowing]:
         for branch in trace.branches:
             _fail(branch, fault_of_model(model))
         return
-    for branch in (generation.branch for generation in overflowing):
+    overflow = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
+    for branch in overflowing:
         policy = branch.treatment.policy
         if not policy.treatment.corrupts:
-            overflow = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
-            _fail(
-                branch,
-                f"{policy.name} failed while decoding: with what it leaves of the cache, {overflow}",
-            )
+            failure = f"{policy.name} failed while decoding"
+            _fail(branch, f"{failure}: with what it leaves of the cache, {overflow}")
 
 
 def _fail(branch: Branch, reason: str) -> None:
@@ -197,19 +198,20 @@ class Source(Protocol):
     answers: Sequence[PendingAnswer]
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Reads the questions; yields numbers of answers, and the logits of their first tokens."""
+        """Reads the questions. Yields numbers of answers, int64 (answers,), and the logits of their
+        first tokens, shape (answers, vocabulary)."""
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Passes one more token of every answer that is still written; returns the logits of the
-        next ones."""
+        """Passes one more token of every answer that is still written, int64 (answers,). Returns
+        the logits of the next tokens, shape (answers, vocabulary)."""
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
         """Has the step treatments of these answers act after a step, but of those that are done:
-        nobody reads on."""
+        nobody reads on. ``numbers``: int64 (answers,). ``done``: bool, of the same shape."""
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is
-        still written."""
+        """Drops answers that have ended. ``going``: bool (answers,), whether each of the answers so
+        far is still written."""
 
     def cache_rows(self, number: int) -> CacheRows:
         """Returns the rows that one answer reads while it is written."""
@@ -257,7 +259,7 @@ class Observer(Protocol):
 
 
 def greedy(step: Step) -> torch.Tensor:
-    """Chooses the most likely tokens."""
+    """Chooses the most likely tokens, int64 (answers,)."""
     best: torch.Tensor = step.logits.argmax(-1)
     return best
 
@@ -285,10 +287,9 @@ class _EndTest:
     """Tells which tokens end their answers, as :meth:`AnswerEnds.until_end` does afterwards."""
 
     def __init__(self, ends: AnswerEnds, device: torch.device) -> None:
-        self.tokens, self.sentence, self.initials = (
-            torch.tensor(tokens, dtype=torch.long, device=device)
-            for tokens in (ends.tokens, ends.sentence, ends.initials)
-        )
+        self.tokens = torch.tensor(ends.tokens, dtype=torch.long, device=device)
+        self.sentence = torch.tensor(ends.sentence, dtype=torch.long, device=device)
+        self.initials = torch.tensor(ends.initials, dtype=torch.long, device=device)
 
     def __call__(self, tokens: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
         """Returns bool (answers,). ``before``: the token before each, ``None`` where the question
@@ -297,9 +298,9 @@ class _EndTest:
         if not len(self.sentence):
             return ended
         sentence = torch.isin(tokens, self.sentence)
-        return ended | (
-            sentence if before is None else sentence & ~torch.isin(before, self.initials)
-        )
+        if before is not None:
+            sentence = sentence & ~torch.isin(before, self.initials)
+        return ended | sentence
 
 
 def write_answers(
@@ -315,12 +316,12 @@ def write_answers(
     behind the end of an answer."""
     device = likelihood.device
     look_every = 1 if decoding.observers else look_every
-    full_at = {answer.longest for answer in source.answers}
     is_end = _EndTest(ends, device)
-    limits = torch.tensor([answer.longest for answer in source.answers], device=device)
-    forced = torch.tensor([answer.forced for answer in source.answers], device=device)
-    any_forced = any(answer.forced for answer in source.answers)
-    longest = max(answer.longest for answer in source.answers)
+    lengths = [answer.longest for answer in source.answers]  # at most, in tokens
+    full_at, longest = set(lengths), max(lengths)
+    limits = torch.tensor(lengths, device=device)
+    is_forced = [answer.forced for answer in source.answers]
+    forced, any_forced = torch.tensor(is_forced, device=device), any(is_forced)
     finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
 
     def choose(
@@ -337,11 +338,9 @@ def write_answers(
         least, largest = logits.aminmax(dim=-1)  # which pass infinity and NaN on
         finite[numbers] &= (least.isfinite() & largest.isfinite()) | ended_before
         tokens = decoding.sampler(seen)
-        return (
-            torch.where(forced[numbers], likelihood.targets(step, numbers), tokens)
-            if any_forced
-            else tokens
-        )
+        if not any_forced:
+            return tokens
+        return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens)
 
     def has_ended(
         step: int, numbers: torch.Tensor, tokens: torch.Tensor, before: torch.Tensor | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import torch
@@ -61,15 +61,14 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
 
 
 def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Reads questions; yields numbers of answers, and the logits of their first tokens: of rows,
-    then of their copies.
+    """Reads questions. Yields numbers of answers, int64 (answers,), and the logits of their first
+    tokens, shape (answers, vocabulary): of rows, then of their copies.
 
     The questions of a row are read a portion at a time, and rows in passes of so many tokens: that
     bounds the memory of activations, logits and masks."""
     numbers = _number_answers(wave)
-    for slices in zip_longest(
-        *(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
-    ):
+    slices_by_bundle = [bundle.question_slices for bundle in wave.bundles]
+    for slices in zip_longest(*slices_by_bundle, fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, slices):
             readings, answers, copies, copied = [], [], [], []
             for bundle, places, rows in chosen:
@@ -93,31 +92,23 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
     """Passes the right answers behind their questions, where answers will be written, and notes how
     likely each of their tokens but the first is; that one follows the question."""
     numbers = _number_answers(wave)
-    for slices in zip_longest(
-        *(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)
-    ):
+    slices_by_bundle = [bundle.gold_slices for bundle in wave.bundles]
+    for slices in zip_longest(*slices_by_bundle, fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, slices, all_logits=True):
             wave.parts, start, parts = [], 0, []
             for bundle, places, rows in chosen:
                 bundle.begin_golds(places, rows)
-                golds, of_column = (
-                    bundle.golds,
-                    numbers[bundle][rows][:, bundle.golds.column[places]],
-                )
-                count = of_column.numel()
+                golds = bundle.golds
+                answers = numbers[bundle][rows][:, golds.column[places]]
+                count = answers.numel()
                 wave.parts.append(BundlePass(bundle, slice(start, start + count)))
                 start += count
-                grids = (
-                    golds.order,
-                    golds.token_ids,
-                    golds.positions,
-                    golds.targets,
-                    ~golds.padding,
-                )
-                parts.append(
-                    [of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)]
-                )
-            joined = (torch.cat(part) for part in zip(*parts, strict=True))
+                part = [answers.flatten()]
+                for grid in (golds.order, golds.token_ids, golds.positions, golds.targets):
+                    part.append(grid[rows, places].flatten())
+                part.append(~golds.padding[rows, places].flatten())
+                parts.append(part)
+            joined = map(torch.cat, zip(*parts, strict=True))
             answers, order, token_ids, positions, targets, counted = joined
             logits = forward(model, wave, token_ids, positions, None)
             likelihood.add(answers, order, logits, targets, counted)
@@ -128,9 +119,8 @@ def _number_answers(wave: Wave) -> dict[Bundle, torch.Tensor]:
     numbers, start = {}, 0
     for bundle in wave.bundles:
         count = bundle.active.numel()
-        numbers[bundle] = torch.arange(start, start + count, device=bundle.device).view_as(
-            bundle.active
-        )
+        of_bundle = torch.arange(start, start + count, device=bundle.device)
+        numbers[bundle] = of_bundle.view_as(bundle.active)
         start += count
     return numbers
 
@@ -169,19 +159,20 @@ def _passes(
 def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.Tensor:
     """Does one pass; returns the logits at the places that need them, reading by reading and row by
     row."""
-    wave.parts, start, places = [], 0, []
+    wave.parts, start = [], 0
+    token_ids, positions, places = [], [], []
     for reading in readings:
         rows, width = reading.token_ids.shape
-        wave.parts.append(
-            BundlePass(reading.bundle, slice(start, start + rows * width), reading.logit_places)
-        )
-        places.append(start + width * torch.arange(rows)[:, None] + reading.logit_places)
-        start += rows * width
-    answered = torch.cat([of_reading.flatten() for of_reading in places])
-    token_ids = torch.cat([reading.token_ids.flatten() for reading in readings])
-    positions = torch.cat([reading.positions.flatten() for reading in readings])
+        tokens = slice(start, start + rows * width)
+        wave.parts.append(BundlePass(reading.bundle, tokens, reading.logit_places))
+        token_ids.append(reading.token_ids.flatten())
+        positions.append(reading.positions.flatten())
+        row_starts = start + width * torch.arange(rows)[:, None]
+        places.append((row_starts + reading.logit_places).flatten())
+        start = tokens.stop
+    answered = torch.cat(places)
     with _last_layer_at(model, answered):
-        return forward(model, wave, token_ids, positions, answered)
+        return forward(model, wave, torch.cat(token_ids), torch.cat(positions), answered)
 
 
 @contextmanager
@@ -204,11 +195,10 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
     modules = [last.self_attn.o_proj, last.mlp]
     if hasattr(last.self_attn, "q_proj"):  # Phi-3 has queries, keys and values in one matrix
         modules.append(last.self_attn.q_proj)
-    hooks = [
-        hook
-        for m in modules
-        for hook in (m.register_forward_pre_hook(narrow), m.register_forward_hook(widen))
-    ]
+    hooks = []
+    for module in modules:
+        hooks.append(module.register_forward_pre_hook(narrow))
+        hooks.append(module.register_forward_hook(widen))
     try:
         yield
     finally:
@@ -247,27 +237,30 @@ def answers_of_wave(
     if not rows:
         return [], {}
     started = model.clock()
-    answers = [answer for bundle in rows for answer in _list_answers(bundle, decoding)]
-    likelihood = GoldLikelihood(
-        [a.gold for a in answers], [a.forced for a in answers], model.device
-    )
+    answers: list[PendingAnswer] = []
+    for bundle in rows:
+        answers += _list_answers(bundle, decoding)
+    golds, forced = [answer.gold for answer in answers], [answer.forced for answer in answers]
+    likelihood = GoldLikelihood(golds, forced, model.device)
     source = WaveSource(model, Wave(rows, decoding.gold), answers, likelihood)
     ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
-    tokens_of_answers = write_answers(
-        source, decoding, likelihood, ends, device_kind(model.device).look_every
-    )
+    look_every = device_kind(model.device).look_every
+    written = write_answers(source, decoding, likelihood, ends, look_every)
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
-    for answer, token_ids, finite in zip(
-        answers, tokens_of_answers.tokens.tolist(), tokens_of_answers.finite.tolist(), strict=True
-    ):
+    measured: Golds = {}
+    results = zip(
+        written.tokens.tolist(), written.finite.tolist(), likelihood.tokens(), strict=True
+    )
+    for answer, (token_ids, finite, gold) in zip(answers, results, strict=True):
         if not answer.forced:
             ids, ended = ends.until_end(token_ids[: answer.longest])
             generations.append(
                 Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite)
             )
-    golds = zip(answers, likelihood.tokens(), strict=True)
-    return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
+        if gold is not None:
+            measured[id(answer.branch), answer.question] = gold
+    return generations, measured
 
 
 def _list_answers(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
@@ -317,7 +310,8 @@ def record_faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[Non
 
 
 class WaveSource:
-    """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
+    """Computes the logits of all answers of a wave, bundle by bundle and row by row. Its methods
+    are documented at :class:`Source`."""
 
     def __init__(
         self,
@@ -329,15 +323,14 @@ class WaveSource:
         self.answers = answers
         self.gold_seconds = 0.0  # spent on the right answers
         self._model, self._wave, self._likelihood = model, wave, likelihood
-        self._places = [
-            (bundle, row, column)
-            for bundle in wave.bundles
-            for row in range(bundle.rows)
-            for column in range(bundle.columns.count)
-        ]
-        self._positions = torch.cat(
-            [bundle.columns.positions[:, bundle.columns.last].flatten() for bundle in wave.bundles]
-        )
+        self._places: list[tuple[Bundle, int, int]] = []
+        positions = []
+        for bundle in wave.bundles:
+            columns = bundle.columns
+            for row, column in product(range(bundle.rows), range(columns.count)):
+                self._places.append((bundle, row, column))
+            positions.append(columns.positions[:, columns.last].flatten())
+        self._positions = torch.cat(positions)
         self._once = self._groups(by_step=False)
         self._at_steps = self._groups(by_step=True)
         self._question_read = self._copied = False
@@ -354,9 +347,8 @@ class WaveSource:
             else:
                 is_treated = policy.treatment.prefill_treatment is not None and column == 0
             if is_treated and branch.error is None:
-                groups.setdefault(
-                    (bundle, id(branch) if branch.treat_apart else id(policy)), []
-                ).append(number)
+                together = id(branch) if branch.treat_apart else id(policy)
+                groups.setdefault((bundle, together), []).append(number)
         return [self._group(numbers, by_step) for numbers in groups.values()]
 
     def _group(self, numbers: list[int], by_step: bool) -> AnswerGroup:
@@ -372,27 +364,26 @@ class WaveSource:
                 treatment = cache_treatment.step_treatment(situations, ids)
             elif cache_treatment.prefill_treatment:
                 treatment = cache_treatment.prefill_treatment(situations)
-        return AnswerGroup(
-            numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers)
-        )
+        reading = len(numbers) // 2 if bundle.copies else len(numbers)
+        return AnswerGroup(numbers, branches, treatment, reading)
 
     def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other
         questions."""
-        firsts: dict[int, int] = {}
-        copies = {
-            place: first
-            for place in range(group.reading)
-            if (first := firsts.setdefault(id(group.branches[place]), place)) != place
-        }
+        firsts: dict[int, int] = {}  # by branch, the place of its first answer
+        copies, row_copies = {}, {}
+        bundle = self._places[group.numbers[0]][0]
+        rows = [self._places[number][1] for number in group.numbers]
+        for place, branch in enumerate(group.branches[: group.reading]):
+            first = firsts.setdefault(id(branch), place)
+            if first != place:
+                copies[place] = first
+                row_copies[rows[place]] = rows[first]
         with record_faults_of_all(group.branches, where):
             treatment.after_prefill(self._group_rows(group, list(firsts.values())))
             if isinstance(treatment, StepTreatment):
                 treatment.copy_answers(copies)
-        rows = [self._places[number][1] for number in group.numbers]
-        self._places[group.numbers[0]][0].copy_rows(
-            {rows[copy]: rows[first] for copy, first in copies.items()}
-        )
+        bundle.copy_rows(row_copies)
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         # On what is kept of the context, treatments act once for all questions of a row, or for
@@ -449,9 +440,8 @@ class WaveSource:
         bundle, row, column = self._places[number]
         if not self._copied:
             row %= bundle.reading
-        return BundleRows(
-            bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read
-        )
+        branches = [self.answers[number].branch]
+        return BundleRows(bundle, branches, [(row, column)], [0], self._question_read)
 
     def _group_rows(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         bundle = self._places[group.numbers[0]][0]

@@ -37,8 +37,11 @@ class CacheSize:
         """Counts the bytes of a row that keeps so many tokens in each layer that its press
         compresses. A sliding layer that presses leave whole holds the newest ones, whatever the
         press."""
-        held = (kept if window is None else min(self.length, window - 1) for window in self.windows)
-        return self.layer_bytes * sum(of_layer + room for of_layer in held)
+        tokens = 0
+        for window in self.windows:
+            tokens += room
+            tokens += kept if window is None else min(self.length, window - 1)
+        return self.layer_bytes * tokens
 
 
 Rows = list[Row[Of]]  # of a bundle
@@ -50,33 +53,25 @@ def waves(
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of
     cache. ``gold``: with the copies of rows that are there for right answers alone."""
     traces = list(traces)
-    rows = [row for trace in traces for row in _rows_of_trace(trace, steps, gold)]
+    rows: list[Row[Branch]] = []
+    for trace in traces:
+        rows += _rows_of_trace(trace, steps, gold)
     return in_waves(rows, max_kv_bytes, traces[0].keys[0].device)
 
 
 def _rows_of_trace(trace: Trace, steps: int, gold: bool) -> list[Row[Branch]]:
     heads, _, head_size = trace.keys[0].shape
-    size = CacheSize(
-        2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows
-    )
-    sound = [
-        branch for branch in trace.branches if branch.error is None and branch.press_cache is None
-    ]
-    return [
-        replace(row, trace=trace)
-        for branch in sound
-        for layers in [[branch.layers[number] for number in trace.compressed]]
-        for row in _rows(
-            branch,
-            branch.treatment,
-            _longest(layers),
-            _even(layers),
-            trace.prompt,
-            steps,
-            size,
-            gold,
-        )
-    ]
+    layer_bytes = 2 * heads * head_size * trace.keys[0].element_size()
+    size = CacheSize(layer_bytes, trace.length, trace.windows)
+    rows = []
+    for branch in trace.branches:
+        if branch.error is not None or branch.press_cache is not None:
+            continue
+        layers = [branch.layers[number] for number in trace.compressed]
+        longest, even = _longest(layers), _even(layers)
+        for row in _rows(branch, branch.treatment, longest, even, trace.prompt, steps, size, gold):
+            rows.append(replace(row, trace=trace))
+    return rows
 
 
 def count_too_large(
@@ -93,21 +88,15 @@ def count_too_large(
         if policy.while_decoding:  # its answers are written one by one
             continue
         kept = compute_n_kept(length, treatment.ratio) if policy.counted == "head" else length
-        rows = _rows(
-            treatment,
-            treatment,
-            kept,
-            policy.counted == "head" and not policy.rewrites,
-            prompt,
-            steps,
-            size,
-        )
+        even = policy.counted == "head" and not policy.rewrites
+        rows = _rows(treatment, treatment, kept, even, prompt, steps, size)
         count += sum(row.size > max_kv_bytes for row in rows)
     return count
 
 
 def all_rows(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
-    return [row for wave in waves for bundle in wave for row in bundle]
+    """Lists the rows of waves, one bundle after the other."""
+    return list(chain.from_iterable(chain.from_iterable(waves)))
 
 
 def wave_bytes(wave: Iterable[Rows[Of]]) -> int:
@@ -143,9 +132,8 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
     serves all layers."""
     groups: dict[tuple[int, int, int, bool, bool], Rows[Of]] = {}
     for row in rows:
-        groups.setdefault(
-            (id(row.trace), len(row.questions), row.steps, row.even, row.paired), []
-        ).append(row)
+        alike = id(row.trace), len(row.questions), row.steps, row.even, row.paired
+        groups.setdefault(alike, []).append(row)
     for group in groups.values():
         bundle: Rows[Of] = []
         padded = 0
@@ -197,11 +185,12 @@ def _rows(
 def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
     """Counts the places for the questions of a row and their answers. The right answers are passed
     where answers are written later, a few at a time."""
-    questions = [prompt.questions[number].token_ids for number in numbers]
-    golds = [len(prompt.questions[number].gold_ids) for number in numbers]
-    if len(questions) == 1:  # padded to whatever another row of its bundle asks
-        questions = [max((question.token_ids for question in prompt.questions), key=len)]
-        golds = [max(len(question.gold_ids) for question in prompt.questions)]
+    is_single = len(numbers) == 1
+    read = prompt.questions if is_single else [prompt.questions[number] for number in numbers]
+    questions = [question.token_ids for question in read]
+    golds = [len(question.gold_ids) for question in read]
+    if is_single:  # padded to whatever another row of its bundle asks
+        questions, golds = [max(questions, key=len)], [max(golds)]
     shared = shared_start([questions])
     lengths = [len(question) - shared for question in questions]
     answers = max(steps * len(questions), min(sum(golds), PLACES_AT_ONCE), *golds)
@@ -210,20 +199,25 @@ def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
 
 def _even(layers: Sequence[LayerCache]) -> bool:
     """Tells whether as many rows are kept in every head and layer."""
-    counts = [cache.keep.sum(-1) for cache in layers if cache.keep is not None]
-    return len(counts) == len(layers) and all(
-        bool((count == counts[0][0]).all()) for count in counts
-    )
+    counts = []
+    for cache in layers:
+        if cache.keep is None:
+            return False
+        counts.append(cache.keep.sum(-1))
+    return all(bool((count == counts[0][0]).all()) for count in counts)
 
 
 def _longest(layers: Sequence[LayerCache]) -> int:
     """Counts the most rows that a head reads in any layer."""
-    return max(
-        int(cache.keep.sum(-1).max())
-        if cache.keep is not None
-        else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
-        for cache in layers
-    )
+    longest = 0
+    for cache in layers:
+        if cache.keep is not None:
+            rows = int(cache.keep.sum(-1).max())
+        else:
+            assert cache.keys is not None  # which a press without a mask has rewritten
+            rows = cache.read_rows // cache.keys.shape[0]
+        longest = max(longest, rows)
+    return longest
 
 
 BRANCH_ATTENTION = "kvbench_branches"
@@ -235,9 +229,8 @@ class BundlePass:
 
     bundle: Bundle
     tokens: slice  # their places in the pass
-    query_places: torch.Tensor | None = (
-        None  # the only places of a row whose queries matter in the last layer
-    )
+    # The only places of a row whose queries matter in the last layer; None: all of them.
+    query_places: torch.Tensor | None = None
 
 
 class Wave(Cache):
@@ -257,7 +250,8 @@ class Wave(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns keys and values as they are: bundles write them where they are attended to."""
+        """Returns keys and values as they are, shape (1, num_kv_heads, tokens, head_dim) each:
+        bundles write them where they are attended to."""
         return key_states, value_states
 
     def begin_step(self) -> None:
@@ -270,8 +264,8 @@ class Wave(Cache):
             start = end
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still
-        written."""
+        """Drops answers that have ended. ``going``: bool (answers,), bundle by bundle, whether each
+        is still written."""
         counts = [bundle.answering for bundle in self.bundles]
         for bundle, of_bundle in zip(self.bundles, going.split(counts), strict=True):
             if not bool(of_bundle.all()):

@@ -49,12 +49,13 @@ def difference(first: torch.Tensor, second: torch.Tensor) -> Difference:
 
 
 def log_probabilities(row: torch.Tensor) -> torch.Tensor:
-    """Returns the logarithms of the probabilities that logits stand for, in float64."""
+    """Returns the logarithms of the probabilities that logits, shape (vocabulary,), stand for, in
+    float64 and of the same shape."""
     return torch.log_softmax(row.double(), -1)
 
 
 def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
-    """Returns KL(p || q) in nats.
+    """Returns KL(p || q) in nats, for log probabilities of shape (outcomes,).
 
     It adds up p (d + exp(-d) - 1) with d = log p - log q, which comes to the same as p d, since p
     and q both sum to 1. No term is negative, so that nothing cancels: rounding of float32 moves log
@@ -70,9 +71,9 @@ def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
 
 
 def jensen_shannon(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
-    """Returns the mean divergence of p and of q from their mean, in nats: the same in both
-    directions, and at most ln 2. [J. Lin, IEEE Transactions on Information Theory 37 (1991),
-    145-151]"""
+    """Returns the mean divergence of p and of q, log probabilities of shape (vocabulary,), from
+    their mean, in nats: the same in both directions, and at most ln 2. [J. Lin, IEEE Transactions
+    on Information Theory 37 (1991), 145-151]"""
     apart = (log_p - log_q).abs()
     # Exactly log p where both are equal.
     log_mean = torch.maximum(log_p, log_q) + torch.log1p(torch.expm1(-apart) / 2)
@@ -159,8 +160,8 @@ class Whole:
 
 @torch.no_grad()
 def read_logits(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
-    """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last
-    one."""
+    """Reads tokens behind those of a cache, which it adds to. Returns the logits behind the last
+    token, shape (vocabulary,)."""
     tokens = torch.tensor([ids], device=network.device)
     row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[
         0, -1

@@ -77,7 +77,7 @@ def _compare(layers: Sequence[LayerDrift], on: States, off: States) -> None:
 
 
 def cosine_between(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Returns the cosine of two vectors, from the distance of their directions: a product of nearly
+    """Returns the cosine of two vectors of shape (size,), from the distance of their directions: a product of nearly
     equal directions would be rounded to above 1, and equal ones have exactly 1."""
     apart = first / first.norm() - second / second.norm()
     return 1.0 - float(apart.square().sum()) / 2

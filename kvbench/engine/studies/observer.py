@@ -38,8 +38,8 @@ def observed_attention(
     watchers: "Sequence[_TurnWatcher | _ContextWatcher]" = (),
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Has each watcher compute, and note, the attention of a sequence; states are (sequences,
-    heads, tokens, size)."""
+    """Has each watcher compute, and note, the attention of a sequence. States have the shape
+    (sequences, heads, tokens, size); the output has (sequences, tokens, heads, size)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     sequences = zip(watchers, query, key, value, strict=True)
     outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]

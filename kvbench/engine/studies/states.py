@@ -42,7 +42,7 @@ def read_states(
     patches: Mapping[int, torch.Tensor] | None = None,
 ) -> States:
     """Reads tokens behind those of a cache, which it adds to. ``patches``: by layer, what stands in
-    place of the residual stream behind it, at the last token."""
+    place of the residual stream behind it, at the last token: shape (hidden_size,)."""
     tokens = torch.tensor([ids], device=network.device)
     with _hooked(network, patches or {}) as hidden:
         output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)

@@ -100,8 +100,8 @@ class Ranking:
         self._tied = {count for count, is_tied in zip(edges, tied_on_host, strict=True) if is_tied}
 
     def kept(self, count: int) -> torch.Tensor:
-        """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call
-        decides."""
+        """Returns the keep mask for a count, bool (num_kv_heads, seq_len). Among equal scores at
+        the edge, kvpress's own call decides."""
         return kept_highest(self._scores, count) if count in self._tied else self._rank < count
 
 
@@ -155,9 +155,7 @@ def hash_caches(layers: Sequence[LayerCache]) -> str:
         if layer.keep is not None:
             digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
         elif layer.keys is not None and layer.values is not None:
-            of_heads = torch.cat(
-                [_row_hash(states).sum(1) for states in (layer.keys, layer.values)]
-            )
+            of_heads = torch.cat([_row_hash(layer.keys).sum(1), _row_hash(layer.values).sum(1)])
             # Of each head one number leaves the device.
             digest.update(of_heads.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
@@ -169,10 +167,10 @@ def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
     Shapes (heads, tokens, size) and (heads, rows, size).
     """
-    full_hash, rows_hash = _row_hash(full), _row_hash(rows)
-    return torch.stack(
-        [torch.isin(head, other) for head, other in zip(full_hash, rows_hash, strict=True)]
-    )
+    survive = []
+    for full_hash, rows_hash in zip(_row_hash(full), _row_hash(rows), strict=True):
+        survive.append(torch.isin(full_hash, rows_hash))
+    return torch.stack(survive)
 
 
 def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
@@ -183,7 +181,8 @@ def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
 def check_cache(
     full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, nan: bool = False
 ) -> None:
-    """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
+    """Raises :class:`PressError` unless these are keys and values of some tokens of that cache: all
+    of the shape (1, num_kv_heads, tokens, head_dim), and without NaN unless ``nan`` allows it."""
     if keys.shape != values.shape or keys.ndim != 4:
         raise PressError(
             f"it returned keys of shape {tuple(keys.shape)} and values of shape "
@@ -212,9 +211,10 @@ def check_cache(
 
 
 def _same_bits(states: torch.Tensor, other: torch.Tensor) -> bool:
-    return states.shape == other.shape and torch.equal(
-        *(part.contiguous().view(torch.int16) for part in (states, other))
-    )
+    if states.shape != other.shape:
+        return False
+    bits, other_bits = states.contiguous(), other.contiguous()
+    return torch.equal(bits.view(torch.int16), other_bits.view(torch.int16))
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:

@@ -68,16 +68,13 @@ def plan(
         policy_points = policy.points_among(points)
         for questions in groups:
             for repeat in sorted({point.repeat for point in policy_points}):
-                at_levels = [point for point in policy_points if point.repeat == repeat]
-                situations = []
-                for point in at_levels:
-                    situations.append(_situation(policy, point, prompt, questions, seed, donor))
-                scorings.append(
-                    tuple(
-                        Treatment(policy, situation, questions, time_limit, repeat)
-                        for situation in situations
-                    )
-                )
+                scoring = []
+                for point in policy_points:
+                    if point.repeat == repeat:
+                        situation = _situation(policy, point, prompt, questions, seed, donor)
+                        treatment = Treatment(policy, situation, questions, time_limit, repeat)
+                        scoring.append(treatment)
+                scorings.append(tuple(scoring))
     return scorings
 
 

@@ -128,12 +128,10 @@ def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
     context and then compresses once (KVzip and its kin), by scores that do not depend on the ratio;
     else one."""
     for branches in groups:
-        sound, policy = (
-            [branch for branch in branches if branch.error is None],
-            branches[0].treatment.policy,
-        )
+        policy = branches[0].treatment.policy
         if policy.prefill != "private":
             continue
+        sound = [branch for branch in branches if branch.error is None]
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
         if (
             len(evicting) > 1
@@ -142,7 +140,8 @@ def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
         ):
             yield evicting
             sound = [branch for branch in sound if branch.treatment.ratio == 0]
-        yield from ([branch] for branch in sound)
+        for branch in sound:
+            yield [branch]
 
 
 def _observed(

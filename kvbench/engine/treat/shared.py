@@ -50,11 +50,11 @@ class Copies:
         self._copies: dict[str, tuple[torch.Tensor | None, int]] = {}
 
     def of(self, name: str, original: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of a tensor of any shape, the same for a name until it is written to."""
         copied, version = self._copies.get(name, (None, 0))
         if copied is None or copied._version != version:
-            with torch.inference_mode(
-                False
-            ):  # only tensors from outside of it count how often they were written into
+            # Only tensors from outside of this mode count how often they were written into.
+            with torch.inference_mode(False):
                 copied = original.clone()
             self._copies[name] = (copied, copied._version)
         return copied

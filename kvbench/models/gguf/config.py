@@ -53,7 +53,7 @@ CLOSE = 1e-4
 
 
 def read_gguf_config(path: Path) -> Any:
-    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown
+    """Reads a configuration from the header alone. Raises :class:`KVBenchError` for an unknown
     architecture or scaling."""
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
@@ -62,9 +62,8 @@ def read_gguf_config(path: Path) -> Any:
         raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {supported}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.architecture_field(old) for old, new in names.items() if new}
-    fields |= {
-        f"{name}_token_id": header.tokenizer_field(f"{name}_token_id") for name in ("bos", "eos")
-    }
+    for name in ("bos_token_id", "eos_token_id"):
+        fields[name] = header.tokenizer_field(name)
     fields["pad_token_id"] = header.tokenizer_field("padding_token_id")
     fields["vocab_size"] = fields["vocab_size"] or len(header.tokenizer_field("tokens") or ())
     config = AutoConfig.for_model(
@@ -118,7 +117,9 @@ def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel,
     """Loads the weights as numbers of the dtype among the options; returns the network and
     transformers' report. Raises :class:`KVBenchError` for a file that is damaged or lacks
     tensors."""
-    gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
+    # It takes seconds, and few models need it. A LazyModule would not do: functions of it are
+    # replaced for a while, and they would be replaced in what stands for it.
+    gguf: Any = importlib.import_module("gguf")
     with _in_seconds(gguf):
         try:
             tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
