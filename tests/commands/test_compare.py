@@ -77,9 +77,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     told = " ".join(cli.out.split())
     undecided = f"too few contexts to judge against {', '.join(others)}"
     assert told.startswith(f"Loud right, on base, hops: {undecided}")
-    assert told.index("snapkv is adapted, not as in its paper: window_size ") > told.index(
-        undecided
-    )
+    assert_says(told, undecided, "snapkv is adapted", "window_size ")
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == (2 + 1) * len(others), (
         "of four contexts nothing can be told: at two levels, and by the area"

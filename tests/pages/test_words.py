@@ -78,8 +78,8 @@ def test_a_paragraph_stands_once_on_the_first_page() -> None:
     told = [one for one in said if "download" not in one]
     assert [one for one in set(told) if told.count(one) > 1] == []
     assert page.count("Unweighted mean over 2 of 2 tasks") == 1
-    assert page.count("Wrong of answered looks only at what is still answered") == 1
-    assert page.count("The hallucination rate counts wrong answers among all questions") == 1
+    assert page.count("Wrong of answered looks only at") == 1
+    assert page.count("The hallucination rate counts wrong") == 1
 
 
 def test_a_comparison_says_once_how_its_cells_are_read() -> None:
@@ -90,7 +90,7 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
         pool_levels(records, "snapkv", others), pool(records, "snapkv", others)
     )
     page = build_comparison("toy", verdicts, outcomes=outcomes)
-    assert page.count("the 2 levels of a task are corrected together") == 1
+    assert page.count("the 2 levels of a task") == 1
     assert page.count("Under each difference: what the two have") == 1
     assert page.count("▼</span> worse") == 1, "the key"
     grey = re.findall(r'<p class="quiet">([^<]+)</p>', page)
