@@ -30,7 +30,7 @@ CUT = """selector => [...document.querySelectorAll(selector)].filter(each => eac
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def task_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = realistic_records(tasks=TASKS, contexts=6)
     return write_pages(tmp_path_factory.mktemp("site"), results_of(records, "reference")).parent
 
@@ -51,9 +51,9 @@ def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_matrix_and_a_number_are_on_the_first_screen(
-    browser: Chromium, site: Path, width: int
+    browser: Chromium, task_site: Path, width: int
 ) -> None:
-    browser.open_quietly(site / FRONT, width)
+    browser.open_quietly(task_site / FRONT, width)
     matrix = "document.querySelector('.uses')"
     sentence = browser.evaluate("document.querySelector('.finding').getBoundingClientRect().bottom")
     box = browser.evaluate(
@@ -140,12 +140,12 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", [FRONT, task_page("hops")])
 def test_every_link_of_the_header_is_in_view(
-    browser: Chromium, site: Path, page: str, width: int
+    browser: Chromium, task_site: Path, page: str, width: int
 ) -> None:
     """With the link to the list of all runs, which a folder in ``site`` has, and without a header
     that scrolls."""
-    listed = site / f"listed-{page}"
-    listed.write_bytes(show_link((site / page).read_bytes(), "../index.html"))
+    listed = task_site / f"listed-{page}"
+    listed.write_bytes(show_link((task_site / page).read_bytes(), "../index.html"))
     browser.open_quietly(listed, width)
     links = browser.evaluate("""[...document.querySelectorAll('header a')].map(link => {
       const box = link.getBoundingClientRect(), middle = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
@@ -161,8 +161,8 @@ def test_every_link_of_the_header_is_in_view(
     assert browser.evaluate(header) <= 0
 
 
-def test_pages_lead_to_what_is_there(site: Path) -> None:
-    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+def test_pages_lead_to_what_is_there(task_site: Path) -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in task_site.glob("*.html")}
     for name, page in pages.items():
         links = {link.partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
         assert name == FRONT or FRONT in links

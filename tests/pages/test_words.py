@@ -39,22 +39,22 @@ def _prose() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def prose_page() -> str:
     return build_pages([results_of(frame(_prose()), "toy")])["index.html"]
 
 
-def test_a_page_of_running_text_alone_speaks_of_next_tokens(page: str) -> None:
-    text = " ".join(Elements(page).text.split())
+def test_a_page_of_running_text_alone_speaks_of_next_tokens(prose_page: str) -> None:
+    text = " ".join(Elements(prose_page).text.split())
     assert "Next tokens kept over bytes held" in text
     assert "60 % of next tokens" in text
     assert "Each cell has 12 texts." in text
     assert not re.search(
         r"\bF1\b|right answers|questions about", text.split("This run, and where")[0]
     )
-    tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", page)
+    tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", prose_page)
     assert "Next-token accuracy" in tables
     assert "Right" not in tables, "a blank table"
-    assert "examples-prose.html#" in page
+    assert "examples-prose.html#" in prose_page
 
 
 def test_no_example_of_running_text_is_marked_as_wrong() -> None:

@@ -25,16 +25,18 @@ from tests.support.wording import assert_says
 
 
 @pytest.fixture(scope="module")
-def rows(small_run: Store, small_records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+def rows_by_cell(
+    small_run: Store, small_records: pd.DataFrame
+) -> dict[tuple[str, str, float], SummaryRow]:
     rows = summary_rows(small_records, RunGroup((small_run,)))
     return {(row.task, row.policy, row.ratio or 0.0): row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def board(
-    small_records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]
+    small_records: pd.DataFrame, rows_by_cell: dict[tuple[str, str, float], SummaryRow]
 ) -> dict[tuple[str, str], Standing]:
-    found = all_standings(small_records, list(rows.values()))
+    found = all_standings(small_records, list(rows_by_cell.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
 
@@ -73,13 +75,13 @@ MEANS = [
     [(task, policy, ratio, expected) for task, policy, ratio, *expected in MEANS],
 )
 def test_means(
-    rows: dict[tuple[str, str, float], SummaryRow],
+    rows_by_cell: dict[tuple[str, str, float], SummaryRow],
     task: str,
     policy: str,
     ratio: float,
     expected: list[float],
 ) -> None:
-    row = rows[task, policy, ratio]
+    row = rows_by_cell[task, policy, ratio]
     found = [
         *(
             row.right,
@@ -150,7 +152,7 @@ def test_means(
     ],
 )
 def test_intervals(
-    rows: dict[tuple[str, str, float], SummaryRow],
+    rows_by_cell: dict[tuple[str, str, float], SummaryRow],
     task: str,
     policy: str,
     ratio: float,
@@ -158,16 +160,16 @@ def test_intervals(
     f1: tuple[float, float],
     hallucination: tuple[float, float],
 ) -> None:
-    row = rows[task, policy, ratio]
+    row = rows_by_cell[task, policy, ratio]
     assert (row.right_low, row.right_high) == pytest.approx(right)
     assert (row.f1_low, row.f1_high) == pytest.approx(f1)
     assert (row.hallucination_rate_low, row.hallucination_rate_high) == pytest.approx(hallucination)
 
 
-def test_the_mean_over_tasks(rows: dict[tuple[str, str, float], SummaryRow]) -> None:
+def test_the_mean_over_tasks(rows_by_cell: dict[tuple[str, str, float], SummaryRow]) -> None:
     """The distances of the ends of both tasks from their means are joined as the sides of a right
     angle, and halved."""
-    full, snapkv = rows["all", "full", 0.0], rows["all", "snapkv", 0.5]
+    full, snapkv = rows_by_cell["all", "full", 0.0], rows_by_cell["all", "snapkv", 0.5]
     assert (full.right, snapkv.right) == pytest.approx((0.881944444444, 0.430555555556))
     assert (full.right_low, full.right_high) == pytest.approx((0.475409462, 0.952430679))
     assert (snapkv.right_low, snapkv.right_high) == pytest.approx((0.2324636988, 0.6818284559))
