@@ -88,14 +88,14 @@ Of 1, 2, 3 and 4.
 """
 
 
-def measured(source: str = "", page: str = "") -> Tally:
+def measure_texts(source: str = "", page: str = "") -> Tally:
     tally = Tally()
     measure_source(textwrap.dedent(source), "module.py", tally)
     measure_prose(page, "page.md", tally)
     return tally
 
 
-def places(tally: Tally, kind: str) -> list[str]:
+def list_places(tally: Tally, kind: str) -> list[str]:
     return [place.where for place in tally.places[kind]]
 
 
@@ -128,27 +128,29 @@ def test_nodes_are_counted_without_annotations(code: str, nodes: int) -> None:
 
 
 def test_a_name_is_banned_where_it_is_bound_and_not_where_it_is_read() -> None:
-    tally = measured("for one in rows:\n    print(one, what)\nlambda met: met\n")
-    assert places(tally, "banned") == ["module.py:1 one", "module.py:3 met"]
+    tally = measure_texts("for one in rows:\n    print(one, what)\nlambda met: met\n")
+    assert list_places(tally, "banned") == ["module.py:1 one", "module.py:3 met"]
 
 
 def test_places_of_a_small_module() -> None:
-    tally = measured(SOURCE)
-    assert places(tally, "of") == ["module.py:7 lengths_of"]
-    assert sorted(places(tally, "banned")) == ["module.py:10 found", "module.py:7 one"]
-    assert places(tally, "comprehension") == ["module.py:10", "module.py:10"]
-    assert places(tally, "nested") == ["module.py:10"]
-    assert places(tally, "conditional") == ["module.py:11"]
-    assert places(tally, "wide") == []
-    assert places(tally, "raises") == ["module.py:15 read"]
-    assert places(tally, "density") == []  # no function has six lines of code
+    tally = measure_texts(SOURCE)
+    assert list_places(tally, "of") == ["module.py:7 lengths_of"]
+    assert sorted(list_places(tally, "banned")) == ["module.py:10 found", "module.py:7 one"]
+    assert list_places(tally, "comprehension") == ["module.py:10", "module.py:10"]
+    assert list_places(tally, "nested") == ["module.py:10"]
+    assert list_places(tally, "conditional") == ["module.py:11"]
+    assert list_places(tally, "wide") == []
+    assert list_places(tally, "raises") == ["module.py:15 read"]
+    assert list_places(tally, "density") == []  # no function has six lines of code
 
 
 def test_shares_are_taken_of_statements_and_of_lines_of_code() -> None:
     wide = f"c = {'d' * 97}"  # 101 characters
-    tally = measured(f'"""A module."""\n# comment\na = 1 if b else 2\n\n{wide}\ne = [f for f in g]')
+    tally = measure_texts(
+        f'"""A module."""\n# comment\na = 1 if b else 2\n\n{wide}\ne = [f for f in g]'
+    )
     assert (tally.statements, tally.code_lines) == (3, 3)
-    assert places(tally, "wide") == ["module.py:5"]
+    assert list_places(tally, "wide") == ["module.py:5"]
     values = {measure.name: measure.value(tally) for measure in MEASURES}
     assert values["conditional expressions per 1,000 statements"] == 333.4  # rounded up
     assert values["comprehensions per 1,000 statements"] == 333.4
@@ -159,29 +161,31 @@ def test_shares_are_taken_of_statements_and_of_lines_of_code() -> None:
 
 
 def test_two_loops_in_one_comprehension_count_as_nested() -> None:
-    assert places(measured("x = [b for a in c for b in a]"), "nested") == ["module.py:1"]
-    assert places(measured("x = [b for b in c]"), "nested") == []
+    assert list_places(measure_texts("x = [b for a in c for b in a]"), "nested") == ["module.py:1"]
+    assert list_places(measure_texts("x = [b for b in c]"), "nested") == []
 
 
 def test_density_is_of_functions_of_six_lines_without_the_docstring() -> None:
     body = "".join(f"    a{number} = 1\n" for number in range(5))
-    tally = measured(f'def f():\n    """Does\n    this."""\n{body}')
+    tally = measure_texts(f'def f():\n    """Does\n    this."""\n{body}')
     (place,) = tally.places["density"]
     # Function, arguments, text with its constant, five assignments of three nodes each.
     assert (place.where, place.weight) == ("module.py:1 f", 19 / 6)
 
 
 def test_sentences_outside_tables_code_and_headings_are_read() -> None:
-    tally = measured(page=PAGE)
-    assert places(tally, "numbers") == ["page.md: The first has 1, 2 and 3.5 of 10,000. …"]
-    assert places(tally, "fragment") == [
+    tally = measure_texts(page=PAGE)
+    assert list_places(tally, "numbers") == ["page.md: The first has 1, 2 and 3.5 of 10,000. …"]
+    assert list_places(tally, "fragment") == [
         "page.md: With three of them.",
         "page.md: Nor is bfloat16:",
     ]
 
 
 def test_a_worse_measure_names_its_worst_places_and_what_to_do() -> None:
-    tally = measured("x = [b for a in c for b in a]\ny = [[[d for d in e] for e in f] for f in g]")
+    tally = measure_texts(
+        "x = [b for a in c for b in a]\ny = [[[d for d in e] for e in f] for f in g]"
+    )
     limits = {measure.name: measure.value(tally) for measure in MEASURES}
     assert complaints(tally, limits) == []
     name = "nested comprehensions per 1,000 statements"
@@ -193,7 +197,7 @@ def test_a_worse_measure_names_its_worst_places_and_what_to_do() -> None:
 
 
 def test_a_limit_is_lowered_and_never_raised() -> None:
-    tally = measured("met = one = 1")
+    tally = measure_texts("met = one = 1")
     limits = {measure.name: measure.value(tally) for measure in MEASURES}
     lowered = lower_limits(tally, {**limits, "banned names": 7, "nodes a statement": 0.5})
     assert (lowered["banned names"], lowered["nodes a statement"]) == (2, 0.5)

@@ -92,6 +92,7 @@ def switches(device: torch.device) -> dict[str, str]:
     return variables
 
 
+@cache  # reads the description of every installed package
 def cuda_packages() -> dict[str, str]:
     """Returns the versions of the installed packages whose kernels a GPU computes with."""
     names = {}
@@ -175,7 +176,10 @@ def _is_foreign(value: object, module: str) -> bool:
     imports stands in its own text."""
     if not isinstance(value, FunctionType):
         return False
-    file = Path(value.__code__.co_filename)
+    name = value.__code__.co_filename
+    if name.startswith(_libraries()):  # nearly all: a path of each takes a tenth of a small run
+        return False
+    file = Path(name)
     if not file.is_absolute() or str(file).startswith(
         _libraries()
     ):  # a decorator's code may stand in no file

@@ -10,7 +10,7 @@ from tests.support.wording import assert_says
 QUESTIONS = range(4)
 
 
-def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
+def audit_records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
     """By policy the outputs at ratio 0.5, and what was kept."""
     rows = [
         {
@@ -46,7 +46,7 @@ CHANGED = ["a", "b", "c", "x"]
 
 def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
     identical, _ = audit(
-        records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234")))
+        audit_records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234")))
     )
     (line,) = identical
     assert_says(line, "one and other are identical", "ratio 0.5", "all of 4 records")
@@ -54,7 +54,9 @@ def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
 
 def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     """At a low ratio many policies change nothing."""
-    identical, unchanged = audit(records(full=FULL, one=(FULL[0], None), other=(FULL[0], None)))
+    identical, unchanged = audit(
+        audit_records(full=FULL, one=(FULL[0], None), other=(FULL[0], None))
+    )
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
     (line,) = write_lines(unchanged)
@@ -81,7 +83,7 @@ FAULT = {"level_kind": "rate", "ratio": None, "realised_ratio": 0.0}
 def at_rates(*rates: float) -> pd.DataFrame:
     """A fault that changes nothing at these rates, as stored."""
     names = {f"zeros {rate}": rate for rate in rates}
-    frame = records(full=FULL, **dict.fromkeys(names, (FULL[0], None)))
+    frame = audit_records(full=FULL, **dict.fromkeys(names, (FULL[0], None)))
     for name, rate in names.items():
         frame.loc[frame["policy"] == name, [*FAULT, "level", "policy"]] = [
             *FAULT.values(),
@@ -104,7 +106,7 @@ def test_a_fault_is_sound_at_rate_0_and_where_it_changes_likelihoods_alone() -> 
 def test_where_nothing_is_written_likelihoods_tell_whether_anything_changed() -> None:
     """Running text has no outputs, and no output is not the same output."""
     nothing = ([""] * 4, None)
-    frame = records(full=nothing, one=nothing, other=nothing).assign(next_token_accuracy=0.5)
+    frame = audit_records(full=nothing, one=nothing, other=nothing).assign(next_token_accuracy=0.5)
     frame["gold_nll"] = frame["gold_nll"].fillna(3.0)
     assert [flagged.policy for flagged in audit(frame)[1]] == ["one", "other"]
     frame.loc[frame["policy"] != "full", "gold_nll"] += 0.01
@@ -113,12 +115,12 @@ def test_where_nothing_is_written_likelihoods_tell_whether_anything_changed() ->
 
 @pytest.mark.parametrize("declared", [{"one": ("other",)}, {"other": ("one",)}])
 def test_what_is_declared_equal_may_be_equal(declared: dict[str, tuple[str, ...]]) -> None:
-    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
+    frame = audit_records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
     assert audit(frame, declared) == ([], [])
 
 
 def test_one_page_is_the_same_whatever_chooses_it() -> None:
-    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
+    frame = audit_records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
     pages = frame.assign(press_arguments='{"by": "mean", "size": 16}')
     assert [found.partition(" are")[0] for found in audit(pages)[0]] == ["one and other"]
     assert audit(pages.assign(kept_tokens=16.0)) == ([], [])
@@ -126,7 +128,9 @@ def test_one_page_is_the_same_whatever_chooses_it() -> None:
 
 
 def test_an_oracle_may_be_recency_where_it_cannot_keep_all_of_the_evidence() -> None:
-    frame = records(full=FULL, oracle=(CHANGED, list("1234")), recency=(CHANGED, list("1234")))
+    frame = audit_records(
+        full=FULL, oracle=(CHANGED, list("1234")), recency=(CHANGED, list("1234"))
+    )
     assert [found.partition(" are")[0] for found in audit(frame)[0]] == ["oracle and recency"]
     assert audit(frame.assign(evidence_tokens=51)) == ([], [])
     others = frame.replace({"oracle": "one"}).assign(evidence_tokens=51)

@@ -37,7 +37,7 @@ def boards() -> dict[tuple[str, str], Board]:
     return dict(make_boards(records, summarise(records)))
 
 
-def cells(board: Board, policy: str) -> dict[str, TableCell]:
+def cells_by_column(board: Board, policy: str) -> dict[str, TableCell]:
     (line,) = [line for line in (*board.methods, *board.controls) if line.name == policy]
     return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 
@@ -56,7 +56,7 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
     row = next(
         r for r in summarise(records) if (r.policy, r.task, r.ratio) == ("snapkv", "base", 0.5)
     )
-    shown = cells(boards["agnostic", "base"], "snapkv")
+    shown = cells_by_column(boards["agnostic", "base"], "snapkv")
     assert row.hallucination_rate is not None
     assert shown["hallucinated at 0.5"].text == f"{100 * row.hallucination_rate:.0f}"
     own = records[(records.policy == "snapkv")]
@@ -66,13 +66,15 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
     assert shown["ms / context"].detail == f"{own.context_tokens.mean():,.0f} tokens", (
         "doctor times another length"
     )
-    assert cells(boards["agnostic", "base"], "full")["safe ratio"].sort is None
-    assert cells(boards["agnostic", "base"], "oracle")["safe ratio"].sort is not None
+    assert cells_by_column(boards["agnostic", "base"], "full")["safe ratio"].sort is None
+    assert cells_by_column(boards["agnostic", "base"], "oracle")["safe ratio"].sort is not None
 
 
 def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Board]) -> None:
     board = boards["agnostic", ALL_TASKS]
-    better, worse = (cells(board, policy)["beats random?"] for policy in ("snapkv", "knorm"))
+    better, worse = (
+        cells_by_column(board, policy)["beats random?"] for policy in ("snapkv", "knorm")
+    )
     assert (better.sort or 0) > (worse.sort or 0)
     for cell in (better, worse):
         assert cell.tone in ("better", "worse", "tied")
@@ -88,7 +90,7 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 
     records = realistic_records(policies=POLICIES, contexts=4, change=spoil)
     board = make_boards(records, summarise(records))["agnostic", "hops"]
-    blank = cells(board, "knorm")
+    blank = cells_by_column(board, "knorm")
     assert blank["area"].sort is blank["rank"].sort is None
     assert "its scores are NaN" in blank["area"].reason
     assert board.methods[-1].name == "knorm", "without a rank it comes last"
@@ -147,7 +149,7 @@ def of_many_kinds() -> DataFrame:
 def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataFrame) -> None:
     board = make_boards(of_many_kinds, summarise(of_many_kinds))["agnostic", "base"]
     assert "safe level" in {column.name for column in board.columns}
-    fault, stored = cells(board, "knorm"), cells(board, "snapkv")
+    fault, stored = cells_by_column(board, "knorm"), cells_by_column(board, "snapkv")
     assert re.fullmatch(r"(safe to|unsafe from|open at) rate [\d.]+", fault["safe level"].text)
     assert (fault["rank"].text, fault["rank"].detail) == ("–", "only one ranked"), (
         "no other is asked for rates"

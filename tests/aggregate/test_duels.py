@@ -11,7 +11,7 @@ from leaderboards.statistics.paired_difference import MeanDifference
 from tests.support.records.synthetic_records import record
 
 
-def records(**policies: list[float]) -> pd.DataFrame:
+def duel_records(**policies: list[float]) -> pd.DataFrame:
     """Percent right of each policy on the questions in turn, two for each context, at ratio 0.5 of
     ``base``."""
     rows = []
@@ -27,15 +27,15 @@ def records(**policies: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cell(one: list[float], other: list[float]) -> Duel:
+def only_duel(one: list[float], other: list[float]) -> Duel:
     """The only cell of two policies."""
-    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
+    (duel,) = duels(duel_records(mine=one, theirs=other), "mine", ["theirs"])
     return duel
 
 
 def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 12 + [100.0] * 4 + [0.0] * 2 + [100.0] * 2
-    duel = cell(one, other)
+    duel = only_duel(one, other)
     assert (duel.questions, duel.contexts, duel.family) == (20, 10, 1)
     assert (duel.lead.difference.mean, *duel.lead.sides) == pytest.approx((50, 80, 30))
     # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose
@@ -44,12 +44,12 @@ def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     below = sum(sum(subset) <= 0 for size in range(1, 11) for subset in combinations(values, size))
     assert duel.lead.p == pytest.approx(2 * (below + 1) / 2**10)
     assert duel.verdict == "not distinguished", "six against one of ten contexts"
-    assert cell(one, [0.0] * 20).verdict == "better"
-    assert cell([0.0] * 20, one).verdict == "worse"
+    assert only_duel(one, [0.0] * 20).verdict == "better"
+    assert only_duel([0.0] * 20, one).verdict == "worse"
 
 
 def test_a_copy_is_not_distinguished() -> None:
-    duel = cell([100.0, 0.0] * 5, [100.0, 0.0] * 5)
+    duel = only_duel([100.0, 0.0] * 5, [100.0, 0.0] * 5)
     found = duel.lead
     assert (found.difference.mean, found.p) == (0.0, 1.0)
     assert found.verdict == "not distinguished"
@@ -57,16 +57,16 @@ def test_a_copy_is_not_distinguished() -> None:
 
 def test_where_nothing_differs_the_interval_says_what_so_many_contexts_exclude() -> None:
     """Of twelve alike a difference of 26 points could be missed: 1 - 0.025 ** (1 / 12)."""
-    found = cell([100.0, 0.0] * 12, [100.0, 0.0] * 12).lead.difference
+    found = only_duel([100.0, 0.0] * 12, [100.0, 0.0] * 12).lead.difference
     assert (found.low, found.high) == pytest.approx((-26.4648, 26.4648), abs=1e-4)
     assert found.text == "0 [−26, +26]"
-    better = cell(CLEAR, [0.0] * 20).lead.difference
+    better = only_duel(CLEAR, [0.0] * 20).lead.difference
     assert better.low == 100, "what is told has the interval of its test"
 
 
 def test_too_few_contexts_tell_nothing() -> None:
     """Four contexts, all on one side: chance alone does that once in eight times."""
-    found = cell([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead
+    found = only_duel([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead
     assert (found.difference.low, found.verdict) == (None, "not distinguished")
     assert found.p == pytest.approx(2 / 2**4)
 
@@ -74,7 +74,7 @@ def test_too_few_contexts_tell_nothing() -> None:
 def at_levels(values: dict[float, list[float]], task: str = "base") -> pd.DataFrame:
     """``mine`` with these values at each ratio, against nothing right at all."""
     frames = [
-        records(mine=own, theirs=[0.0] * len(own)).assign(task=task, ratio=ratio, level=ratio)
+        duel_records(mine=own, theirs=[0.0] * len(own)).assign(task=task, ratio=ratio, level=ratio)
         for ratio, own in values.items()
     ]
     return pd.concat(frames, ignore_index=True)

@@ -124,7 +124,7 @@ METHODS = POLICIES[:5]
 
 
 @pytest.fixture(scope="module")
-def records() -> pd.DataFrame:
+def headline_records() -> pd.DataFrame:
     made = [*_questions("full", 0.0), *_prompts("full", 0.0)]
     for policy in POLICIES:
         for ratio in RATIOS:
@@ -133,8 +133,10 @@ def records() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def rows(records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
-    return {(row.task, row.policy, row.level): row for row in summarise(records, resamples=300)}
+def headline_rows(headline_records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+    return {
+        (row.task, row.policy, row.level): row for row in summarise(headline_records, resamples=300)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +152,9 @@ def rows_of_texts() -> dict[tuple[str, str, float], SummaryRow]:
 
 @pytest.fixture(scope="module")
 def standings(
-    records: pd.DataFrame, rows: Mapping[Any, SummaryRow]
+    headline_records: pd.DataFrame, headline_rows: Mapping[Any, SummaryRow]
 ) -> dict[tuple[str, str], Standing]:
-    found = all_standings(records, list(rows.values()))
+    found = all_standings(headline_records, list(headline_rows.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
 
@@ -209,17 +211,17 @@ RISES_WITH_HARM = ("abstention_rate",)  # by which nothing is ranked
 
 @pytest.mark.parametrize(("task", "field"), SIGNS)
 def test_a_measure_has_the_sign_of_the_truth(
-    rows: Mapping[tuple[str, str, float], SummaryRow],
+    headline_rows: Mapping[tuple[str, str, float], SummaryRow],
     rows_of_texts: Mapping[tuple[str, str, float], SummaryRow],
     task: str,
     field: str,
 ) -> None:
-    rows = {**rows_of_texts, **rows}
+    headline_rows = {**rows_of_texts, **headline_rows}
     measure = MEASURES[field]
-    whole = measure.value(rows[task, "full", 0.0])
+    whole = measure.value(headline_rows[task, "full", 0.0])
     assert whole is not None
     for policy, sign in SIGNS[task, field].items():
-        here = measure.value(rows[task, policy, 0.9])
+        here = measure.value(headline_rows[task, policy, 0.9])
         assert here is not None
         rise = 0 if here == pytest.approx(whole) else 1 if here > whole else -1
         good = -rise if measure.better == "lower" or field in RISES_WITH_HARM else rise
@@ -287,8 +289,8 @@ AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
 
 
 @pytest.mark.parametrize("task", AGAINST_A_COPY)
-def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str) -> None:
-    of_task = records[records["task"] == task]
+def test_a_comparison_has_the_sign_of_the_truth(headline_records: pd.DataFrame, task: str) -> None:
+    of_task = headline_records[headline_records["task"] == task]
     for policy, verdict in AGAINST_A_COPY[task].items():
         (line,) = pool(of_task, policy, ["copy"])
         assert line.verdict == verdict, policy
@@ -331,12 +333,12 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(
 
 
 def test_every_headline_of_the_board_is_in_these_tables(
-    records: pd.DataFrame, rows: Mapping[Any, SummaryRow]
+    headline_records: pd.DataFrame, headline_rows: Mapping[Any, SummaryRow]
 ) -> None:
     """A derived measure that is added to the board has to be given its signs above."""
     known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO)
     assert {measure.name for measure in FIRST_COLUMNS} == {measure.name for measure in known}
-    board = make_boards(records, list(rows.values()))["agnostic", "instructions"]
+    board = make_boards(headline_records, list(headline_rows.values()))["agnostic", "instructions"]
     cells = {
         line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True))
         for line in board.methods

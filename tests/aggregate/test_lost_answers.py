@@ -16,7 +16,7 @@ HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
 GER = {0.5: {0: 1.0, 1: 0.0, 5: 1.0}, 0.9: {0: 1.0, 1: 0.0, 2: 0.0, 3: 0.5}}
 
 
-def answer(
+def answer_record(
     policy: str, level: float, question: int, right: bool, ger: float | None
 ) -> dict[str, Any]:
     scores = {"f1": 100.0 * right, "ger": ger}
@@ -30,10 +30,10 @@ def answer(
 
 
 def known(**more: Any) -> DataFrame:
-    rows = [answer("full", 0.0, question, question != 5, 0.0) for question in range(6)]
+    rows = [answer_record("full", 0.0, question, question != 5, 0.0) for question in range(6)]
     for level, lost in GER.items():
         rows += [
-            answer("snapkv", level, question, question not in lost, lost.get(question, 0.0))
+            answer_record("snapkv", level, question, question not in lost, lost.get(question, 0.0))
             for question in range(6)
         ]
     return frame([{**row, **(more if row["policy"] == "snapkv" else {})} for row in rows])
@@ -88,11 +88,13 @@ def test_parts_that_were_not_measured_are_not_told() -> None:
 
 
 def test_who_loses_nothing_and_who_failed() -> None:
-    right = frame([answer("full", 0.0, 0, True, 0.0), answer("snapkv", 0.5, 0, True, 0.0)])
+    right = frame(
+        [answer_record("full", 0.0, 0, True, 0.0), answer_record("snapkv", 0.5, 0, True, 0.0)]
+    )
     (found,) = lost_answers(right)
     assert "snapkv loses none of the 1 answers" in found.sentence
-    broken = failing(answer("snapkv", 0.5, 0, False, 1.0), "CUDA out of memory")
-    assert lost_answers(frame([answer("full", 0.0, 0, True, 0.0), broken])) == []
+    broken = failing(answer_record("snapkv", 0.5, 0, False, 1.0), "CUDA out of memory")
+    assert lost_answers(frame([answer_record("full", 0.0, 0, True, 0.0), broken])) == []
     assert lost_section([]) is None
 
 

@@ -53,12 +53,14 @@ def _safe(standing: Standing) -> SafeRatio:
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def quantised_results() -> Results:
     return results_of(frame(_records(TASKS)), "reference")
 
 
-def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: Results) -> None:
-    of_base = {one.policy: one for one in results.standings["agnostic", "base"]}
+def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(
+    quantised_results: Results,
+) -> None:
+    of_base = {one.policy: one for one in quantised_results.standings["agnostic", "base"]}
     safe = {policy: _safe(of_base[policy]) for policy in QUANTISED}
     assert {policy: (one.outcome, one.held) for policy, one in safe.items()} == {
         "int8": ("safe", 53.0),
@@ -80,8 +82,8 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     )
 
 
-def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
-    matrix = use_matrix(results)
+def test_the_matrix_of_the_first_page_judges_it(quantised_results: Results) -> None:
+    matrix = use_matrix(quantised_results)
     cells = {line.name: line.cells[0] for line in matrix.methods}
     assert [(cells[policy].text, cells[policy].tone_of_use) for policy in QUANTISED] == [
         ("safe", "safe"),
@@ -95,8 +97,10 @@ def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
     ]
 
 
-def test_it_stands_in_the_first_chart_at_its_bytes(results: Results) -> None:
-    plot = tradeoff(results.rows, results.mastered, line_styles(results.rows))
+def test_it_stands_in_the_first_chart_at_its_bytes(quantised_results: Results) -> None:
+    plot = tradeoff(
+        quantised_results.rows, quantised_results.mastered, line_styles(quantised_results.rows)
+    )
     assert isinstance(plot, Plot)
     places = {plot.names[spot.index]: (spot.x, spot.y) for spot in plot.spots}
     assert places["int8"] == pytest.approx((53.0, 100.0))

@@ -38,7 +38,7 @@ def of_mode(mode: str, model: str, **more: Any) -> Results:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def board_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two modes of a model with a hostile name, one of which has a task more, and another model."""
     results = (
         of_mode("agnostic", HOSTILE, tasks=TASKS),
@@ -66,17 +66,19 @@ def changing_the_address(browser: Chromium, action: str) -> None:
 
 @on_every_screen
 def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
-    browser: Chromium, page: Path, width: int, scheme: str
+    browser: Chromium, board_page: Path, width: int, scheme: str
 ) -> None:
-    browser.open(page)
+    browser.open(board_page)
     choose(browser, "task", "hops")
     fragment = browser.evaluate("location.hash.slice(1)")
-    browser.open_quietly(page, width, scheme, fragment)
+    browser.open_quietly(board_page, width, scheme, fragment)
     assert HOSTILE in browser.evaluate(f"{SHOWN}[0].textContent").replace("\u200b", "")
 
 
-def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_model_mode_and_task_choose_one_board_and_never_mix(
+    browser: Chromium, board_page: Path
+) -> None:
+    browser.open(board_page)
     assert browser.evaluate(TITLE) == [f"All tasks, {HOSTILE}, agnostic"]
     choose(browser, "task", "hops")
     assert browser.evaluate(TITLE) == [f"hops (multi-hop), {HOSTILE}, agnostic"]
@@ -95,9 +97,9 @@ def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, p
 
 
 def test_family_and_name_filter_methods_and_leave_the_controls(
-    browser: Chromium, page: Path
+    browser: Chromium, board_page: Path
 ) -> None:
-    browser.open(page)
+    browser.open(board_page)
     assert set(browser.evaluate(ROWS)) == {*FAMILIES}
     choose(browser, "family", "plug-in")
     assert browser.evaluate(ROWS) == [HOSTILE, *POLICIES[:4]]
@@ -119,9 +121,9 @@ def test_family_and_name_filter_methods_and_leave_the_controls(
 
 
 def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(
-    browser: Chromium, page: Path
+    browser: Chromium, board_page: Path
 ) -> None:
-    browser.open(page, fragment="columns=all")
+    browser.open(board_page, fragment="columns=all")
     methods = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.dataset.name)"
     original = browser.evaluate(methods)
     heading = f"{SHOWN}[0].querySelector('thead th')"
@@ -147,9 +149,9 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(
 
 
 def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(
-    browser: Chromium, page: Path
+    browser: Chromium, board_page: Path
 ) -> None:
-    browser.open(page)
+    browser.open(board_page)
     choose(browser, "model", "other")
     choose(browser, "task", "hops")
     choose(browser, "family", "scorer")
@@ -163,7 +165,7 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(
     chosen = browser.evaluate(everything)
     assert chosen[1] == ["hops (multi-hop), other, agnostic"]
     assert chosen[4:] == ["rank", ["section-1-right-tab", "section-3-hallucination-tab"]]
-    browser.open(page, fragment=chosen[0][1:])
+    browser.open(board_page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
     # The history of a tab that other tests have filled loses entries: that a choice makes one is
     # counted instead.

@@ -35,7 +35,7 @@ def results() -> Results:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
+def task_site(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
     return write_pages(tmp_path_factory.mktemp("site"), results).parent
 
 
@@ -55,9 +55,9 @@ def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_matrix_and_a_number_are_on_the_first_screen(
-    browser: Chromium, site: Path, width: int
+    browser: Chromium, task_site: Path, width: int
 ) -> None:
-    browser.open_quietly(site / FRONT, width)
+    browser.open_quietly(task_site / FRONT, width)
     matrix = "document.querySelector('.uses')"
     sentence = browser.evaluate("document.querySelector('.finding').getBoundingClientRect().bottom")
     box = browser.evaluate(
@@ -144,11 +144,11 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", [FRONT, task_page("hops")])
 def test_every_link_of_the_header_is_in_view(
-    browser: Chromium, site: Path, results: Results, page: str, width: int
+    browser: Chromium, task_site: Path, results: Results, page: str, width: int
 ) -> None:
     """With the link to the list of all runs, which a folder in ``site`` has, and without a header
     that scrolls."""
-    listed = site / f"listed-{page}"
+    listed = task_site / f"listed-{page}"
     neighbours = Neighbours("../index.html")
     render_page = page_renderers([results], neighbours=neighbours)[page]
     listed.write_text(render_page(), encoding="utf-8")
@@ -167,8 +167,8 @@ def test_every_link_of_the_header_is_in_view(
     assert browser.evaluate(header) <= 0
 
 
-def test_pages_lead_to_what_is_there(site: Path) -> None:
-    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+def test_pages_lead_to_what_is_there(task_site: Path) -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in task_site.glob("*.html")}
     for name, page in pages.items():
         links = {link.partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
         assert name == FRONT or FRONT in links

@@ -23,7 +23,7 @@ def spoiled(one: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def hovered_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The page of a task, and what its plot of hallucinations has to say."""
     results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
     plot = told_by(curve_plot(results.rows, "base", "agnostic", HALLUCINATION))
@@ -62,9 +62,9 @@ def point(browser: Chromium, spot: list[Any], away: float = 0, kind: str = "mous
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pointing_at_a_point_tells_its_numbers(
-    browser: Chromium, site: tuple[Path, dict[str, Any]], width: int
+    browser: Chromium, hovered_page: tuple[Path, dict[str, Any]], width: int
 ) -> None:
-    path, expected = site
+    path, expected = hovered_page
     browser.complaints.clear()
     browser.open(path, width=width)
     browser.evaluate(UNFOLD)
@@ -90,9 +90,9 @@ def test_pointing_at_a_point_tells_its_numbers(
 
 
 def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
-    browser: Chromium, site: tuple[Path, dict[str, Any]]
+    browser: Chromium, hovered_page: tuple[Path, dict[str, Any]]
 ) -> None:
-    path, expected = site
+    path, expected = hovered_page
     plot = expected["plot"]
     browser.open(path)
     browser.evaluate(UNFOLD)

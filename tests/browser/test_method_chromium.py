@@ -25,7 +25,7 @@ DOWNLOADS = "[...document.querySelectorAll('a[download]')].map(each => each.href
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages of a run by somebody who calls the model something hostile, and of results from
     elsewhere."""
     folder = tmp_path_factory.mktemp("runs")
@@ -49,27 +49,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @on_every_screen
 @pytest.mark.parametrize("name", ["method.html", "imported.html"])
 def test_a_page_is_quiet_fits_and_can_be_read(
-    browser: Chromium, site: Path, name: str, width: int, scheme: str
+    browser: Chromium, hostile_site: Path, name: str, width: int, scheme: str
 ) -> None:
-    browser.open_quietly(site / name, width, scheme)
+    browser.open_quietly(hostile_site / name, width, scheme)
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
 
 
-def test_the_command_stands_on_the_page_as_it_is_to_be_typed(browser: Chromium, site: Path) -> None:
-    browser.open(site / "method.html")
+def test_the_command_stands_on_the_page_as_it_is_to_be_typed(
+    browser: Chromium, hostile_site: Path
+) -> None:
+    browser.open(hostile_site / "method.html")
     command = browser.evaluate("document.querySelector('.command').textContent")
     assert command.startswith("python -m kvbench run --model '</script><img src=")
     assert "--tasks base,hops --policies snapkv,knorm --limit 3" in command
 
 
-def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Path) -> None:
-    browser.open(site / "method.html")
+def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, hostile_site: Path) -> None:
+    browser.open(hostile_site / "method.html")
     links = browser.evaluate(DOWNLOADS)
     names = {link.rpartition("/")[2] for link in links}
     tables = ("cells", "board", "cliff", "cliff-summary")
     assert names == {*(f"{name}.csv" for name in tables), "records.parquet"}
-    cells = pd.read_csv(site / "data/cells.csv").set_index(["task", "policy", "ratio"])
-    browser.open(site / "task-base.html")
+    cells = pd.read_csv(hostile_site / "data/cells.csv").set_index(["task", "policy", "ratio"])
+    browser.open(hostile_site / "task-base.html")
     shown = browser.evaluate(
         "[...document.querySelectorAll('.panel.right tbody.sortable tr')].map(row => "
         "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('td b')].map(e "
@@ -83,7 +85,7 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
 
 
 def test_a_download_begins_when_its_link_is_clicked(
-    browser: Chromium, site: Path, tmp_path: Path
+    browser: Chromium, hostile_site: Path, tmp_path: Path
 ) -> None:
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     for page, name in (
@@ -91,10 +93,10 @@ def test_a_download_begins_when_its_link_is_clicked(
         ("index.html", "board.csv"),
         ("imported.html", "imported.csv"),
     ):
-        browser.open(site / page)
+        browser.open(hostile_site / page)
         browser.evaluate(f"document.querySelector('a[download][href$=\"{name}\"]').click()")
         for _ in range(100):
             if (tmp_path / name).is_file():
                 break
             time.sleep(0.05)
-        assert (tmp_path / name).read_bytes() == (site / "data" / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (hostile_site / "data" / name).read_bytes()

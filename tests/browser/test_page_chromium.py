@@ -25,7 +25,7 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def front_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with a long policy name, a blank cell, and a hostile reason in it."""
 
     def spoil(one: dict[str, object]) -> dict[str, object]:
@@ -46,9 +46,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 @pytest.mark.parametrize("name", [FRONT, "task-hops.html"])
 def test_the_page_is_quiet_and_never_wider_than_its_window(
-    browser: Chromium, page: Path, name: str, width: int, scheme: str
+    browser: Chromium, front_page: Path, name: str, width: int, scheme: str
 ) -> None:
-    browser.open_quietly(page.with_name(name), width, scheme)
+    browser.open_quietly(front_page.with_name(name), width, scheme)
     assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 50
 
 
@@ -77,25 +77,25 @@ def test_a_comparison_is_quiet_fits_and_can_be_read(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_on_tiles_can_be_read(browser: Chromium, page: Path, scheme: str) -> None:
-    browser.open(page, scheme=scheme)
+def test_text_on_tiles_can_be_read(browser: Chromium, front_page: Path, scheme: str) -> None:
+    browser.open(front_page, scheme=scheme)
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
 
 
-def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) -> None:
-    browser.open(page, script=False)
+def test_every_table_is_there_without_the_script(browser: Chromium, front_page: Path) -> None:
+    browser.open(front_page, script=False)
     shown = f"[...document.querySelectorAll('.panel table.heat')].filter({IN_VIEW}).length"
     assert browser.evaluate(shown) == len(OF_EVERY_TASK)
     assert (
         browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length")
         == 0
     )
-    browser.open(page)
+    browser.open(front_page)
     assert browser.evaluate(shown) == 1
 
 
-def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_tabs_follow_the_arrow_keys(browser: Chromium, front_page: Path) -> None:
+    browser.open(front_page)
     browser.evaluate("document.querySelector('[role=tab]').focus()")
     chosen = "document.querySelector('[role=tab][aria-selected=true]').textContent"
     panel = f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
@@ -112,8 +112,8 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
         assert browser.evaluate("document.activeElement.textContent") == measure.title
 
 
-def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path) -> None:
-    browser.open(page.with_name("task-hops.html"))
+def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, front_page: Path) -> None:
+    browser.open(front_page.with_name("task-hops.html"))
     table = "document.querySelector('#section-1-right table')"
     heading = f"[...{table}.querySelectorAll('thead th')].find(each => each.textContent === '0.5')"
     column = f"[...{table}.querySelector('tbody.sortable').rows].map(row => row.cells[5].dataset.sort ?? null)"

@@ -12,7 +12,7 @@ from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from policies.declaration.names import split_outside_brackets
-from tests.studies.test_causes import given as with_causes
+from tests.studies.test_causes import causes_input
 from tests.support.browsing.chromium import (
     LOWEST_CONTRAST,
     Chromium,
@@ -131,7 +131,7 @@ OUTSIDE = """[...document.querySelectorAll('figure svg')].filter(each => each.ch
 @pytest.fixture(scope="module")
 def routing_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    for name, given in (("observed", routing_input()), ("causes", with_causes())):
+    for name, given in (("observed", routing_input()), ("causes", causes_input())):
         (folder / f"{name}.html").write_text(build_study(ROUTING, given)[0], encoding="utf-8")
     return folder
 

@@ -39,7 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(original: Path, tmp_path: Path) -> Path:
+def copied_run(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
 
 
@@ -114,11 +114,11 @@ def give_answers_of_full(folder: Path, policy: str) -> None:
     publish_summary(store, store.frame())
 
 
-def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -> None:
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert cli("check-submission", run) == 0
+def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, copied_run: Path) -> None:
+    before = {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()}
+    assert cli("check-submission", copied_run) == 0
     assert cli.out.startswith("sound: 6 of 6 cells answered again")
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()} == before
 
 
 def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(
@@ -148,24 +148,24 @@ def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(
     ],
 )
 def test_an_edited_value_is_found(
-    run: Path, table: StoredTable, changes: dict[str, object], check: str, text: str
+    copied_run: Path, table: StoredTable, changes: dict[str, object], check: str, text: str
 ) -> None:
-    edit(run, table, **changes)
-    assert text in wrong(run, cells=6 if check == "replay" else 0)[check]
+    edit(copied_run, table, **changes)
+    assert text in wrong(copied_run, cells=6 if check == "replay" else 0)[check]
 
 
-def test_an_edited_identity_is_found(run: Path) -> None:
-    edit_identity(run, lambda content: content["identity"]["tasks"][0].update(chance=1.0))
-    assert wrong(run)["hashes"].startswith("base: chance is 1.0, made again it is 16.2")
-    edit_identity(run, lambda content: content["identity"].update(seed=4))
-    assert "there 1 times, planned 0" in wrong(run)["completeness"]
-    edit_identity(run, lambda content: content["identity"].pop("seed"))
+def test_an_edited_identity_is_found(copied_run: Path) -> None:
+    edit_identity(copied_run, lambda content: content["identity"]["tasks"][0].update(chance=1.0))
+    assert wrong(copied_run)["hashes"].startswith("base: chance is 1.0, made again it is 16.2")
+    edit_identity(copied_run, lambda content: content["identity"].update(seed=4))
+    assert "there 1 times, planned 0" in wrong(copied_run)["completeness"]
+    edit_identity(copied_run, lambda content: content["identity"].pop("seed"))
     with pytest.raises(Exception, match=r"run.json is damaged \(identity.seed: Field required\)"):
-        wrong(run)
+        wrong(copied_run)
 
 
-def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
-    store = Store.open(run)
+def test_records_that_are_missing_twice_or_surplus_are_found(copied_run: Path) -> None:
+    store = Store.open(copied_run)
     path = store.path(RECORDS, "base", 0, "snapkv")
     first, *others = store.read_rows(RECORDS, path)
     surplus = first.model_copy(update={"level": 0.7, "ratio": 0.7})
@@ -175,43 +175,43 @@ def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
         ([first, *others, surplus], "snapkv at ratio 0.7"),
     ):
         store.write_rows(RECORDS, path, rows)
-        assert text in wrong(run)["completeness"]
+        assert text in wrong(copied_run)["completeness"]
     path.write_bytes(path.read_bytes()[:100])
-    assert "snapkv.parquet cannot be read" in wrong(run)["files"]
+    assert "snapkv.parquet cannot be read" in wrong(copied_run)["files"]
 
 
-def test_a_forged_or_damaged_run_is_one_clear_line(cli: CommandLine, run: Path) -> None:
-    edit(run, RECORDS, f1=12.5)
-    told = cli.error("check-submission", run, "--replay", 0)
-    assert_says(told, str(run), "(scores)")
+def test_a_forged_or_damaged_run_is_one_clear_line(cli: CommandLine, copied_run: Path) -> None:
+    edit(copied_run, RECORDS, f1=12.5)
+    told = cli.error("check-submission", copied_run, "--replay", 0)
+    assert_says(told, str(copied_run), "(scores)")
     for content in ("[", "[1]", "{}"):
-        (run / "summary.json").write_text(content)
-        assert "(scores" in cli.error("check-submission", run, "--replay", 0)
+        (copied_run / "summary.json").write_text(content)
+        assert "(scores" in cli.error("check-submission", copied_run, "--replay", 0)
 
 
-def test_intervals_of_another_version_are_no_forgery(run: Path) -> None:
+def test_intervals_of_another_version_are_no_forgery(copied_run: Path) -> None:
     """They follow from the records by the methods of a version, and are told; of this very code
     they are forged."""
-    path = run / "summary.json"
+    path = copied_run / "summary.json"
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([row | {"right_low": 0.25, "best_in": ["right"]} for row in rows]))
-    assert "best_in is" in wrong(run)["scores"]
-    edit_identity(run, lambda content: content["identity"].update(source="0123456789abcdef"))
-    assert "scores" not in wrong(run)
-    assert "scores" in unchecked(run)
+    assert "best_in is" in wrong(copied_run)["scores"]
+    edit_identity(copied_run, lambda content: content["identity"].update(source="0123456789abcdef"))
+    assert "scores" not in wrong(copied_run)
+    assert "scores" in unchecked(copied_run)
     path.write_text(json.dumps([row | {"right": 0.25} for row in rows]))
-    assert "right is 0.25" in wrong(run)["scores"]
+    assert "right is 0.25" in wrong(copied_run)["scores"]
 
 
-def test_what_was_not_checked_is_not_called_sound(cli: CommandLine, run: Path) -> None:
-    assert cli("check-submission", run, "--replay", "0") == 0
+def test_what_was_not_checked_is_not_called_sound(cli: CommandLine, copied_run: Path) -> None:
+    assert cli("check-submission", copied_run, "--replay", "0") == 0
     assert "nothing wrong found, but not checked: replay" in cli.out
     assert "sound" not in cli.out
 
 
-def test_what_cannot_be_made_here_is_not_checked(run: Path) -> None:
+def test_what_cannot_be_made_here_is_not_checked(copied_run: Path) -> None:
     """A model that is not here, other code, another machine, or a task in another version."""
-    original = (run / "run.json").read_text()
+    original = (copied_run / "run.json").read_text()
     for changes, left in (
         ({"model_fingerprint": "0123456789abcdef"}, {"hashes", "replay"}),
         ({"source": "0123456789abcdef"}, {"hashes", "rounding"}),
@@ -219,14 +219,16 @@ def test_what_cannot_be_made_here_is_not_checked(run: Path) -> None:
     ):
         content = json.loads(original)
         content["identity"].update(changes)
-        (run / "run.json").write_text(json.dumps(content))
+        (copied_run / "run.json").write_text(json.dumps(content))
         outcomes = {
-            (one.check, one.outcome) for one in examine(run, cells=2) if one.outcome != "ok"
+            (one.check, one.outcome) for one in examine(copied_run, cells=2) if one.outcome != "ok"
         }
         assert outcomes == {(check, "unchecked") for check in left}
-    (run / "run.json").write_text(original)
-    edit_identity(run, lambda content: content["identity"]["tasks"][0].update(version="0.0.1"))
-    assert {"questions", "replay"} <= unchecked(run, cells=2)
+    (copied_run / "run.json").write_text(original)
+    edit_identity(
+        copied_run, lambda content: content["identity"]["tasks"][0].update(version="0.0.1")
+    )
+    assert {"questions", "replay"} <= unchecked(copied_run, cells=2)
 
 
 def test_a_sound_run_of_each_dtype_passes(of_dtype: Path) -> None:
@@ -464,11 +466,13 @@ def wrong_of_trusted(folder: Path, code: str) -> dict[str, str]:
     return {one.check: one.text for one in findings if one.outcome == "wrong"}
 
 
-def test_each_reason_why_nothing_is_answered_again_has_a_sentence(run: Path) -> None:
-    texts = [one.text for one in examine(run, cells=0) if one.check == "replay"]
+def test_each_reason_why_nothing_is_answered_again_has_a_sentence(copied_run: Path) -> None:
+    texts = [one.text for one in examine(copied_run, cells=0) if one.check == "replay"]
     (text,) = texts
     assert_says(text, "full, snapkv", "--replay 0")
-    edit_identity(run, lambda content: content["identity"].update(model_fingerprint="0" * 16))
-    texts = [one.text for one in examine(run, cells=2) if one.check == "replay"]
+    edit_identity(
+        copied_run, lambda content: content["identity"].update(model_fingerprint="0" * 16)
+    )
+    texts = [one.text for one in examine(copied_run, cells=2) if one.check == "replay"]
     assert len(texts) == 1
     assert "the model reference is not here" in texts[0]

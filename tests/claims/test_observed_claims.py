@@ -17,14 +17,14 @@ from tests.support.records.routing_tables import attention, records, routes
 from tests.support.wording import assert_says
 
 
-def evidence(**tables: DataFrame) -> Evidence:
+def observed_evidence(**tables: DataFrame) -> Evidence:
     """Six contexts with two questions each; ``tables`` take the place of those that are made by
     default."""
     return Evidence(records(), 0, {"attention": attention(), "routes": routes(), **tables})
 
 
 def of_policy(policy: str) -> Evidence:
-    whole = evidence()
+    whole = observed_evidence()
     frames = {
         name: table[table["policy"].isin(["full", policy])] for name, table in whole.tables.items()
     }
@@ -45,13 +45,14 @@ def test_failures_whose_heads_look_at_one_token_are_rigid() -> None:
     """snapkv has half of its answers at 0.5 and none at 0.9, where heads of layer 1 now look at one
     token too."""
     rigid = looking_at(attention(), [3, 3], policy="snapkv", level=0.9)
-    found = measured("R5", {OBSERVED.name: evidence(attention=rigid)})
+    found = measured("R5", {OBSERVED.name: observed_evidence(attention=rigid)})
     assert [value(one) for one in found.values()] == pytest.approx([0.25, 0.25])
     first = next(iter(found.values()))
     assert isinstance(first, Statistic)
     assert first.note == "6 pairs"
     assert {
-        one.verdict for one in judge([claims()["R5"]], {OBSERVED.name: evidence(attention=rigid)})
+        one.verdict
+        for one in judge([claims()["R5"]], {OBSERVED.name: observed_evidence(attention=rigid)})
     } == {"holds"}
 
 
@@ -63,19 +64,21 @@ def test_without_pairs_there_is_nothing_to_say() -> None:
 def test_signs_of_the_slope_that_differ_are_a_product_below_0() -> None:
     """Heads agree in layer 0 and not in layer 1; in the other model it is the reverse."""
     reverse = looking_at(looking_at(attention(), [3, 7], layer=0), [3, 3], layer=1)
-    other = {OBSERVED.name + BESIDE: evidence(attention=reverse)}
-    assert value(measured("R6", {OBSERVED.name: evidence(), **other})[""]) == pytest.approx(-0.25)
-    (judged,) = judge([claims()["R6"]], {OBSERVED.name: evidence(), **other})
+    other = {OBSERVED.name + BESIDE: observed_evidence(attention=reverse)}
+    assert value(
+        measured("R6", {OBSERVED.name: observed_evidence(), **other})[""]
+    ) == pytest.approx(-0.25)
+    (judged,) = judge([claims()["R6"]], {OBSERVED.name: observed_evidence(), **other})
     assert judged.verdict == "holds"
     assert_says(judged.why, "slope 0.50", "-0.50")
-    same = {OBSERVED.name + BESIDE: evidence()}
+    same = {OBSERVED.name + BESIDE: observed_evidence()}
     assert [
-        one.verdict for one in judge([claims()["R6"]], {OBSERVED.name: evidence(), **same})
+        one.verdict for one in judge([claims()["R6"]], {OBSERVED.name: observed_evidence(), **same})
     ] == ["does not hold"]
 
 
 def test_one_architecture_decides_nothing() -> None:
-    (judged,) = judge([claims()["R6"]], {OBSERVED.name: evidence()})
+    (judged,) = judge([claims()["R6"]], {OBSERVED.name: observed_evidence()})
     assert (judged.verdict, "--beside" in judged.why) == ("undecided", True)
 
 

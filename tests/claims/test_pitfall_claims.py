@@ -23,7 +23,7 @@ DRAWS = 8
 Told = Callable[[str, float, str, int], dict[str, Any]]
 
 
-def evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Evidence]:
+def pitfall_evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Evidence]:
     """Prompts with two directives in both orders, and with one in a context of its own. The full
     cache obeys all and leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several),
     ``single``, ``leaked`` and ``kept``."""
@@ -52,8 +52,10 @@ def evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Ev
 LEVELS = (LITTLE, HALF, MORE)
 
 
-def judged(identifier: str, told: Told, draws: int = DRAWS) -> dict[str, Judgement]:
-    return {one.part: one for one in judge([claims()[identifier]], evidence(told, draws=draws))}
+def judge_pitfall(identifier: str, told: Told, draws: int = DRAWS) -> dict[str, Judgement]:
+    return {
+        one.part: one for one in judge([claims()[identifier]], pitfall_evidence(told, draws=draws))
+    }
 
 
 def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
@@ -63,9 +65,9 @@ def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
         return {"obeyed": [True, draw % 4 == 0]}
 
-    found = measured("P1", evidence(told))[""]
+    found = measured("P1", pitfall_evidence(told))[""]
     assert value(found) == pytest.approx(0.75)
-    assert judged("P1", told)[""].verdict == "holds"
+    assert judge_pitfall("P1", told)[""].verdict == "holds"
 
 
 def test_what_leaks_while_it_is_obeyed() -> None:
@@ -81,7 +83,7 @@ def test_what_leaks_while_it_is_obeyed() -> None:
         }
         return at.get(ratio, {})
 
-    found = measured("P2", evidence(told))[""]
+    found = measured("P2", pitfall_evidence(told))[""]
     assert value(found) == pytest.approx(0.5)
 
 
@@ -93,10 +95,10 @@ def test_order_decides_where_the_first_span_suffers() -> None:
             return {"kept": (0.2, 0.8), "leaked": 0.6}
         return {"kept": (0.8, 0.2), "obeyed": [draw % 2 == 0] * 2, "single": [draw % 2 == 0]}
 
-    found = measured("P3", evidence(told))
+    found = measured("P3", pitfall_evidence(told))
     assert value(found["tokens kept"]) == pytest.approx(-1.2)
     assert value(found["leaked and disobeyed"]) == pytest.approx(0.6 + 0.5)
-    assert {one.verdict for one in judged("P3", told).values()} == {"holds"}
+    assert {one.verdict for one in judge_pitfall("P3", told).values()} == {"holds"}
 
 
 def test_spans_are_kept_unevenly_by_policy() -> None:
@@ -109,13 +111,13 @@ def test_spans_are_kept_unevenly_by_policy() -> None:
             else (0.5, 0.5)
         }
 
-    found = judged("P4", told, draws=24)
+    found = judge_pitfall("P4", told, draws=24)
     assert {policy: one.verdict for policy, one in found.items()} == {
         "streaming_llm": "undecided",
         "snapkv": "holds",
         "knorm": "holds",
     }
-    assert value(measured("P4", evidence(told))["knorm"]) == pytest.approx(-0.4)
+    assert value(measured("P4", pitfall_evidence(told))["knorm"]) == pytest.approx(-0.4)
 
 
 def test_protection_gains_half_of_either() -> None:
@@ -126,7 +128,7 @@ def test_protection_gains_half_of_either() -> None:
         obeys, leaks = policy.endswith("+whitelist"), "+" not in policy
         return {"obeyed": [obeys] * 2, "single": [obeys], "leaked": 0.4 * leaks}
 
-    found = measured("P5", evidence(told))
+    found = measured("P5", pitfall_evidence(told))
     assert set(found) == set(PROTECTED)
     assert value(found["snapkv+whitelist"]) == pytest.approx(0.7)
     assert value(found["snapkv+fair"]) == pytest.approx(0.2)
@@ -134,21 +136,21 @@ def test_protection_gains_half_of_either() -> None:
 
 def test_several_suffer_more_than_one() -> None:
     found = measured(
-        "P6", evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw % 2 == 0] * 2})
+        "P6", pitfall_evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw % 2 == 0] * 2})
     )
     assert value(found[""]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("identifier", ["P1", "P2", "P3", "P4", "P5", "P6"])
 def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
-    (found,) = judge([claims()[identifier]], evidence(lambda *_: {}, whole=0.25))
+    (found,) = judge([claims()[identifier]], pitfall_evidence(lambda *_: {}, whole=0.25))
     assert (found.verdict, "0.25 of the directives" in found.why) == ("undecided", True)
 
 
 def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
     """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in
     4 of 8 alone; under every policy in half of these."""
-    given = evidence(
+    given = pitfall_evidence(
         lambda policy, ratio, arm, draw: {"obeyed": [draw < 3, True], "single": [draw < 2]}
     )
     records = given[PROMPTS.name].records

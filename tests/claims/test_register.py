@@ -20,7 +20,7 @@ from tests.support.models.runs import CommandLine, policies_of, record_calls
 from tests.support.wording import assert_says
 
 
-def words(cli: CommandLine, *more: object) -> list[object]:
+def claims_command(cli: CommandLine, *more: object) -> list[object]:
     return [
         "claims",
         *cli.places,
@@ -33,19 +33,19 @@ def test_experiments_share_a_model_and_a_second_start_has_everything(
 ) -> None:
     """E1 asks for two formats on three tasks."""
     calls = record_calls(monkeypatch)
-    assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
+    assert cli(*claims_command(cli, "--only", "E1", "--limit", 1)) == 0
     of_task: dict[str, set[str]] = {}
     for call in calls:
         of_task.setdefault(call.task, set()).update(call.policies)
     assert of_task == {key: {"full", "int8", "int4"} for key in ("base", "instructions", "prose")}
     assert cli.err.count("loading ") == 1, "two experiments on one model, which is loaded once"
     calls.clear()
-    assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
+    assert cli(*claims_command(cli, "--only", "E1", "--limit", 1)) == 0
     assert policies_of(calls) == [], "a second start has everything"
 
 
 def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -> None:
-    assert cli(*words(cli, "--only", "N5", "--limit", 2, "--json")) == 0
+    assert cli(*claims_command(cli, "--only", "N5", "--limit", 2, "--json")) == 0
     run = json.loads((cli.folder / "site/claims.json").read_text())["runs"]["groups"]
     rows = Store.open(cli.folder / "runs" / run).study_table(GROUPS).to_pandas()
     assert set(rows["policy"]) == {"full"}
@@ -55,7 +55,11 @@ def test_drift_by_shared_heads_is_measured_of_the_full_cache(cli: CommandLine) -
 
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert (
-        cli(*words(cli, "--only", "E1", "--limit", 1, "--tasks", "prose(data=python)", "--json"))
+        cli(
+            *claims_command(
+                cli, "--only", "E1", "--limit", 1, "--tasks", "prose(data=python)", "--json"
+            )
+        )
         == 0
     )
     printed = json.loads(cli.out)
@@ -127,7 +131,7 @@ def test_bad_input_is_one_line_and_nothing_is_loaded(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], complaint: str
 ) -> None:
     calls = record_calls(monkeypatch)
-    assert complaint in cli.error(*words(cli, *more))
+    assert complaint in cli.error(*claims_command(cli, *more))
     assert calls == []
     assert "loading" not in cli.err
     assert not list((cli.folder / "runs").glob("*"))

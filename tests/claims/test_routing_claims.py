@@ -32,7 +32,7 @@ CONTEXTS, QUESTIONS = 12, 4
 Answer = Callable[[str, str, float, int, int], dict[str, Any]]
 
 
-def records(
+def routed_records(
     answer: Answer, tasks: tuple[str, ...] = TASKS, policies: tuple[str, ...] = POLICIES
 ) -> DataFrame:
     """Rows of the full cache and of policies over ratios; the last question of each context has no
@@ -63,7 +63,7 @@ def records(
 
 
 def over_ratios(answer: Answer) -> dict[str, Evidence]:
-    return {OVER_RATIOS.name: Evidence(records(answer))}
+    return {OVER_RATIOS.name: Evidence(routed_records(answer))}
 
 
 def test_flat_is_what_f1_keeps_at_0_4_by_policy() -> None:
@@ -126,7 +126,7 @@ def test_five_points_are_lost_on_the_line_between_two_ratios() -> None:
             else 100.0
         }
 
-    found = Evidence(records(answer)).of("base")
+    found = Evidence(routed_records(answer)).of("base")
     assert first_loss(found, "snapkv")[0] == pytest.approx(0.525)
     assert first_loss(found, "knorm")[0] == pytest.approx(0.9)
 
@@ -148,10 +148,10 @@ def test_several_facts_break_first_where_they_do() -> None:
 
 def test_a_larger_model_is_no_safer_where_it_breaks_at_the_same_ratio_or_before() -> None:
     small = Evidence(
-        records(breaks_at({"base": 0.4, "hops": 0.5, "multi_entity": 0.8})), name="small"
+        routed_records(breaks_at({"base": 0.4, "hops": 0.5, "multi_entity": 0.8})), name="small"
     )
     large = Evidence(
-        records(breaks_at({"base": 0.8, "hops": 0.5, "multi_entity": 0.2})), name="large"
+        routed_records(breaks_at({"base": 0.8, "hops": 0.5, "multi_entity": 0.2})), name="large"
     )
     found = measured("R9", {OVER_RATIOS.name: small, OVER_RATIOS.name + LARGER: large})
     assert [value(found[task]) for task in TASKS] == pytest.approx([0.4, 0.0, -0.6])
@@ -164,7 +164,7 @@ def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
     claim = claims()[identifier]
     (judged,) = judge(
         [claim],
-        {claim.experiments[0].name: Evidence(records(breaks_at(dict.fromkeys(TASKS, 0.5))))},
+        {claim.experiments[0].name: Evidence(routed_records(breaks_at(dict.fromkeys(TASKS, 0.5))))},
     )
     why = (
         "precondition not met: it takes two sizes of one family: give the larger model by --larger"
@@ -174,7 +174,7 @@ def test_one_size_decides_nothing_and_is_not_counted(identifier: str) -> None:
 
 
 def test_two_sizes_that_were_asked_other_questions_are_no_pairs() -> None:
-    whole = records(breaks_at(dict.fromkeys(TASKS, 0.5)))
+    whole = routed_records(breaks_at(dict.fromkeys(TASKS, 0.5)))
     fewer = whole[whole["draw_id"] != "base/00"]
     found = measured(
         "R9", {OVER_RATIOS.name: Evidence(whole), OVER_RATIOS.name + LARGER: Evidence(fewer)}
@@ -193,7 +193,7 @@ def in_mode(right: float, abstained: bool, questions: int = CONTEXTS) -> Evidenc
             "abstained": unanswerable and (abstained or not treated),
         }
 
-    made = records(answer, ("base",), AWARE_POLICIES)
+    made = routed_records(answer, ("base",), AWARE_POLICIES)
     return Evidence(made[made["draw_id"] < f"base/{questions:02}"])
 
 

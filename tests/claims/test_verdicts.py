@@ -109,7 +109,7 @@ def needed(found: Judgement) -> int:
     return int(number.replace(",", ""))
 
 
-def drawn(share: float, contexts: int, seed: int) -> Evidence:
+def draw_evidence(share: float, contexts: int, seed: int) -> Evidence:
     """Contexts whose own shares vary about one, with :data:`QUESTIONS` answers each; the full cache
     is right."""
     rng = np.random.default_rng(seed)
@@ -132,7 +132,7 @@ def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_the
 ) -> None:
     """First runs that happen to have the true share predict a number, with which new contexts are
     drawn."""
-    pilots = (drawn(share, contexts, seed) for seed in range(1000))
+    pilots = (draw_evidence(share, contexts, seed) for seed in range(1000))
     true = (one for one in pilots if abs(one.of("base").mean("zeros", 0.1)[0] - share) < 0.011)
     undecided = (
         one
@@ -142,11 +142,12 @@ def test_as_many_contexts_as_are_predicted_decide_most_runs_and_a_quarter_of_the
     enough = int(np.median([needed(one) for one in islice(undecided, 7)]))
     few, runs = enough // 4, range(40)
     decided = [
-        verdict_of(claim(threshold), drawn(share, enough, 5000 + run)).verdict != "undecided"
+        verdict_of(claim(threshold), draw_evidence(share, enough, 5000 + run)).verdict
+        != "undecided"
         for run in runs
     ]
     of_few = [
-        verdict_of(claim(threshold), drawn(share, few, 9000 + run)).verdict != "undecided"
+        verdict_of(claim(threshold), draw_evidence(share, few, 9000 + run)).verdict != "undecided"
         for run in runs
     ]
     assert np.mean(decided) > 0.7

@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def run(small_run: Store, tmp_path: Path) -> Path:
+def copied_run(small_run: Store, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small_run.folder, tmp_path / "runs/first"))
 
 
@@ -33,7 +33,7 @@ def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (run / "run.json").write_text(json.dumps(content))
 
 
-def words(command: str, run: Path, out: Path) -> list[str]:
+def fill_command(command: str, run: Path, out: Path) -> list[str]:
     return [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in COMMANDS[command]]
 
 
@@ -63,16 +63,16 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(("spoil", "text"), SPOILT)
 def test_a_run_that_cannot_be_read_is_one_clear_line(
     cli: CommandLine,
-    run: Path,
+    copied_run: Path,
     tmp_path: Path,
     command: str,
     spoil: Callable[[Path], object],
     text: str,
 ) -> None:
-    spoil(run)
-    said = cli.error(*words(command, run, tmp_path / "out"))
+    spoil(copied_run)
+    said = cli.error(*fill_command(command, copied_run, tmp_path / "out"))
     assert text in said
-    assert str(run) in said
+    assert str(copied_run) in said
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_the_name_of_another_run_is_refused(
 
 
 def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
-    cli: CommandLine, run: Path, tmp_path: Path
+    cli: CommandLine, copied_run: Path, tmp_path: Path
 ) -> None:
     """A run of somebody else may call its tasks anything."""
     hostile = "../../../evil<script>"
-    store = Store.open(run)
+    store = Store.open(copied_run)
     files = [(declared, path) for declared in store.tables for path in store.files(declared)]
     for declared, path in files:
         table = store.read(declared, path)
@@ -138,11 +138,11 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
             policy["tasks"] = [hostile, "hops"]
         content.update(status="failed", reason="\x1b[31mred")
 
-    edited(run, rename)
+    edited(copied_run, rename)
     before = set(tmp_path.rglob("*"))
     out = tmp_path / "deep/down/out"
-    assert cli(*words("site", run, out)) == 0
-    assert cli(*words("figures", run, out / "figures")) == 0
+    assert cli(*fill_command("site", copied_run, out)) == 0
+    assert cli(*fill_command("figures", copied_run, out / "figures")) == 0
     assert "\x1b[31m" not in cli.err
     written = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
     assert all(path.is_relative_to(out) for path in written if path.name != "summary.json")

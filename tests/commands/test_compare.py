@@ -40,7 +40,7 @@ def press(tmp_path: Path) -> str:
     return str(tmp_path / "press.py")
 
 
-def words(cli: CommandLine, command: str, *more: str) -> list[object]:
+def compare_command(cli: CommandLine, command: str, *more: str) -> list[object]:
     return [
         command,
         *more,
@@ -57,9 +57,12 @@ def words(cli: CommandLine, command: str, *more: str) -> list[object]:
 def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, press: str
 ) -> None:
-    assert cli(*words(cli, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
+    assert (
+        cli(*compare_command(cli, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9"))
+        == 0
+    )
     calls = record_calls(monkeypatch)
-    compare = words(
+    compare = compare_command(
         cli,
         "compare",
         f"{press}:Loud",
@@ -77,9 +80,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     told = " ".join(cli.out.split())
     undecided = f"too few contexts to judge against {', '.join(others)}"
     assert told.startswith(f"Loud right, on base, hops: {undecided}")
-    assert told.index("snapkv is adapted, not as in its paper: window_size ") > told.index(
-        undecided
-    )
+    assert_says(told, undecided, "snapkv is adapted", "window_size ")
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == (2 + 1) * len(others), (
         "of four contexts nothing can be told: at two levels, and by the area"
@@ -106,7 +107,11 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
 ) -> None:
     """The toy model can do neither task."""
     assert (
-        cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json"))
+        cli(
+            *compare_command(
+                cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json"
+            )
+        )
         == 0
     )
     tables = json.loads(cli.out)["tables"]
@@ -126,7 +131,10 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
     assert 'class="blank"' not in page
     assert "0 against 0" in page
     assert "no task that the model can do" in page.lower()
-    assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5")) == 0
+    assert (
+        cli(*compare_command(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5"))
+        == 0
+    )
     told = " ".join(cli.out.split())
     assert "no task of this comparison" in told
     assert f"hops: {reason}" in told
@@ -135,12 +143,12 @@ def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless
 
 def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine) -> None:
     """A fault takes rates and a press ratios; two faults meet, and no press stands beside them."""
-    said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
+    said = cli.error(*compare_command(cli, "compare", "zeros", "--against", "snapkv"))
     assert_says(said, "zeros takes rates", "snapkv takes ratios or budgets")
     assert "loading" not in said
     assert (
         cli(
-            *words(
+            *compare_command(
                 cli,
                 "compare",
                 "zeros",
@@ -164,7 +172,12 @@ def test_a_press_that_fails_is_one_line_with_its_reason(
     cli: CommandLine, tmp_path: Path, press: str
 ) -> None:
     assert (
-        cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
+        cli(
+            *compare_command(
+                cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5"
+            )
+        )
+        == 1
     )
     assert cli.err.splitlines()[-1].startswith(
         "error: Broken failed in layer 0: ValueError: no such luck"
@@ -189,7 +202,7 @@ def test_a_press_that_fails_is_one_line_with_its_reason(
 def test_what_cannot_be_compared_is_refused_in_one_line(
     cli: CommandLine, tmp_path: Path, given: list[str], complaint: str
 ) -> None:
-    assert complaint in cli.error(*words(cli, "compare", *given))
+    assert complaint in cli.error(*compare_command(cli, "compare", *given))
     assert not (tmp_path / "runs").exists()
 
 
@@ -205,7 +218,7 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
         "0.5,0.9",
         "--every-task",
     )
-    assert cli(*words(cli, *given)) == 1
+    assert cli(*compare_command(cli, *given)) == 1
     assert "too few contexts to judge against knorm" in " ".join(cli.out.split())
     assert_says(cli.complaint, "some cells failed", "Picky")
     assert "ValueError: too much" in cli.complaint

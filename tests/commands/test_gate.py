@@ -35,7 +35,7 @@ def renamed(row: dict[str, object], number: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def gated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The committed run, with nine contexts of each task; knorm has 22 % right at ratio 0.5 of the
     full cache's 88."""
     monkeypatch.chdir(tmp_path)
@@ -57,7 +57,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     ],
 )
 def test_each_way_to_end_has_its_status(
-    cli: CommandLine, run: Store, gate: list[str], status: int, words: str
+    cli: CommandLine, gated_run: Store, gate: list[str], status: int, words: str
 ) -> None:
     assert cli("compare", "runs/today", "--against", "full", *gate) == status, cli.err
     if status:
@@ -73,7 +73,7 @@ def test_each_way_to_end_has_its_status(
 
 
 def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(
-    cli: CommandLine, run: Store
+    cli: CommandLine, gated_run: Store
 ) -> None:
     assert (
         cli("compare", "runs/today", "--against", "full", "--max-loss", "50", "--json")
@@ -97,7 +97,7 @@ def test_programs_read_the_sentence_the_verdicts_and_the_bytes_of_each_level(
     assert any("worse than full at ratio 0.5, 0.9" in sentence for sentence in sentences)
 
 
-def test_controls_that_nobody_named_are_no_gate(cli: CommandLine, run: Store) -> None:
+def test_controls_that_nobody_named_are_no_gate(cli: CommandLine, gated_run: Store) -> None:
     """Of the run's own controls random has more right than SnapKV; only knorm is named, of which
     SnapKV has more."""
     assert cli("compare", "runs/today", "--against", "knorm", "--max-loss", "1", "--json") == 0, (

@@ -102,7 +102,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 
 
-def call(words: list[str], cli: CommandLine, run: Store) -> list[str]:
+def fill_places(words: list[str], cli: CommandLine, run: Store) -> list[str]:
     results = evaluation(cli.folder / "results/x", {"string_match": float("nan")}).parent
     places = {"TOY": cli.model, "RUN": run.folder, "RUNS": cli.folder / "runs", "RESULTS": results}
     filled = [str(places.get(word, word)) for word in words]
@@ -128,7 +128,7 @@ def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
     results: list[Result] = []
     monkeypatch.setattr(kvbench.checks.patient, "LENGTHS", kvbench.checks.patient.LENGTHS[:2])
     monkeypatch.setattr(Result, "print", lambda self, command, as_json: results.append(self))
-    assert cli(*call(words, cli, small_run), "--quiet") == 0
+    assert cli(*fill_places(words, cli, small_run), "--quiet") == 0
     assert (cli.out, cli.err) == ("", "")
     (result,) = results
     content = strict(result.as_json(words[0]))

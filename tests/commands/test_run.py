@@ -22,7 +22,7 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, Needs, Policy
 from tests.support.models.processes import Copy, wait_until
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import SHORT, CommandLine
 from tests.support.models.toy import pressing
 from tests.support.wording import assert_says
 
@@ -45,8 +45,7 @@ def test_a_run_takes_profile_and_limit(cli: CommandLine, monkeypatch: pytest.Mon
                 "0.5",
                 "--policies",
                 "full",
-                "--context-tokens",
-                "native",
+                *("--context-tokens", "native", "--max-new-tokens", SHORT),
                 *options,
                 "--name",
                 name,
@@ -127,8 +126,7 @@ def test_where_a_template_has_no_turn_of_a_system_instructions_are_left_out_with
         1,
         "--ratios",
         0.5,
-        "--context-tokens",
-        "native",
+        *("--context-tokens", "native", "--max-new-tokens", SHORT),
         "--site",
         tmp_path / "site",
     ]

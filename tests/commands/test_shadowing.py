@@ -21,7 +21,9 @@ COMMANDS = {
 PRESS = "from kvpress import KnormPress\n\n\nclass MyPress(KnormPress):\n    pass\n"
 
 
-def call(command: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def call_in_folder(
+    command: list[str], folder: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
     # As it is where kvbench is installed: its packages are on the path, and not in the current
     # folder.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": ""}
@@ -31,7 +33,7 @@ def call(command: list[str], folder: Path, *words: str) -> subprocess.CompletedP
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def shadowing_folder(tmp_path: Path) -> Path:
     """A folder of the user's with packages, bare folders and modules of names that kvbench
     imports."""
     for package in ("policies", "torch", "tests", "yaml"):
@@ -46,24 +48,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(
-    folder: Path,
+    shadowing_folder: Path,
 ) -> None:
-    done = call(COMMANDS["module"], folder, "ls", "policies", "--family", "control")
+    done = call_in_folder(
+        COMMANDS["module"], shadowing_folder, "ls", "policies", "--family", "control"
+    )
     assert done.returncode == 0, done.stderr
     assert "oracle" in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_press_of_the_current_folder_is_loaded_all_the_same(
-    folder: Path, toy_folder: Path, command: str
+    shadowing_folder: Path, toy_folder: Path, command: str
 ) -> None:
     if (
         command == "command"
     ):  # -c puts the current folder first, where the installed command has its own there
         for path in ("torch", "policies", "yaml"):
-            (folder / path / "__init__.py").unlink()
+            (shadowing_folder / path / "__init__.py").unlink()
         for module in ("random", "typer", "tokenizers", "tempfile", "datasets_gen"):
-            (folder / f"{module}.py").unlink()
+            (shadowing_folder / f"{module}.py").unlink()
     script = [
         "run",
         "--model",
@@ -77,9 +81,11 @@ def test_a_press_of_the_current_folder_is_loaded_all_the_same(
         "--ratios",
         "0.5",
     ]
-    done = call(COMMANDS[command], folder, *script, "--context-tokens", "native", "--name", "x")
+    done = call_in_folder(
+        COMMANDS[command], shadowing_folder, *script, "--context-tokens", "native", "--name", "x"
+    )
     assert done.returncode == 0, done.stderr
-    assert (folder / "runs/x/records/base").is_dir()
+    assert (shadowing_folder / "runs/x/records/base").is_dir()
 
 
 def test_a_package_of_that_name_which_was_imported_before_is_named_in_one_line(
@@ -87,6 +93,6 @@ def test_a_package_of_that_name_which_was_imported_before_is_named_in_one_line(
 ) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "__init__.py").write_text("")
-    done = call([sys.executable, "-c", "import policies, kvbench"], tmp_path)
+    done = call_in_folder([sys.executable, "-c", "import policies, kvbench"], tmp_path)
     assert "kvbench has a package policies, and " in done.stderr.splitlines()[-1]
     assert "rename that one" in done.stderr.splitlines()[-1]

@@ -23,7 +23,7 @@ SHOWN = [*TASKS.values(), RULER["niah_multivalue"], RULER["fwe"]]
 
 
 @pytest.fixture(scope="module")
-def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shown_run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen = [POLICIES[name] for name in ("full", "knorm")]
     grid = Grid(
         [(TASKS[name], 1) for name in ("base", "long_context")],
@@ -74,8 +74,8 @@ def shown(store: Store, count: int, task: str = "") -> str:
     return captured.get()
 
 
-def test_hallucinations_come_first_then_the_lowest_f1(run: Path, tmp_path: Path) -> None:
-    store = edited(run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
+def test_hallucinations_come_first_then_the_lowest_f1(shown_run: Path, tmp_path: Path) -> None:
+    store = edited(shown_run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
     answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 4)
     assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 2, 1, 0]
     assert {(answer.record.policy, answer.record.ratio) for answer in answers} == {("knorm", 0.9)}
@@ -96,8 +96,8 @@ def test_hallucinations_come_first_then_the_lowest_f1(run: Path, tmp_path: Path)
     assert f"of {question.context_tokens} tokens" in text
 
 
-def test_each_span_has_the_share_of_it_that_the_cache_kept(run: Path) -> None:
-    answers, _ = worst_answers(Store.open(run), "knorm", Level("ratio", 0.9), 100)
+def test_each_span_has_the_share_of_it_that_the_cache_kept(shown_run: Path) -> None:
+    answers, _ = worst_answers(Store.open(shown_run), "knorm", Level("ratio", 0.9), 100)
     answer = next(
         one for one in answers if one.context.task == "base" and one.question.answer_spans
     )
@@ -116,10 +116,10 @@ def test_each_span_has_the_share_of_it_that_the_cache_kept(run: Path) -> None:
     assert f"[answer, {sum(kept) / len(kept):.0%} kept: {gold}]" in captured.get()
 
 
-def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
-    answers, _ = worst_answers(Store.open(run), "knorm", Level("ratio", 0.9), 100)
+def test_a_long_context_is_shown_around_its_evidence(shown_run: Path) -> None:
+    answers, _ = worst_answers(Store.open(shown_run), "knorm", Level("ratio", 0.9), 100)
     found = next(answer for answer in answers if answer.record.task == "long_context")
-    text = " ".join(shown(Store.open(run), 1, "long_context").split())
+    text = " ".join(shown(Store.open(shown_run), 1, "long_context").split())
     assert len(text) < len(found.context.context)
     assert found.is_generated
     for span in found.spans:
@@ -128,9 +128,11 @@ def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
         ] in without_brackets(text)
 
 
-def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_path: Path) -> None:
+def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(
+    shown_run: Path, tmp_path: Path
+) -> None:
     store = edited(
-        run, tmp_path, [(0.0, True)], output_text="[bold]\x1b[2J\x1b]0;title\x07[/nothing]"
+        shown_run, tmp_path, [(0.0, True)], output_text="[bold]\x1b[2J\x1b]0;title\x07[/nothing]"
     )
     text = shown(store, 3)
     assert not {"\x1b", "\x07"} & {*text}
@@ -150,9 +152,9 @@ def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_pat
     ],
 )
 def test_what_cannot_be_shown_is_one_clear_line(
-    cli: CommandLine, run: Path, tmp_path: Path, words: list[str], message: str
+    cli: CommandLine, shown_run: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
-    places = {"RUN": str(run), "EMPTY": str(tmp_path)}
+    places = {"RUN": str(shown_run), "EMPTY": str(tmp_path)}
     assert message in cli.error("show", *(places.get(word, word) for word in words))
 
 

@@ -57,7 +57,7 @@ PAIRS = {
 }
 
 
-def words(cli: CommandLine, *more: object) -> list[object]:
+def compare_command(cli: CommandLine, *more: object) -> list[object]:
     return [
         "compare",
         *more,
@@ -85,9 +85,9 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("press.py").write_text(PRESS)
-    assert cli(*words(cli, one, "--against", other, *levels, "--every-task", "--json")) == 0, (
-        cli.err
-    )
+    assert (
+        cli(*compare_command(cli, one, "--against", other, *levels, "--every-task", "--json")) == 0
+    ), cli.err
     read = json.loads(cli.out)["tables"]
     for table in ("verdicts", "means"):
         rows = [row for row in read[table] if row["other"] == other]
@@ -101,7 +101,7 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
 
 
 def test_levels_of_two_kinds_are_refused_with_what_to_give(cli: CommandLine) -> None:
-    said = cli.error(*words(cli, "knorm", "--against", "int4,zeros", *RATIOS, *RATES))
+    said = cli.error(*compare_command(cli, "knorm", "--against", "int4,zeros", *RATIOS, *RATES))
     assert_says(said, "knorm takes ratios or budgets", "zeros takes rates")
     assert "as --rates 0.1" in said
 

@@ -22,7 +22,7 @@ from leaderboards.downloads.print_tables import result_table
 from leaderboards.downloads.tables import means_sheet, outcomes_sheet
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.verdicts import outcome_tables
-from tests.aggregate.test_duels import records
+from tests.aggregate.test_duels import duel_records
 from tests.statistics.test_null_simulation import two_policies
 from tests.support.browsing.pages import printed
 from tests.support.records.synthetic_profiles import value
@@ -38,7 +38,7 @@ def losing(differences: Sequence[float], task: str, ratio: float) -> pd.DataFram
     """``mine`` against ``theirs``, which has all right: in each context of two questions by so many
     points."""
     mine = [score for difference in differences for score in BY_ONE_QUESTION[difference]]
-    made = records(mine=mine, theirs=[100.0] * len(mine))
+    made = duel_records(mine=mine, theirs=[100.0] * len(mine))
     return made.assign(task=task, ratio=ratio, level=ratio, realised_ratio=ratio)
 
 

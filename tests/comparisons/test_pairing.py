@@ -32,7 +32,7 @@ SCORES = {
 }
 
 
-def records(*cells: tuple[str, Level]) -> pd.DataFrame:
+def paired_records(*cells: tuple[str, Level]) -> pd.DataFrame:
     """The records of some policies at some levels, and of the full cache."""
     rows = []
     for name, level in [("full", UNTREATED), *cells]:
@@ -55,7 +55,7 @@ def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, str,
     """The cells of a comparison: its level, the level of either, and the difference, which is
     eighths of 100 points."""
     rows = []
-    for duel in duels(records(*cells), one, [other]):
+    for duel in duels(paired_records(*cells), one, [other]):
         mine, theirs = duel.run_at
         rows.append(
             (duel.level.where, mine.where, theirs.where, round(duel.lead.difference.mean, 6))
@@ -89,8 +89,8 @@ def test_one_level_of_another_kind_meets_each_level_too_and_two_that_have_one_me
 def test_levels_of_two_kinds_do_not_meet_and_a_third_policy_brings_them_no_cell() -> None:
     several = (("zeros", RATE), ("zeros", HIGH_RATE), ("snapkv", HALF), ("snapkv", MOST))
     with pytest.raises(LeaderboardError, match="no cell in common"):
-        duels(records(*several), "zeros", ["snapkv"])
-    found = duels(records(*several, ("int4", UNTREATED)), "int4", ["snapkv", "zeros"])
+        duels(paired_records(*several), "zeros", ["snapkv"])
+    found = duels(paired_records(*several, ("int4", UNTREATED)), "int4", ["snapkv", "zeros"])
     assert [(duel.other, duel.level.where) for duel in found] == [
         ("snapkv", "ratio 0.5"),
         ("snapkv", "ratio 0.9"),
@@ -100,7 +100,7 @@ def test_levels_of_two_kinds_do_not_meet_and_a_third_policy_brings_them_no_cell(
 
 
 def test_the_mean_of_tasks_has_a_row_for_each_level_with_the_bytes_of_both_and_no_area() -> None:
-    cells = records(("int4", UNTREATED), ("snapkv", HALF), ("snapkv", MOST))
+    cells = paired_records(("int4", UNTREATED), ("snapkv", HALF), ("snapkv", MOST))
     rows = pool_levels(cells, "snapkv", ["int4"])
     assert [(row.level, row.run_at) for row in rows] == [
         (HALF, (HALF, UNTREATED)),
@@ -118,7 +118,7 @@ def test_the_mean_of_tasks_has_a_row_for_each_level_with_the_bytes_of_both_and_n
 
 def test_bytes_are_of_the_full_cache_of_the_same_run() -> None:
     """A run in another dtype holds other bytes for the same share, of its own full cache."""
-    today, yesterday = records(("snapkv", HALF)), records(("snapkv", HALF))
+    today, yesterday = paired_records(("snapkv", HALF)), paired_records(("snapkv", HALF))
     yesterday = yesterday.assign(kv_bytes=yesterday["kv_bytes"] * 2)
     theirs = with_held(yesterday)
     theirs = theirs[theirs["policy"] == "snapkv"].assign(policy="snapkv of yesterday")

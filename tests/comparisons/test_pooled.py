@@ -12,7 +12,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area_under_curve import AREA, BEATS
 from leaderboards.boards.board import all_standings
 from leaderboards.statistics.area import mean_heights
-from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
+from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, duel_records
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import realistic_records
 from tests.support.wording import assert_says
@@ -92,7 +92,7 @@ def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() ->
     others = {
         f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)
     }
-    frame = records(mine=mine, random=list(100.0 * rng.integers(0, 2, 60)), **others)
+    frame = duel_records(mine=mine, random=list(100.0 * rng.integers(0, 2, 60)), **others)
     *together, control = pool(frame, "mine", [*others, "random"])
     alone = [pool(frame, "mine", [other])[0] for other in (*others, "random")]
     assert [one.p for one in together] == pytest.approx(
@@ -115,7 +115,8 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     """All contexts of all tasks on one side, which chance alone does once in 2^14: still no
     verdict."""
     tasks = [
-        records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")
+        duel_records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name)
+        for name in ("a", "b", "c")
     ]
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
     assert (five.verdict, five.p, five.difference.low, five.smallest) == (
@@ -125,14 +126,16 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
         None,
     )
     assert_says(five.reason, "n = 15 (3 tasks x 5)", "6 of a task")
-    (six,) = pool(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2), "mine", ["theirs"])
+    (six,) = pool(
+        duel_records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2), "mine", ["theirs"]
+    )
     assert six.verdict == "better"
     assert six.p == pytest.approx(2 / 2**6)
 
 
 def test_tasks_that_are_left_out_are_named_with_the_reason() -> None:
     """One that the model cannot do, and one that a policy failed at."""
-    whole = records(mine=CLEAR, theirs=CLOSE)
+    whole = duel_records(mine=CLEAR, theirs=CLOSE)
     failed = whole.assign(
         task="entities", status=np.where(whole["policy"] == "mine", "failed", "ok")
     )

@@ -14,20 +14,20 @@ from tests.support.records.synthetic_records import frame, realistic_records, re
 from tests.support.wording import assert_says
 
 
-def told(table: ResultTable) -> str:
+def printed_line(table: ResultTable) -> str:
     """Returns what people see of a table, in one line."""
     return " ".join(printed(table).split())
 
 
 @pytest.fixture(scope="module")
-def records() -> pd.DataFrame:
+def verdict_records() -> pd.DataFrame:
     return realistic_records(
         policies=["full", "snapkv", "knorm", "random"], ratios=[0.3, 0.6, 0.9], contexts=20
     )
 
 
-def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame) -> None:
-    found = duels(records, "snapkv", ["knorm", "random"])
+def test_the_page_tells_every_verdict_and_repeats_exactly(verdict_records: pd.DataFrame) -> None:
+    found = duels(verdict_records, "snapkv", ["knorm", "random"])
     assert {duel.verdict for duel in found} == {"better", "not distinguished"}
     page = build_comparison("<model>", found)
     assert page == build_comparison("<model>", found)
@@ -56,7 +56,7 @@ def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(
     _, table, areas = outcome_tables(
         join_outcomes(pool_levels(frame(made), "snapkv", ["knorm"]), [])
     )
-    seen = told(table)
+    seen = printed_line(table)
     assert areas.is_empty, "one level is no curve"
     assert (table.plain()[0]["smallest"] is not None) is explained
     assert ("±: smaller true differences" in seen) is explained

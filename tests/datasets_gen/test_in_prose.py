@@ -16,7 +16,7 @@ every_task = st.sampled_from([task for task in TASKS.values() if task.name != "l
 tokens = st.integers(450, 900)
 
 
-def words_of(example: Example, spans: tuple[Span, ...]) -> list[tuple[str, str]]:
+def span_words(example: Example, spans: tuple[Span, ...]) -> list[tuple[str, str]]:
     return [(span.kind, example.context[span.start : span.end]) for span in spans]
 
 
@@ -43,9 +43,9 @@ def test_the_same_is_asked_and_every_span_has_the_same_words(
     for before, after in zip(plain.questions, set_in.questions, strict=True):
         assert (after.id, after.text, after.golds) == (before.id, before.text, before.golds)
         assert after.perfect_output == before.perfect_output
-        assert words_of(set_in, after.spans) == words_of(plain, before.spans)
+        assert span_words(set_in, after.spans) == span_words(plain, before.spans)
     kept = tuple(span for span in set_in.spans if span.kind != "distractor")
-    assert words_of(set_in, kept) == words_of(plain, plain.spans)
+    assert span_words(set_in, kept) == span_words(plain, plain.spans)
     if task.name == "instructions":
         end = max((span.end for span in plain.spans), default=0)
         assert set_in.context[:end] == plain.context[:end], "a system prompt stays whole and first"

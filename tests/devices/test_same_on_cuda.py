@@ -149,7 +149,7 @@ WAYS = [
 ]
 
 
-def answered(
+def answer_by_family(
     model: LoadedModel, prompt: Prompt
 ) -> tuple[dict[tuple[str, int], tuple[Any, ...]], list[float]]:
     """Returns what each family leaves of a cache and answers from it, and how likely the right
@@ -180,10 +180,10 @@ def test_every_family_on_every_kind_of_task(
     few = [replace(question, gold_ids=question.gold_ids[:6]) for question in prompt.questions[:2]]
     prompt = replace(prompt, questions=tuple(few))
     work_as(monkeypatch, "cuda")
-    expected, likelihoods = answered(on_host(dtype), prompt)
+    expected, likelihoods = answer_by_family(on_host(dtype), prompt)
     monkeypatch.undo()
     with pretended_cuda():
-        actual, likelihoods_there = answered(on_card(dtype), prompt)
+        actual, likelihoods_there = answer_by_family(on_card(dtype), prompt)
     assert {name for name, _ in expected} == {policy.name for policy in OF_FAMILIES.values()}
     assert actual == expected
     assert likelihoods_there == pytest.approx(likelihoods, rel=1e-4)

@@ -36,7 +36,7 @@ SMALLER: Mapping[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterator[Path]:
+def papers_folder(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterator[Path]:
     """A folder with the rows that the commands name, in the benchmarks' forms, and two models."""
     place = tmp_path_factory.mktemp("papers")
     (place / "gsm8k.jsonl").write_bytes(PROBLEMS.read_bytes())
@@ -65,18 +65,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterat
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_makes_the_sections_and_the_columns_of_its_items(
-    name: str, folder: Path, toy_folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, papers_folder: Path, toy_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = COMMANDS[name].line
     for other in re.findall(r"--beside runs/(\S+)", line):
         # Its own test may be in another process.
-        if not (folder / "runs" / other).exists():
-            assert run(other, folder, toy_folder) == 0, capsys.readouterr().err
-    assert run(name, folder, toy_folder) == 0, capsys.readouterr().err
-    check_items(COMMANDS[name], folder / "site" / name)
+        if not (papers_folder / "runs" / other).exists():
+            assert run_smallest(other, papers_folder, toy_folder) == 0, capsys.readouterr().err
+    assert run_smallest(name, papers_folder, toy_folder) == 0, capsys.readouterr().err
+    check_items(COMMANDS[name], papers_folder / "site" / name)
 
 
-def run(name: str, folder: Path, toy_folder: Path) -> int:
+def run_smallest(name: str, folder: Path, toy_folder: Path) -> int:
     """Runs a command of the register at the smallest size, and what follows it; returns the first
     status that is a fault."""
     models = {"MODEL": toy_folder, "SMALL_MODEL": folder / "small"}

@@ -99,7 +99,9 @@ def fit_for(architecture: str, policies: Iterable[Policy]) -> list[Policy]:
 
 
 @cache
-def answered(architecture: str, every_policy: bool = True) -> tuple[Trace, list[Generation]]:
+def treat_and_decode(
+    architecture: str, every_policy: bool = True
+) -> tuple[Trace, list[Generation]]:
     """All policies at all ratios, or the first of each path at one ratio, decoded together."""
     model = model_of(architecture)
     trace = (
@@ -174,7 +176,7 @@ def assert_together_equals_kvpress(
 ) -> None:
     if not fit_for(architecture, [policy]):
         pytest.skip(f"{policy.name} cannot run on {architecture}: {UNFIT[policy.name]}")
-    trace, generations = answered(architecture, every_policy)
+    trace, generations = treat_and_decode(architecture, every_policy)
     compared = 0
     for branch in trace.branches:
         if branch.treatment.policy is not policy:
@@ -196,7 +198,7 @@ def assert_together_equals_kvpress(
 @every_architecture
 def test_the_toy_answers_tell_branches_apart(architecture: str) -> None:
     """Else the comparison above would prove nothing."""
-    trace, generations = answered(architecture, architecture == "llama")
+    trace, generations = treat_and_decode(architecture, architecture == "llama")
     assert len({generation.token_ids for generation in generations}) > min(50, len(trace.branches))
     assert {generation.ended for generation in generations} == {True, False}
 
@@ -398,7 +400,7 @@ def test_a_press_with_its_own_forward_pass_is_not_run_in_the_shared_one(
 def test_small_waves_give_the_same_tokens_as_a_large_one(
     llama: LoadedModel, rows: int, every_policy: bool
 ) -> None:
-    trace, generations = answered("llama", every_policy)
+    trace, generations = treat_and_decode("llama", every_policy)
     bound = rows * largest_row(trace, STEPS)
     assert len(waves([trace], STEPS, bound)) > len(waves([trace], STEPS, PLENTY))
     assert by_question(decode(llama, trace, STEPS, bound)) == by_question(generations)
@@ -409,7 +411,7 @@ def test_small_waves_give_the_same_tokens_as_a_large_one(
 def test_reading_questions_in_chunks_of_rows_changes_no_token(
     llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, at_once: int, every_policy: bool
 ) -> None:
-    trace, generations = answered("llama", every_policy)
+    trace, generations = treat_and_decode("llama", every_policy)
     monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
     assert by_question(decode(llama, trace, STEPS, PLENTY)) == by_question(generations)
 

@@ -37,12 +37,12 @@ def rows_where(table: StoredTable, **wanted: Any) -> list[Any]:
     ]
 
 
-def cell(row: Any) -> tuple[Any, ...]:
+def cell_key(row: Any) -> tuple[Any, ...]:
     return tuple(getattr(row, name) for name in RECORDS.key)
 
 
-def records() -> dict[tuple[Any, ...], Record]:
-    return {cell(record): record for record in collected()["records"]}
+def records_by_cell() -> dict[tuple[Any, ...], Record]:
+    return {cell_key(record): record for record in collected()["records"]}
 
 
 def circuit_trace() -> tuple[Prompt, Trace]:
@@ -94,15 +94,15 @@ def test_as_many_random_rows_do_nothing() -> None:
 
 
 def test_what_is_put_back_are_the_lost_answers_of_policies_with_a_mask() -> None:
-    full = {key[1] for key, record in records().items() if key[2] == FULL and record.right}
+    full = {key[1] for key, record in records_by_cell().items() if key[2] == FULL and record.right}
     expected = {
         key
-        for key, record in records().items()
+        for key, record in records_by_cell().items()
         if key[2] in ("knorm", "random") and not record.right and key[1] in full
     }
     restored = rows_where(INTERVENTIONS, action="restore")
     assert expected
-    assert {cell(row) for row in restored} == expected
+    assert {cell_key(row) for row in restored} == expected
     removed = rows_where(INTERVENTIONS, action="remove")
     assert {row.policy for row in removed} == {FULL}
     assert {row.question_id for row in removed} == full

@@ -142,7 +142,7 @@ def test_an_adapter_is_added_to_the_model_that_it_names(toy_copy: Path, tmp_path
 # --- weights spread over GPUs, on a machine without any
 
 
-def answered(model: LoadedModel) -> pd.DataFrame:
+def collect_answers(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
     task = TASKS["base"]
     grid = Grid([(task, 1)], chosen, at_ratios((0.5,)))
@@ -166,10 +166,10 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     )
     assert hasattr(spread.model.layers[1], "_hf_hook")
     model = wrap_model("llama", spread, llama.tokenizer, "toy")
-    frame = answered(model)
+    frame = collect_answers(model)
     assert set(frame["status"]) == {"ok"}
     assert frame["output_text"].nunique() > 1
-    pd.testing.assert_frame_equal(frame, answered(llama))
+    pd.testing.assert_frame_equal(frame, collect_answers(llama))
     assert not model.snapshot.first_change()
 
 

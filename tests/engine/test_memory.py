@@ -31,13 +31,13 @@ RATIOS = (0.2, 0.5, 0.8)
 
 
 @pytest.fixture(scope="module")
-def trace(llama: LoadedModel, prompt: Prompt) -> Trace:
+def memory_trace(llama: LoadedModel, prompt: Prompt) -> Trace:
     return treat(llama, CHOSEN, RATIOS, prompt)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(llama: LoadedModel, trace: Trace) -> Answers:
-    return answers(llama, trace)
+def undisturbed(llama: LoadedModel, memory_trace: Trace) -> Answers:
+    return answers(llama, memory_trace)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     return limit
 
 
-def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
+def treated_cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
     return {
         (b.treatment.policy.name, b.treatment.ratio, number)
         for b in branches
@@ -120,8 +120,10 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     sizes = {id(row.of): row.size for row in all_rows(waves([trace], STEPS, PLENTY))}
     bound = sorted(sizes.values())[len(sizes) // 2]
     found = by_question(decode(llama, trace, STEPS, bound))
-    failed = cells([branch for branch in trace.branches if branch.error is not None])
-    assert failed == cells([branch for branch in trace.branches if sizes[id(branch)] > bound])
+    failed = treated_cells([branch for branch in trace.branches if branch.error is not None])
+    assert failed == treated_cells(
+        [branch for branch in trace.branches if sizes[id(branch)] > bound]
+    )
     assert failed
     assert found
     assert found == {cell: ids for cell, ids in undisturbed.items() if cell not in failed}
@@ -152,7 +154,7 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(
 
 
 def test_a_row_takes_what_its_tensors_take(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+    llama: LoadedModel, memory_trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was planned bounds what is allocated, and is not far above it."""
     allocated: list[tuple[int, int]] = []
@@ -166,8 +168,8 @@ def test_a_row_takes_what_its_tensors_take(
         )
 
     monkeypatch.setattr(Wave, "__init__", init)
-    decode(llama, trace, STEPS, PLENTY)
-    planned = waves([trace], STEPS, PLENTY)
+    decode(llama, memory_trace, STEPS, PLENTY)
+    planned = waves([memory_trace], STEPS, PLENTY)
     assert [len(all_rows([wave])) for wave in planned] == [rows for rows, _ in allocated]
     for wave, (_, held) in zip(planned, allocated, strict=True):
         assert 0.7 * wave_bytes(wave) <= held <= wave_bytes(wave)

@@ -40,7 +40,7 @@ def network() -> PreTrainedModel:
 
 
 @pytest.fixture(scope="module")
-def written(network: PreTrainedModel) -> list[int]:
+def written_tokens(network: PreTrainedModel) -> list[int]:
     """What is written up to the first step at which both paths differ."""
     walk = forced_walk(network, PLAN)
     step = first_apart(walk)
@@ -74,33 +74,34 @@ def test_the_first_step_that_differs_is_behind_the_prompt_which_both_read_at_onc
 
 
 def test_the_last_layers_stream_recovers_all_in_16_bits_and_nothing_recovers_nothing(
-    network: PreTrainedModel, written: list[int]
+    network: PreTrainedModel, written_tokens: list[int]
 ) -> None:
-    patches = {(one.layers, one.layer): one for one in inject(network, IDS, written, 4)}
+    patches = {(one.layers, one.layer): one for one in inject(network, IDS, written_tokens, 4)}
     assert {one.direction for one in patches.values()} == {"on into off"}
     whole = patches["all", ALL]
     assert whole.kl > 0
     assert whole.kl_patched == 0.0, "its logits are those of cache on, to the bit"
     assert patches["one", 1].kl_patched == 0.0
-    ids = [*IDS, *written]
+    ids = [*IDS, *written_tokens]
     unpatched = read_states(network, ids, DynamicCache(), {}).logits
     cache = DynamicCache()
     rows = [
-        read_states(network, tokens, cache) for tokens in (IDS, *([token] for token in written))
+        read_states(network, tokens, cache)
+        for tokens in (IDS, *([token] for token in written_tokens))
     ]
     log_on = log_probabilities(rows[-1].logits)
     assert divergence(log_on, log_probabilities(unpatched)) == whole.kl
 
 
 def test_all_layers_up_to_one_are_that_one_to_the_bit(
-    network: PreTrainedModel, written: list[int]
+    network: PreTrainedModel, written_tokens: list[int]
 ) -> None:
     """What is put behind a layer hides what was put before it, at the last token, behind which
     nothing is read."""
     cache = DynamicCache()
-    for tokens in (IDS, *([token] for token in written)):
+    for tokens in (IDS, *([token] for token in written_tokens)):
         on = read_states(network, tokens, cache)
-    ids = [*IDS, *written]
+    ids = [*IDS, *written_tokens]
     alone, cumulative = (
         read_states(
             network, ids, DynamicCache(), {layer: on.hidden[layer] for layer in layers}
@@ -111,16 +112,16 @@ def test_all_layers_up_to_one_are_that_one_to_the_bit(
 
 
 def test_behind_a_patch_nothing_is_left_but_its_token(
-    network: PreTrainedModel, written: list[int]
+    network: PreTrainedModel, written_tokens: list[int]
 ) -> None:
     """By hand: both paths go on greedily, and the mean is over the patched step and those behind
     it."""
-    steps, ids = 3, [*IDS, *written]
-    patches = list(inject(network, IDS, written, steps))
+    steps, ids = 3, [*IDS, *written_tokens]
+    patches = list(inject(network, IDS, written_tokens, steps))
     on, off = Cached(network), Whole(network)
-    for tokens in (IDS, *([token] for token in written[:-1])):
+    for tokens in (IDS, *([token] for token in written_tokens[:-1])):
         on.read(tokens)
-    row_on, row_off = on.read(written[-1:]), off.read(ids)
+    row_on, row_off = on.read(written_tokens[-1:]), off.read(ids)
     kls = [divergence(log_probabilities(row_on), log_probabilities(row_off))]
     for _ in range(steps):
         row_on, row_off = on.read([int(row_on.argmax())]), off.read([int(row_off.argmax())])
@@ -146,9 +147,9 @@ def test_a_patch_that_chooses_another_token_leads_elsewhere(network: PreTrainedM
 
 
 def test_keys_and_values_of_all_layers_repair_a_cached_answer(
-    network: PreTrainedModel, written: list[int]
+    network: PreTrainedModel, written_tokens: list[int]
 ) -> None:
-    patches = [one for one in localise(network, IDS, written) if one.rows == "both"]
+    patches = [one for one in localise(network, IDS, written_tokens) if one.rows == "both"]
     recovered = {
         (one.layers, one.layer): 1 - one.kl_patched / one.kl
         for one in patches

@@ -80,7 +80,7 @@ class Told:
     logits: torch.Tensor  # shape (tokens, vocabulary)
 
 
-def told(
+def answers_by_policy(
     model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: float
 ) -> dict[str, list[Told]]:
     """By policy, what is said of the answers to all questions."""
@@ -112,7 +112,7 @@ def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(
     llama: LoadedModel, prompt: Prompt, phase: str
 ) -> None:
     faults = faults_in(phase)
-    answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.0)
+    answers = answers_by_policy(llama, [*FULL_CACHES.values(), *faults], prompt, 0.0)
     for fault in faults:
         for damaged, full in zip(
             answers[fault.name], answers[full_cache_beside(fault).name], strict=True
@@ -128,7 +128,7 @@ def test_at_another_rate_every_fault_changes_logits(
 ) -> None:
     """Else the comparison above would prove nothing."""
     faults = faults_in(phase)
-    answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.2)
+    answers = answers_by_policy(llama, [*FULL_CACHES.values(), *faults], prompt, 0.2)
     for fault in faults:
         both = list(zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True))
         assert not all(damaged.gold_nll == full.gold_nll for damaged, full in both), fault.name

@@ -34,18 +34,20 @@ ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gemma_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gemma")
     model_of("gemma3_text").network.save_pretrained(folder)
     toy_tokenizer().save_pretrained(folder)
     return folder
 
 
-def test_it_loads_from_a_folder_and_takes_sequences_longer_than_its_window(folder: Path) -> None:
-    model = load_model(str(folder), "cpu", "float32")
+def test_it_loads_from_a_folder_and_takes_sequences_longer_than_its_window(
+    gemma_folder: Path,
+) -> None:
+    model = load_model(str(gemma_folder), "cpu", "float32")
     assert model.windows == (WINDOW, None)
     assert longest_sequence(model) == 4096
-    shape = read_cache_shape(str(folder), "cpu", "float32")
+    shape = read_cache_shape(str(gemma_folder), "cpu", "float32")
     assert shape is not None
     assert (shape.windows, shape.slots) == ((WINDOW,), KEY_HEADS)
 
@@ -62,12 +64,12 @@ def keep_first_half(
 
 
 @pytest.fixture(scope="module")
-def prompt() -> Prompt:
+def sliding_prompt() -> Prompt:
     return build_prompts(toy_tokenizer(), TASK, TASK.example(0, 1), "agnostic")[0]
 
 
 @pytest.fixture(scope="module")
-def records() -> dict[str, list[Record]]:
+def sliding_records() -> dict[str, list[Record]]:
     chosen = [
         *(POLICIES[name] for name in ("full", "recency", "adakv_snapkv", "decoding_streaming_llm")),
         pressing("first half", lambda _: ActingPress(keep_first_half)),
@@ -79,13 +81,13 @@ def records() -> dict[str, list[Record]]:
 
 @pytest.mark.parametrize("policy", ["full", "recency", "adakv_snapkv", "first half"])
 def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_bytes_those_of_all(
-    records: dict[str, list[Record]], prompt: Prompt, policy: str
+    sliding_records: dict[str, list[Record]], sliding_prompt: Prompt, policy: str
 ) -> None:
-    tokens = len(prompt.token_ids)
+    tokens = len(sliding_prompt.token_ids)
     kept = tokens if policy == "full" else tokens // 2
     # A head-wise press masks and frees nothing.
     held = tokens if policy in ("full", "adakv_snapkv") else kept
-    for record in records[policy]:
+    for record in sliding_records[policy]:
         assert record.status == "ok"
         assert record.kept_tokens == pytest.approx(kept, abs=0.5)
         assert record.realised_ratio == pytest.approx(1 - record.kept_tokens / tokens)
@@ -93,14 +95,14 @@ def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_by
 
 
 def test_a_token_that_only_a_window_holds_counts_as_gone(
-    records: dict[str, list[Record]], prompt: Prompt
+    sliding_records: dict[str, list[Record]], sliding_prompt: Prompt
 ) -> None:
-    half, shares = len(prompt.token_ids) // 2, set()
+    half, shares = len(sliding_prompt.token_ids) // 2, set()
     for policy, kept in (
         ("first half", range(half)),
-        ("recency", range(len(prompt.token_ids) - half, 10**6)),
+        ("recency", range(len(sliding_prompt.token_ids) - half, 10**6)),
     ):
-        for record, question in zip(records[policy], prompt.questions, strict=True):
+        for record, question in zip(sliding_records[policy], sliding_prompt.questions, strict=True):
             lost = [token not in kept for token in question.answer_tokens]
             expected = sum(lost) / len(lost) if lost else None
             assert record.ger == expected
@@ -108,16 +110,16 @@ def test_a_token_that_only_a_window_holds_counts_as_gone(
             assert record.ger_by_layer == (None if expected is None else [expected])
             shares.add(expected)
     assert {0.0, 1.0} <= shares
-    inside = range(len(prompt.token_ids) - WINDOW + 1, len(prompt.token_ids))
-    assert any(set(question.answer_tokens) & set(inside) for question in prompt.questions), (
-        "one is in the window"
-    )
+    inside = range(len(sliding_prompt.token_ids) - WINDOW + 1, len(sliding_prompt.token_ids))
+    assert any(
+        set(question.answer_tokens) & set(inside) for question in sliding_prompt.questions
+    ), "one is in the window"
 
 
 # --- a run
 
 
-def words(folder: Path, cli: CommandLine, *more: object) -> list[object]:
+def sliding_command(folder: Path, cli: CommandLine, *more: object) -> list[object]:
     return [
         "run",
         *places(folder, cli.folder),
@@ -134,19 +136,19 @@ def words(folder: Path, cli: CommandLine, *more: object) -> list[object]:
 
 
 def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(
-    folder: Path, cli: CommandLine
+    gemma_folder: Path, cli: CommandLine
 ) -> None:
-    assert cli(*words(folder, cli, "--name", "x")) == 0
+    assert cli(*sliding_command(gemma_folder, cli, "--name", "x")) == 0
     records = Store.open(cli.folder / "runs" / "x").frame()
     default = {name for name, policy in POLICIES.items() if policy.by_default}
     assert set(records.policy) == default - {"expected_attention"}
     assert set(records.status) == {"ok"}
-    assert cli(*words(folder, cli, "--name", "x")) == 0, "the same run goes on"
+    assert cli(*sliding_command(gemma_folder, cli, "--name", "x")) == 0, "the same run goes on"
     assert [
         finding for finding in examine(cli.folder / "runs" / "x") if finding.outcome == "wrong"
     ] == []
     reason = "expected_attention: 1 of 2 layers of this model slide, and its press takes the rotation of keys to be the"
     for name in ("expected_attention", "expected_attention+int4"):
-        assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace(
-            "+int4", ""
-        )
+        assert reason in cli.error(
+            *sliding_command(gemma_folder, cli, "--name", "y", "--policies", name)
+        ).replace("+int4", "")

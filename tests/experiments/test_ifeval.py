@@ -92,7 +92,7 @@ def test_without_the_extra_it_is_said_what_to_install(
     assert cli.err.count("\n") == 1
 
 
-def words(cli: CommandLine, data: Path, *more: str) -> list[object]:
+def ifeval_command(cli: CommandLine, data: Path, *more: str) -> list[object]:
     """The command of a small run on given rows."""
     return cli.words(
         *("--tasks", f"ifeval(data={data})", "--limit", "2", "--max-new-tokens", "12"), *more
@@ -103,7 +103,9 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     data = written(tmp_path, SPLIT, SPLIT)
-    assert cli(*words(cli, data, "--tasks", f"ifeval(data={data},defence=both)")) == 0, cli.err
+    assert cli(*ifeval_command(cli, data, "--tasks", f"ifeval(data={data},defence=both)")) == 0, (
+        cli.err
+    )
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert set(frame.status) == {"ok"}
@@ -155,7 +157,7 @@ def test_bad_input_is_one_clear_line(
 ) -> None:
     data = written(tmp_path, PLAIN, OF_HUB)
     more = [word.replace("ROWS", str(data)) for word in more]
-    assert said in cli.error(*words(cli, data, *more))
+    assert said in cli.error(*ifeval_command(cli, data, *more))
     assert not (tmp_path / "runs").exists()
 
 

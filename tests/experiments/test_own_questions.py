@@ -207,7 +207,7 @@ def test_a_row_of_kvpress_needs_all_of_a_list_but_not_of_a_data_set_of_alternati
 # --- what is wrong
 
 
-def without(row: Row, *names: str) -> Row:
+def without_columns(row: Row, *names: str) -> Row:
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -216,9 +216,9 @@ def without(row: Row, *names: str) -> Row:
     [
         ('{"context": ', "no JSON (Expecting value at column 13): each line is one row"),
         (r'{"context": "a \ud83d", "question": "b", "answers": "c"}', "it holds half a character"),
-        (without(LIVES, "answers"), "'answers' is missing"),
-        (without(LIVES, "question"), "'question' is missing"),
-        (without(LIVES, "context"), "'context': Field required"),
+        (without_columns(LIVES, "answers"), "'answers' is missing"),
+        (without_columns(LIVES, "question"), "'question' is missing"),
+        (without_columns(LIVES, "context"), "'context': Field required"),
         ({**LIVES, "context": " "}, "'context': it is empty"),
         ({**LIVES, "question": 5}, "'question': Input should be a valid string"),
         (

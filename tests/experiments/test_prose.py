@@ -25,6 +25,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import TaskOptions
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
+from tests.support.wording import assert_says
 
 WORDS = " ".join(f"word{number}" for number in range(2 * WINDOW + 5))
 
@@ -109,12 +110,9 @@ def test_two_policies_are_compared_by_the_next_tokens_of_own_text(
     frame = store.frame()
     # With the beginning of a text.
     assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302
-    assert (
-        cli.error("compare", "recency", "--tasks", f"base(data={path})").count(
-            "data is for the tasks ifeval, gsm8k, prose, not for base"
-        )
-        == 1
-    )
+    error = cli.error("compare", "recency", "--tasks", f"base(data={path})")
+    assert_says(error, "data", "ifeval, gsm8k, prose", "base")
+    assert error.count("ifeval, gsm8k, prose") == 1, "said once, and not for each side"
 
 
 def test_context_lead_and_continuation_are_one_text_without_a_chat(

@@ -31,7 +31,7 @@ ROWS = [
 
 
 @pytest.fixture
-def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def benchmark_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Files in the form of the benchmarks, by task, and beside them a file of questions of one's
     own."""
     monkeypatch.chdir(tmp_path)
@@ -46,13 +46,13 @@ def options_of(task: str, rows: Mapping[str, Path]) -> dict[str, TaskOptions]:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
+def test_a_suite_takes_every_task(suite: str, benchmark_files: dict[str, Path]) -> None:
     for task in (*KNOWN_TASKS, *FAMILIES, OWN):
         is_of_prompts = task in KNOWN_TASKS and KNOWN_TASKS[task].role == "system"
         job = Job(
             suite=suite,
             tasks=task,
-            task_options=options_of(task, rows),
+            task_options=options_of(task, benchmark_files),
             compress=None if is_of_prompts else "context",
         )
         grid = build_grid(job, len)
@@ -75,18 +75,23 @@ def test_a_suite_takes_every_task(suite: str, rows: dict[str, Path]) -> None:
         assert grid.tables == SUITES[suite].tables
 
 
-def test_system_prompts_are_compressed_only_where_a_task_has_some(rows: dict[str, Path]) -> None:
+def test_system_prompts_are_compressed_only_where_a_task_has_some(
+    benchmark_files: dict[str, Path],
+) -> None:
     for task in ("base", "ruler", "gsm8k", OWN):
         with pytest.raises(KVBenchError, match="has no system prompt: leave it out, or use --mode"):
             build_grid(
-                Job(suite="instructions", tasks=task, task_options=options_of(task, rows)), len
+                Job(
+                    suite="instructions", tasks=task, task_options=options_of(task, benchmark_files)
+                ),
+                len,
             )
 
 
 def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
-    rows: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    benchmark_files: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = options_of("gsm8k", rows)
+    given = options_of("gsm8k", benchmark_files)
     check_job(Job(suite="instructions", tasks="gsm8k", task_options=given, compress="context"))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("left out: streaming_llm+whitelist, snapkv+whitelist, ")
@@ -132,10 +137,14 @@ SAMPLE: Sequence[tuple[str, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("suite", "task", "options"), SAMPLE)
 def test_it_really_runs_and_has_its_page(
-    cli: CommandLine, rows: dict[str, Path], suite: str, task: str, options: Sequence[str]
+    cli: CommandLine,
+    benchmark_files: dict[str, Path],
+    suite: str,
+    task: str,
+    options: Sequence[str],
 ) -> None:
-    if task in rows:
-        task = f"{task}(data={rows[task]})"
+    if task in benchmark_files:
+        task = f"{task}(data={benchmark_files[task]})"
     places = ("--model", cli.model, "--out", "runs", "--site", "site/x", "--name", "x")
     small = ("--limit", 2, "--repeats", 1, "--max-new-tokens", 3)
     assert cli("run", "--suite", suite, "--tasks", task, *places, *small, *options) == 0, cli.err

@@ -22,16 +22,16 @@ from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import summary_row
 
 
-def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
+def figure_row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
     return summary_row(policy, ratio, n=40, contexts=8, hallucination_rate=rate, **more)
 
 
 ROWS = [
-    row("full", 0.0, 0.1),
-    row("snapkv", 0.5, 0.2, hallucination_rate_low=0.15, hallucination_rate_high=0.3),
-    row("snapkv", 0.9, 0.6, hallucination_rate_low=0.5, hallucination_rate_high=0.7),
-    row("random", 0.5, 0.4),
-    row("random", 0.9, 0.4),
+    figure_row("full", 0.0, 0.1),
+    figure_row("snapkv", 0.5, 0.2, hallucination_rate_low=0.15, hallucination_rate_high=0.3),
+    figure_row("snapkv", 0.9, 0.6, hallucination_rate_low=0.5, hallucination_rate_high=0.7),
+    figure_row("random", 0.5, 0.4),
+    figure_row("random", 0.9, 0.4),
 ]
 
 
@@ -144,9 +144,10 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
 
 def test_every_policy_is_in_a_curve_of_a_run_with_two_kinds_of_level() -> None:
     """Each kind has an axis of its own; what has one level stands over both."""
-    rows = [*ROWS, row("int4", 0.0, 0.3)]
+    rows = [*ROWS, figure_row("int4", 0.0, 0.3)]
     rows += [
-        row("zeros", rate, rate).model_copy(update={"level_kind": "rate"}) for rate in (0.1, 0.5)
+        figure_row("zeros", rate, rate).model_copy(update={"level_kind": "rate"})
+        for rate in (0.1, 0.5)
     ]
     drawn = {
         one.kind: one

@@ -59,7 +59,9 @@ SCORES: dict[str, dict[str, Any]] = {
 }
 
 
-def answers(policy: str, kinds: list[str], a_context: int = 2, **more: Any) -> list[dict[str, Any]]:
+def harm_records(
+    policy: str, kinds: list[str], a_context: int = 2, **more: Any
+) -> list[dict[str, Any]]:
     return [
         record(
             policy=policy,
@@ -110,15 +112,17 @@ FULL = ["right", "right", "contained", "rightly silent", "wrong", "silent", "rig
 def test_every_share_is_that_of_a_hand(
     kinds: list[str], expected: tuple[float | None, ...]
 ) -> None:
-    row = row_of("snapkv", answers("full", FULL), answers("snapkv", kinds))
+    row = row_of("snapkv", harm_records("full", FULL), harm_records("snapkv", kinds))
     assert [getattr(row, name) for name in HARM] == pytest.approx(list(expected))
 
 
 def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_reason() -> None:
-    silent = row_of("snapkv", answers("full", FULL), answers("snapkv", ["silent"] * 8))
+    silent = row_of("snapkv", harm_records("full", FULL), harm_records("snapkv", ["silent"] * 8))
     assert (silent.wrong_of_answered, silent.hallucination_rate) == (None, 0.0)
     assert silent.reason == "no question was answered"
-    failing = row_of("snapkv", answers("full", ["wrong"] * 8), answers("snapkv", ["right"] * 8))
+    failing = row_of(
+        "snapkv", harm_records("full", ["wrong"] * 8), harm_records("snapkv", ["right"] * 8)
+    )
     assert (failing.new_wrong, failing.lost, failing.wrong_of_answered) == (None, None, 0.0)
     assert failing.reason == "the full cache has no question right"
 
@@ -136,7 +140,9 @@ def test_intervals_are_over_contexts_however_many_answers_each_gives() -> None:
         + ["wrong", "wrong", "wrong", "right"] * 3
         + ["right"] * 24
     )
-    row = row_of("snapkv", answers("full", ["right"] * 48, 4), answers("snapkv", kinds, 4))
+    row = row_of(
+        "snapkv", harm_records("full", ["right"] * 48, 4), harm_records("snapkv", kinds, 4)
+    )
     wrong, silent = np.array([1, 1, 1, 3, 3, 3, *[0] * 6]), np.array([1, 1, 1, *[0] * 9])
     ratio = 12 / 45
     moved = ratio + (wrong - ratio * (4 - silent)) / (45 / 12)

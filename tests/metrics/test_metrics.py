@@ -117,7 +117,7 @@ def directed(
     output: str, directive: str, target: str, gold: str = "Klaus Kerster", **more: object
 ) -> dict[str, object]:
     found = text_scores(
-        *stored(output, golds=[gold], directives=[directive], target=target, **more)
+        *stored_answer(output, golds=[gold], directives=[directive], target=target, **more)
     )
     return {
         name: found[name]
@@ -181,7 +181,7 @@ def test_steps_without_an_answer_are_wrong_and_not_silent(
     output: str, abstained: bool, hallucinated: bool
 ) -> None:
     found = text_scores(
-        *stored(output, golds=["7"], answer_marker="####", target="2 + 5 = 7. #### 7")
+        *stored_answer(output, golds=["7"], answer_marker="####", target="2 + 5 = 7. #### 7")
     )
     assert (found["abstained"], found["hallucinated"]) == (abstained, hallucinated)
 
@@ -222,7 +222,7 @@ def test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted() -> None
     assert kept_shares(Survival.of(keep), [0, 1, 2, 3]) == bytes([255, 1, 128, 0])
 
 
-def stored(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredContext]:
+def stored_answer(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredContext]:
     """An output and what is stored of its question and context."""
     values = record() | fields
     question = StoredQuestion.model_validate(

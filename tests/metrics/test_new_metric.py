@@ -116,7 +116,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def metric_places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Where a metric is found that was written into one file of a copy of the package."""
     folder = tmp_path_factory.mktemp("copy")
     # Compiled, if tests before have imported it.
@@ -139,9 +139,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_records_have_its_column_and_its_bounds_and_it_is_scored_from_the_stored_output(
-    found: dict[str, Any],
+    metric_places: dict[str, Any],
 ) -> None:
-    assert (found["record"], found["range"], found["parquet"], found["score"]) == (
+    assert (
+        metric_places["record"],
+        metric_places["range"],
+        metric_places["parquet"],
+        metric_places["score"],
+    ) == (
         "double",
         [0, 1000],
         True,
@@ -149,35 +154,37 @@ def test_records_have_its_column_and_its_bounds_and_it_is_scored_from_the_stored
     )
 
 
-def test_the_summary_has_its_mean_with_an_interval(found: dict[str, Any]) -> None:
-    mean, expected = found["mean"]
-    low, high = found["interval"]
+def test_the_summary_has_its_mean_with_an_interval(metric_places: dict[str, Any]) -> None:
+    mean, expected = metric_places["mean"]
+    low, high = metric_places["interval"]
     assert mean == pytest.approx(expected)
     assert low < mean < high
-    assert all(low is not None for low in found["overall"])
+    assert all(low is not None for low in metric_places["overall"])
 
 
-def test_a_ratio_of_sums_is_paired_with_the_full_cache(found: dict[str, Any]) -> None:
-    ratio, expected = found["newly_half"]
-    low, high = found["newly_half_interval"]
+def test_a_ratio_of_sums_is_paired_with_the_full_cache(metric_places: dict[str, Any]) -> None:
+    ratio, expected = metric_places["newly_half"]
+    low, high = metric_places["newly_half_interval"]
     assert ratio == pytest.approx(expected)
     assert low <= ratio <= high
     assert ratio > 0
-    assert set(found["newly_half_full"]) == {0.0}
+    assert set(metric_places["newly_half_full"]) == {0.0}
 
 
-def test_board_curves_tables_and_downloads_show_it(found: dict[str, Any]) -> None:
-    assert "words at 0.5" in found["board"]
-    title, unit, spots, top = found["curve"]
+def test_board_curves_tables_and_downloads_show_it(metric_places: dict[str, Any]) -> None:
+    assert "words at 0.5" in metric_places["board"]
+    title, unit, spots, top = metric_places["curve"]
     assert (title, unit) == ("Mean words", "words of an answer; lower is better")
     assert spots > 0
     assert top < 10, "the axis of what has no highest value ends where the values do"
-    assert {"mean_words", "mean_words_low", "mean_words_high", "newly_half"} <= set(found["cells"])
-    assert all(heading in found["pages"] for heading in ("Mean words", "words at 0.5"))
+    assert {"mean_words", "mean_words_low", "mean_words_high", "newly_half"} <= set(
+        metric_places["cells"]
+    )
+    assert all(heading in metric_places["pages"] for heading in ("Mean words", "words at 0.5"))
 
 
-def test_the_page_of_method_ls_and_the_readme_define_it(found: dict[str, Any]) -> None:
-    assert "How many words an answer has." in found["method"]
-    assert "mean_words_low" in found["method"]
-    assert ["words", "words", "lower", "Words of the answer, counted"] in found["ls"]
-    assert "- `words`: Words of the answer, counted" in found["readme"]
+def test_the_page_of_method_ls_and_the_readme_define_it(metric_places: dict[str, Any]) -> None:
+    assert "How many words an answer has." in metric_places["method"]
+    assert "mean_words_low" in metric_places["method"]
+    assert ["words", "words", "lower", "Words of the answer, counted"] in metric_places["ls"]
+    assert "- `words`: Words of the answer, counted" in metric_places["readme"]

@@ -16,7 +16,7 @@ from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.records.synthetic_records import frame, record
 
 
-def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
+def scored_answer(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
     outcome = {
         "f1": f1,
         "em": f1,
@@ -29,9 +29,9 @@ def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, An
 
 def two_policies(**more: Any) -> DataFrame:
     """Five questions; the full cache fails at the last, and snapkv at the third and the last."""
-    rows = [answered(number, "full", 0.0 if number == 4 else 100.0) for number in range(5)]
+    rows = [scored_answer(number, "full", 0.0 if number == 4 else 100.0) for number in range(5)]
     rows += [
-        answered(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more)
+        scored_answer(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more)
         for number in range(5)
     ]
     return frame(rows)
@@ -63,8 +63,8 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
             }
             f1 = 0.0 if context == 0 else 10.0 * context
             rows += [
-                answered(question, "full", 100.0, **where),
-                answered(question, "snapkv", f1, **where),
+                scored_answer(question, "full", 100.0, **where),
+                scored_answer(question, "snapkv", f1, **where),
             ]
     found = worst_examples(frame(rows))
     shown = found["cells"]["snapkv"]["0.5"]
@@ -87,7 +87,7 @@ def test_data_cannot_close_its_script_element() -> None:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def examples_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("site") / "examples-base.html"
     text = "Åda 🦊 lives in Oslo."
     ends = np.array([3, 5, 11, 14, 20], dtype="<u4").tobytes()
@@ -102,16 +102,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_chromium
 @on_every_screen
 def test_the_page_is_quiet_fits_and_keeps_hostile_text_as_text(
-    browser: Chromium, page: Path, width: int, scheme: str
+    browser: Chromium, examples_page: Path, width: int, scheme: str
 ) -> None:
-    browser.open_quietly(page, width, scheme)
+    browser.open_quietly(examples_page, width, scheme)
     assert browser.evaluate("document.querySelector('.output').textContent") == HOSTILE
     assert browser.evaluate("document.title") == "Examples of base · kvbench"
 
 
 @needs_chromium
-def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, examples_page: Path) -> None:
+    browser.open(examples_page)
     tokens = browser.evaluate(
         "[...document.querySelector('.strip').children].map(each => each.textContent)"
     )
@@ -128,8 +128,8 @@ def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> 
 
 
 @needs_chromium
-def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_the_choice_is_in_the_address(browser: Chromium, examples_page: Path) -> None:
+    browser.open(examples_page)
     assert browser.evaluate("document.getElementById('policy').value") == "snapkv"
     assert browser.evaluate("document.querySelectorAll('.example').length") == 5
     browser.evaluate(

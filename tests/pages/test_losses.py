@@ -39,14 +39,14 @@ def _records(contexts: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def loss_results() -> Results:
     return results_of(frame(_records(72)))
 
 
 def test_programs_get_each_policy_task_and_level_with_verdict_difference_and_interval(
-    results: Results,
+    loss_results: Results,
 ) -> None:
-    rows = loss_table(results.rows, results.standings, results.tolerance).plain()
+    rows = loss_table(loss_results.rows, loss_results.standings, loss_results.tolerance).plain()
     by_cell = {(row["policy"], row["task"], row["level"]): row for row in rows}
     assert len(rows) == len(by_cell) == 3 * (2 * len(LOSSES) + 1), (
         "two tasks and what is over both; int4 has one level"
@@ -66,8 +66,10 @@ def test_programs_get_each_policy_task_and_level_with_verdict_difference_and_int
     assert (quantised["verdict"], quantised["bytes_held"]) == ("safe", 28)
 
 
-def test_people_get_the_worst_task_of_each_policy_in_80_columns(results: Results) -> None:
-    lines = printed(loss_table(results.rows, results.standings, results.tolerance)).splitlines()
+def test_people_get_the_worst_task_of_each_policy_in_80_columns(loss_results: Results) -> None:
+    lines = printed(
+        loss_table(loss_results.rows, loss_results.standings, loss_results.tolerance)
+    ).splitlines()
     assert max(map(len, lines)) <= 80
     table = [line.split() for line in lines[3:]]
     assert table == [

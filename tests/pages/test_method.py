@@ -20,6 +20,7 @@ from leaderboards.pages.method import (
 )
 from policies import TITLES
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
+from tests.support.wording import assert_says
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +78,8 @@ def test_the_page_tells_definitions_papers_command_and_versions(
         assert policy.name in text
         assert policy.title in text
     assert method.runs[0].command in text
-    assert (
-        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic "
-        "--context-tokens" in text
-    )
+    options = ("--tasks base,hops", "--policies snapkv,knorm", "--limit 3", "--seed 0")
+    assert_says(text, *options, "--mode agnostic", "--context-tokens")
     identity = small_run.identity
     assert identity.git_revision is not None
     for fact in (identity.packages["torch"], identity.git_revision, identity.model_fingerprint):

@@ -74,7 +74,7 @@ def test_other_names_have_other_files_and_none_leads_out_of_the_folder(names: li
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[SummaryRow]:
+def sheet_rows() -> list[SummaryRow]:
     def spoil(one: dict[str, object]) -> dict[str, object]:
         if (one["task"], one["policy"], one["ratio"], one["example_index"]) == (
             "hops",
@@ -91,11 +91,11 @@ def rows() -> list[SummaryRow]:
 
 
 def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(
-    rows: list[SummaryRow],
+    sheet_rows: list[SummaryRow],
 ) -> None:
-    sheet = cells_sheet(rows)
+    sheet = cells_sheet(sheet_rows)
     table = read_csv(sheet.csv())
-    assert len(table) == len(rows)
+    assert len(table) == len(sheet_rows)
     for name in (
         "f1",
         "f1_low",
@@ -107,7 +107,7 @@ def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(
         "n",
         "contexts",
     ):
-        expected = [getattr(row, name) for row in rows]
+        expected = [getattr(row, name) for row in sheet_rows]
         assert [None if pd.isna(value) else value for value in table[name]] == expected, name
     blank = table[~table["complete"].astype(bool)]
     assert list(blank["task"]) == ["hops", "all"]

@@ -39,22 +39,22 @@ def _prose() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def prose_page() -> str:
     return build_pages([results_of(frame(_prose()), "toy")])["index.html"]
 
 
-def test_a_page_of_running_text_alone_speaks_of_next_tokens(page: str) -> None:
-    text = " ".join(Elements(page).text.split())
+def test_a_page_of_running_text_alone_speaks_of_next_tokens(prose_page: str) -> None:
+    text = " ".join(Elements(prose_page).text.split())
     assert "Next tokens kept over bytes held" in text
     assert "60 % of next tokens" in text
     assert "Each cell has 12 texts." in text
     assert not re.search(
         r"\bF1\b|right answers|questions about", text.split("This run, and where")[0]
     )
-    tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", page)
+    tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", prose_page)
     assert "Next-token accuracy" in tables
     assert "Right" not in tables, "a blank table"
-    assert "examples-prose.html#" in page
+    assert "examples-prose.html#" in prose_page
 
 
 def test_no_example_of_running_text_is_marked_as_wrong() -> None:
@@ -78,8 +78,8 @@ def test_a_paragraph_stands_once_on_the_first_page() -> None:
     told = [one for one in said if "download" not in one]
     assert [one for one in set(told) if told.count(one) > 1] == []
     assert page.count("Unweighted mean over 2 of 2 tasks") == 1
-    assert page.count("Wrong of answered looks only at what is still answered") == 1
-    assert page.count("The hallucination rate counts wrong answers among all questions") == 1
+    assert page.count("Wrong of answered looks only at") == 1
+    assert page.count("The hallucination rate counts wrong") == 1
 
 
 def test_a_comparison_says_once_how_its_cells_are_read() -> None:
@@ -90,7 +90,7 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
         pool_levels(records, "snapkv", others), pool(records, "snapkv", others)
     )
     page = build_comparison("toy", verdicts, outcomes=outcomes)
-    assert page.count("the 2 levels of a task are corrected together") == 1
+    assert page.count("the 2 levels of a task") == 1
     assert page.count("Under each difference: what the two have") == 1
     assert page.count("▼</span> worse") == 1, "the key"
     grey = re.findall(r'<p class="quiet">([^<]+)</p>', page)

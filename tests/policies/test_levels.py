@@ -112,7 +112,7 @@ def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
 
 
 @pytest.fixture(scope="module")
-def prompt() -> Any:
+def plain_prompt() -> Any:
     return toy_prompt()
 
 
@@ -120,18 +120,21 @@ def prompt() -> Any:
     "name", [policy.name for policy in POLICIES.values() if policy.random and policy.frees]
 )
 def test_draws_differ_between_repeats_and_equal_repeats_are_equal(
-    name: str, llama: LoadedModel, prompt: Any
+    name: str, llama: LoadedModel, plain_prompt: Any
 ) -> None:
     policy = POLICIES[name]
     if policy.while_decoding:
         pytest.skip("it acts later")
     first, again = (
-        [branch.digest for branch in treat(llama, [policy], [0.5], prompt, repeats=3).branches]
+        [
+            branch.digest
+            for branch in treat(llama, [policy], [0.5], plain_prompt, repeats=3).branches
+        ]
         for _ in range(2)
     )
     assert first == again
     assert len(set(first)) == 3
-    (alone,) = treat(llama, [policy], [0.5], prompt).branches
+    (alone,) = treat(llama, [policy], [0.5], plain_prompt).branches
     assert alone.digest == first[0], "the first draw is the one of a run without repeats"
 
 

@@ -21,7 +21,7 @@ ROUNDING = 1e-5  # of float32
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> torch.Tensor:
+def draw_rows(draw: st.DrawFn) -> torch.Tensor:
     shape = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.integers(1, 40))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     spread = draw(st.sampled_from([1e-3, 1.0, 300.0]))
@@ -29,7 +29,7 @@ def rows(draw: st.DrawFn) -> torch.Tensor:
 
 
 @given(
-    rows(),
+    draw_rows(),
     st.integers(2, 8),
     st.sampled_from(["channel", "token"]),
     st.sampled_from([1, 5, 16, 64]),
@@ -84,7 +84,9 @@ def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -
 # --- bytes
 
 
-def stored(name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = None) -> int:
+def count_stored_bytes(
+    name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = None
+) -> int:
     policy = find_policy(name)
     assert policy.treatment.stored_bytes
     situation = Situation(ratio, 80, 0, "", level=level or Level("ratio", ratio))
@@ -98,20 +100,25 @@ def test_bytes_are_those_counted_by_hand() -> None:
     keys = 80 * 32 // 2 + 32 * 2 * (2 + 2)
     values = 70 * 32 // 2 + 70 * (2 + 2)  # codes; a group of all 32 channels for each token
     exact = (window_of_keys + window_of_values) * 32 * 2
-    assert stored("int4", head) == keys + values + exact
-    assert stored("int4(scheme=symmetric)", head) == keys - 32 * 2 * 2 + values - 70 * 2 + exact
-    assert stored("int4(tensor=V)", head) == 80 * 32 * 2 + values + 10 * 32 * 2
-    assert stored("int4(v_bits=2)", head) == keys + values - 70 * 32 // 4 + exact
+    assert count_stored_bytes("int4", head) == keys + values + exact
     assert (
-        stored("snapkv+int4", head)
-        == stored("snapkv+int4+zeros(rate=0.1)", head)
-        == stored("int4", head)
+        count_stored_bytes("int4(scheme=symmetric)", head)
+        == keys - 32 * 2 * 2 + values - 70 * 2 + exact
     )
-    assert stored("int4(residual=80)", head) == 80 * 32 // 2 + 32 * 2 * 4 + 80 * 32 * 2
-    assert stored("int4(like=transformers,k_axis=token)", head) == 2 * (80 * 32 // 2) + 2 * (40 * 4)
-    assert stored("fp8_e4m3", head) == 2 * 80 * 32
-    assert stored("fp8_e4m3(scale=group,group=16)", head) == 2 * 80 * (32 + 2 * 2)
-    assert stored("mantissa", head, level=Level("bits", 4.0)) == 2 * 80 * 32 * 12 // 8
+    assert count_stored_bytes("int4(tensor=V)", head) == 80 * 32 * 2 + values + 10 * 32 * 2
+    assert count_stored_bytes("int4(v_bits=2)", head) == keys + values - 70 * 32 // 4 + exact
+    assert (
+        count_stored_bytes("snapkv+int4", head)
+        == count_stored_bytes("snapkv+int4+zeros(rate=0.1)", head)
+        == count_stored_bytes("int4", head)
+    )
+    assert count_stored_bytes("int4(residual=80)", head) == 80 * 32 // 2 + 32 * 2 * 4 + 80 * 32 * 2
+    assert count_stored_bytes("int4(like=transformers,k_axis=token)", head) == 2 * (
+        80 * 32 // 2
+    ) + 2 * (40 * 4)
+    assert count_stored_bytes("fp8_e4m3", head) == 2 * 80 * 32
+    assert count_stored_bytes("fp8_e4m3(scale=group,group=16)", head) == 2 * 80 * (32 + 2 * 2)
+    assert count_stored_bytes("mantissa", head, level=Level("bits", 4.0)) == 2 * 80 * 32 * 12 // 8
 
 
 # --- names

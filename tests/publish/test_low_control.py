@@ -155,7 +155,7 @@ def rows_in(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def low_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("low")
     store = small_store(folder / "run")
     records = of_low_control(with_treatments(store.frame()))
@@ -180,18 +180,18 @@ def values_of(site: Site, task: str, policy: str, column: str) -> list[str]:
 
 
 def test_every_measure_of_a_task_that_has_a_value_in_the_download_is_on_its_page(
-    site: Site,
+    low_site: Site,
 ) -> None:
     fields = {measure.name: measure.field for measure in TABLES}
     tasks = {"task-base.html": "base", "task-hops.html": "hops", FRONT: ALL_TASKS}
     checked = 0
-    for name, table in site.tables():
+    for name, table in low_site.tables():
         if "panel" not in table.kind.split():
             continue
         column = fields[table.kind.split()[1]]
         for policy, *cells in table.rows[2:]:
             shown = [cell for cell in cells if not cell.is_blank and "–" not in cell.text.split()]
-            assert len(shown) == len(values_of(site, tasks[name], policy.text, column)), (
+            assert len(shown) == len(values_of(low_site, tasks[name], policy.text, column)), (
                 name,
                 column,
                 policy.text,
@@ -200,9 +200,9 @@ def test_every_measure_of_a_task_that_has_a_value_in_the_download_is_on_its_page
     assert checked > 200
 
 
-def test_every_cell_of_the_boards_that_has_a_value_in_the_download_is_shown(site: Site) -> None:
-    by_policy = {(row["task"], row["policy"]): row for row in site.board}
-    boards = [table for _, table in site.tables() if table.place.startswith("board-")]
+def test_every_cell_of_the_boards_that_has_a_value_in_the_download_is_shown(low_site: Site) -> None:
+    by_policy = {(row["task"], row["policy"]): row for row in low_site.board}
+    boards = [table for _, table in low_site.tables() if table.place.startswith("board-")]
     tasks = (ALL_TASKS, "base", "hops")
     headings: set[str] = set()
     for task, table in zip(tasks, boards, strict=True):
@@ -217,7 +217,7 @@ def test_every_cell_of_the_boards_that_has_a_value_in_the_download_is_shown(site
                     has_value = any(
                         row[OF_CELLS[what]]
                         and f"{row['level_kind']} {float(row['level']):g}".endswith(level)
-                        for row in site.cells
+                        for row in low_site.cells
                         if (row["task"], row["policy"]) == (task, name)
                     )
                 else:
@@ -228,9 +228,9 @@ def test_every_cell_of_the_boards_that_has_a_value_in_the_download_is_shown(site
     assert any(heading.startswith("NLL rise") for heading in headings)
 
 
-def test_the_matrix_has_every_loss_of_the_download(site: Site) -> None:
-    by_policy = {(row["task"], row["policy"]): row for row in site.board}
-    (matrix,) = (table for _, table in site.tables() if "uses" in table.classes)
+def test_the_matrix_has_every_loss_of_the_download(low_site: Site) -> None:
+    by_policy = {(row["task"], row["policy"]): row for row in low_site.board}
+    (matrix,) = (table for _, table in low_site.tables() if "uses" in table.classes)
     tasks = [heading.title for heading in matrix.headings[1:]]
     lines = [
         line
@@ -245,10 +245,10 @@ def test_the_matrix_has_every_loss_of_the_download(site: Site) -> None:
             assert not cell.is_blank, (task, name)
 
 
-def test_treatments_and_comparisons_have_no_blank_cell(site: Site) -> None:
+def test_treatments_and_comparisons_have_no_blank_cell(low_site: Site) -> None:
     tables = [
         (name, table)
-        for name, table in site.tables()
+        for name, table in low_site.tables()
         if name.startswith(("treatments", "compare-"))
     ]
     assert {name for name, _ in tables} == {"treatments.html", "compare-snapkv.html"}
@@ -257,11 +257,11 @@ def test_treatments_and_comparisons_have_no_blank_cell(site: Site) -> None:
         assert texts
         assert not {"", "–"} & set(texts), (name, table.headings)
         assert not any(cell.is_blank for line in table.rows for cell in line)
-    treatments = site.pages["treatments.html"]
+    treatments = low_site.pages["treatments.html"]
     assert treatments.index("Rise of the right answer’s NLL") < treatments.index("How much is kept")
 
 
-def test_the_downloads_have_the_numbers_of_the_tasks_and_of_their_mean(site: Site) -> None:
+def test_the_downloads_have_the_numbers_of_the_tasks_and_of_their_mean(low_site: Site) -> None:
     numbers = (
         "area",
         "area_low",
@@ -269,7 +269,7 @@ def test_the_downloads_have_the_numbers_of_the_tasks_and_of_their_mean(site: Sit
         "beats_recency_difference",
         "safe_ratio_difference_low",
     )
-    for row in site.board:
+    for row in low_site.board:
         if row["policy"] in ("snapkv", "knorm"):
             assert all(row[name] for name in numbers), row["task"]
     measures = (
@@ -281,14 +281,14 @@ def test_the_downloads_have_the_numbers_of_the_tasks_and_of_their_mean(site: Sit
         "delta_nll_high",
         "realised_ratio",
     )
-    for row in site.cells:
+    for row in low_site.cells:
         if row["policy"] in ("snapkv", "knorm"):
             assert all(row[name] for name in measures), row["task"]
             assert row["complete"] == "true"
 
 
-def test_nothing_of_it_is_ranked_or_judged_and_each_task_is_marked_once(site: Site) -> None:
-    for name, table in site.tables():
+def test_nothing_of_it_is_ranked_or_judged_and_each_task_is_marked_once(low_site: Site) -> None:
+    for name, table in low_site.tables():
         cells = [cell for line in table.rows for cell in line]
         assert not [cell.text for cell in cells if JUDGED & cell.classes], name
         assert not [cell.text for cell in cells if ITSELF in cell.text], (
@@ -307,28 +307,28 @@ def test_nothing_of_it_is_ranked_or_judged_and_each_task_is_marked_once(site: Si
         "beats_recency_verdict",
         "beats_recency_p",
     )
-    for row in site.board:
+    for row in low_site.board:
         assert not any(row[column] for column in (*withheld, *verdicts))
         if row["policy"] not in ("full", "oracle", "random", "recency"):
             assert row["rank_reason"].startswith(ITSELF)
-    assert {(row["best_in"], row["tied_in"]) for row in site.cells} == {("[]", "[]")}
-    assert {row["not_mastered"].startswith(ITSELF) for row in site.cells} == {True}
-    for row in rows_in(site.folder / "data/compare-snapkv-verdicts.csv"):
+    assert {(row["best_in"], row["tied_in"]) for row in low_site.cells} == {("[]", "[]")}
+    assert {row["not_mastered"].startswith(ITSELF) for row in low_site.cells} == {True}
+    for row in rows_in(low_site.folder / "data/compare-snapkv-verdicts.csv"):
         assert (row["verdict"], row["right_verdict"], row["right_p"]) == ("", "", "")
         assert row["right_difference"]
         assert row["not_mastered"].startswith(ITSELF)
     for task in ("base", "hops"):
-        assert site.pages[f"task-{task}.html"].count("The model itself has") == 1
+        assert low_site.pages[f"task-{task}.html"].count("The model itself has") == 1
 
 
-def test_programs_and_the_terminal_get_the_numbers_and_the_reason(site: Site) -> None:
-    assert site.scores[0]["measure"] == "delta-nll"
-    assert "right" in {line["measure"] for line in site.scores}
-    for line in site.scores:
+def test_programs_and_the_terminal_get_the_numbers_and_the_reason(low_site: Site) -> None:
+    assert low_site.scores[0]["measure"] == "delta-nll"
+    assert "right" in {line["measure"] for line in low_site.scores}
+    for line in low_site.scores:
         assert str(line["not_mastered"]).startswith(ITSELF)
         assert line["value"] is not None or line["policy"] in ("zeros", "int4", "snapkv+int4"), line
-    assert site.losses
-    for line in site.losses:
+    assert low_site.losses
+    for line in low_site.losses:
         assert line["verdict"] is None
         assert line["difference"] is not None
         assert ITSELF in str(line["reason"])

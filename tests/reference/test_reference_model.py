@@ -43,7 +43,7 @@ def reference() -> LoadedModel:
     return loaded("reference")
 
 
-def measured(name: str) -> dict[str, Any]:
+def full_cache_scores(name: str) -> dict[str, Any]:
     """What ``python docs/scripts/evaluate_reference.py`` wrote beside the weights."""
     content: dict[str, Any] = json.loads((reference_folder(name) / "full_cache.json").read_text())
     return content
@@ -82,7 +82,7 @@ def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task
 
 @every_model
 def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
-    assert measured(name)["fingerprint"] == loaded(name).fingerprint
+    assert full_cache_scores(name)["fingerprint"] == loaded(name).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_it_answers_the_first_contexts_as_when_the_readme_was_written(
 ) -> None:
     """Scores over every kind of question, but for one answer of each kind: another processor may
     round elsewhere."""
-    expected = [row for row in measured(name)["first_scores"] if row["task"] == task.name]
+    expected = [row for row in full_cache_scores(name)["first_scores"] if row["task"] == task.name]
     found = first_scores(
-        task.name, measure(loaded(name), task, FIRST_CONTEXTS, measured(name)["seed"])
+        task.name, measure(loaded(name), task, FIRST_CONTEXTS, full_cache_scores(name)["seed"])
     )
     assert [(row["questions"], row["n"]) for row in found] == [
         (row["questions"], row["n"]) for row in expected
@@ -123,9 +123,9 @@ def test_it_answers_the_first_contexts_as_when_the_readme_was_written(
 @every_model
 @every_task
 def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, task: Task) -> None:
-    rows = measured(name)["scores"][NATIVE]
+    rows = full_cache_scores(name)["scores"][NATIVE]
     (whole,) = (row for row in rows if (row["task"], row["questions"]) == (task.name, "all"))
-    frame = measure(loaded(name), task, SAMPLE, measured(name)["seed"])
+    frame = measure(loaded(name), task, SAMPLE, full_cache_scores(name)["seed"])
     for score in ("f1", "directives_obeyed"):
         if whole[score] is not None:
             scale = 100 if score == "f1" else 1
@@ -136,7 +136,7 @@ def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
     """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it
     has."""
     profile = measure_reads(
-        reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"]
+        reference, TASKS["base"], None, FIRST_CONTEXTS, full_cache_scores("reference")["seed"]
     )
     assert profile.undisturbed > 85
     assert profile.worst_layer <= 25
@@ -145,7 +145,7 @@ def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
 
 def test_the_narrow_one_reads_in_one_layer() -> None:
     """It is the control: what is true of routes must be false of a model that has one."""
-    seed = measured("reference-narrow")["seed"]
+    seed = full_cache_scores("reference-narrow")["seed"]
     profile = measure_reads(loaded("reference-narrow"), TASKS["base"], None, FIRST_CONTEXTS, seed)
     assert profile.undisturbed > 85
     assert profile.worst_layer > 60

@@ -47,7 +47,7 @@ def model(request: pytest.FixtureRequest) -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def overflowing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model whose activations overflow, on disk."""
     folder = tmp_path_factory.mktemp("overflowing")
     model = toy_model("llama", lambda: overflowing("activations"))
@@ -84,13 +84,17 @@ def test_a_press_that_makes_the_logits_infinite_fails_alone(llama: LoadedModel) 
     )
 
 
-def test_commands_fail_and_name_the_model(cli: CommandLine, folder: Path) -> None:
-    assert cli(*cli.words("--tasks", "base", model=folder)) == 1
-    assert_says(cli.complaint, "full: 6 of 6 answers failed", f"the logits of {folder} {OVERFLOWS}")
+def test_commands_fail_and_name_the_model(cli: CommandLine, overflowing_folder: Path) -> None:
+    assert cli(*cli.words("--tasks", "base", model=overflowing_folder)) == 1
+    assert_says(
+        cli.complaint,
+        "full: 6 of 6 answers failed",
+        f"the logits of {overflowing_folder} {OVERFLOWS}",
+    )
     assert "doctor" not in cli.complaint
     records = Store.open(cli.folder / "runs" / "x").frame()
     assert set(records["status"]) == {"failed"}
-    small = ["--model", folder, "--tasks", "base", "--limit", 1]
+    small = ["--model", overflowing_folder, "--tasks", "base", "--limit", 1]
     places = [
         "--out",
         cli.folder / "runs",

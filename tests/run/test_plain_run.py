@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.models.runs import small_command
+
 SHARED = ("kvbench.studies.declaration", "kvbench.studies.registry")
 # What every site has of a study: whether it takes the results, and its words on the page of method.
 ON_EVERY_SITE = ("study", "definitions")
@@ -57,11 +59,11 @@ def of_studies(modules: set[str]) -> set[str]:
     return chosen
 
 
-def test_a_plain_run_imports_no_study_no_treatment_and_no_claim(tmp_path: Path) -> None:
-    words = ["run", "--model", "reference", "--tasks", "base", "--policies", "snapkv"]
-    words += ["--ratios", "0.5", "--limit", "1", "--out", str(tmp_path / "runs"), "--name", "plain"]
-    words += ["--site", str(tmp_path / "site")]
-    (modules,) = modules_printed(PLAIN_RUN, *words)
+def test_a_plain_run_imports_no_study_no_treatment_and_no_claim(
+    toy_folder: Path, tmp_path: Path
+) -> None:
+    words = small_command(toy_folder, tmp_path, "--tasks", "base", "--policies", "snapkv")
+    (modules,) = modules_printed(PLAIN_RUN, *map(str, words))
     assert {"kvbench.publish.site", "leaderboards.studies.numerics.study"} <= modules
     assert (tmp_path / "site" / "index.html").is_file()
     assert of_studies(modules) == set()

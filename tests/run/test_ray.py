@@ -199,7 +199,7 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     signal.signal(signal.SIGTERM, before)
 
 
-def words(model: Path, folder: Path, *more: str) -> list[str]:
+def ray_command(model: Path, folder: Path, *more: str) -> list[str]:
     """The command of a run of six contexts, which are two units."""
     return [
         str(word)
@@ -220,8 +220,8 @@ def assert_same_records(folder: Path) -> None:
 def test_a_run_on_a_cluster_stores_what_one_process_stores(
     fake_ray: FakeRay, toy_folder: Path, tmp_path: Path
 ) -> None:
-    assert main(words(toy_folder, tmp_path / "here")) == 0
-    assert main(words(toy_folder, tmp_path / "ray", "--executor", "ray(workers=2)")) == 0
+    assert main(ray_command(toy_folder, tmp_path / "here")) == 0
+    assert main(ray_command(toy_folder, tmp_path / "ray", "--executor", "ray(workers=2)")) == 0
     assert len(fake_ray.started) == 2
     assert_same_records(tmp_path)
 
@@ -264,14 +264,14 @@ def test_a_worker_that_is_killed_changes_no_record(toy_folder: Path, tmp_path: P
     """On a cluster that the run itself starts, in a process of its own."""
     (tmp_path / "press.py").write_text(PRESS)
     more = ("--policies", f"{tmp_path / 'press.py'}:Press")
-    assert main(words(toy_folder, tmp_path / "here", *more)) == 0
+    assert main(ray_command(toy_folder, tmp_path / "here", *more)) == 0
     (tmp_path / "deadly").touch()
     path = os.pathsep.join([str(ROOT), *sys.path])
     spread = [
         sys.executable,
         "-m",
         "kvbench",
-        *words(toy_folder, tmp_path / "ray", *more, "--executor", "ray"),
+        *ray_command(toy_folder, tmp_path / "ray", *more, "--executor", "ray"),
     ]
     done = subprocess.run(
         spread, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False

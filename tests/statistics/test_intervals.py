@@ -113,7 +113,7 @@ class Cell:
     correlation: float
 
 
-def cells() -> Iterator[Cell]:
+def simulated_cells() -> Iterator[Cell]:
     for contexts in (12, 24, 48, 96):
         yield Cell(contexts, 1, 0.0)
         for questions in (4, 6):
@@ -122,7 +122,9 @@ def cells() -> Iterator[Cell]:
             )
 
 
-def drawn(shares: tuple[float, ...], cell: Cell, rng: np.random.Generator) -> NDArray[np.float64]:
+def draw_means(
+    shares: tuple[float, ...], cell: Cell, rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Means of contexts of answers of a few kinds, shape (runs, contexts, kinds); the shares of the
     kinds vary among contexts by Dirichlet's distribution, which gives the answers of a context this
     correlation."""
@@ -148,8 +150,8 @@ def held(ends: tuple[FloatArray, FloatArray], truth: float) -> float:
 @pytest.mark.parametrize("share", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99])
 def test_intervals_of_shares_hold_the_truth_in_94_percent_of_runs(share: float) -> None:
     rng = np.random.default_rng(7)
-    for cell in cells():
-        right = drawn((share, 1 - share), cell, rng)[..., 0]
+    for cell in simulated_cells():
+        right = draw_means((share, 1 - share), cell, rng)[..., 0]
         assert held(mean_interval(right), share) >= 0.94 - MISSED, cell
 
 
@@ -160,8 +162,8 @@ def test_intervals_of_losses_hold_the_truth_and_a_loss_is_not_called_safe(
 ) -> None:
     """``gain``: the share of questions that only the compressed cache has right."""
     rng = np.random.default_rng(11)
-    for cell in cells():
-        answers = drawn((loss + gain, gain, 1 - loss - 2 * gain), cell, rng)
+    for cell in simulated_cells():
+        answers = draw_means((loss + gain, gain, 1 - loss - 2 * gain), cell, rng)
         ends = difference_interval(answers[..., 0], answers[..., 1])
         assert held(ends, loss) >= 0.94 - MISSED, cell
         if loss >= 0.05:
@@ -173,10 +175,10 @@ def test_what_is_shown_of_few_contexts_is_that_something_is_unsafe() -> None:
     is lost, never."""
     rng = np.random.default_rng(13)
     cell = Cell(12, 6, MEASURED[0])
-    lost, nothing = (drawn((loss, 0.0, 1 - loss), cell, rng) for loss in (0.4, 0.0))
+    lost, nothing = (draw_means((loss, 0.0, 1 - loss), cell, rng) for loss in (0.4, 0.0))
     assert np.mean(difference_interval(lost[..., 0], lost[..., 1])[0] >= 0.05) > 0.9
     assert not np.any(difference_interval(nothing[..., 0], nothing[..., 1])[1] < 0.05)
-    enough = drawn((0.0, 0.0, 1.0), Cell(72, 1, 0.0), rng)
+    enough = draw_means((0.0, 0.0, 1.0), Cell(72, 1, 0.0), rng)
     assert np.all(difference_interval(enough[..., 0], enough[..., 1])[1] < 0.05)
 
 

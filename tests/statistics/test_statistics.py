@@ -32,6 +32,7 @@ from leaderboards.statistics.rank import Ahead, RankInterval, rank_intervals
 from leaderboards.statistics.safe_ratio import SafeRatio, lowest
 from policies import Level
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
+from tests.support.wording import assert_says
 
 
 @given(st.floats(-3, 3), st.integers(6, 30), st.sampled_from((0.05, 0.025, 0.05 / 6)))
@@ -156,10 +157,8 @@ def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed(
     assert few.levels[0].difference.low == pytest.approx(-100 * (1 - 0.025 ** (1 / 12)))
     assert (few.needed, few.more, almost.more, enough.needed) == (72, 60, 1, None)
     cell = SAFE_RATIO.board_cell(few)
-    assert (cell.text, cell.detail) == (
-        "open at 0.25",
-        "0 [−26, +26]\nn = 12\n60 more contexts needed",
-    )
+    assert cell.text == "open at 0.25"
+    assert_says(cell.detail, "0 [−26, +26]", "n = 12", "60 more contexts")
     tolerant = value(safe_ratio(losing(0, 0, 0, contexts=40), tolerance=10))
     assert (tolerant.outcome, tolerant.ratio, tolerant.tolerance) == ("safe", 0.75, 10)
     doubtful = value(safe_ratio(losing(5, 5, 5)))
@@ -175,10 +174,8 @@ def test_what_is_safe_where_the_oracle_is_not_shown_to_be_may_be_chance() -> Non
         )
         found = value(SAFE_RATIO.of_board(board)["snapkv"])
         assert (found.ratio, found.may_be_chance) == (0.5, may_be_chance)
-    assert (found.highest_sure, SAFE_RATIO.board_cell(found).detail) == (
-        inf,
-        "0 [−2, +2]\nunsafe from 0.75",
-    )
+    assert found.highest_sure == inf
+    assert_says(SAFE_RATIO.board_cell(found).detail, "0 [−2, +2]", "unsafe from 0.75")
 
 
 def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
@@ -191,7 +188,8 @@ def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap
     gap = value(safe_ratio(losing(0, 5, 9)))
     assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "open", 0.75)
     cell = SAFE_RATIO.board_cell(gap)
-    assert (cell.text, cell.detail) == ("safe to 0.25", "0 [−2, +2]\nopen at 0.5\nunsafe from 0.75")
+    assert cell.text == "safe to 0.25"
+    assert_says(cell.detail, "0 [−2, +2]", "open at 0.5", "unsafe from 0.75")
     unsafe = value(safe_ratio(losing(9, 9, 9)))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
     cell = SAFE_RATIO.board_cell(unsafe)
@@ -218,15 +216,12 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
         ("hops", "last"),
     )
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
-    assert (
-        SAFE_RATIO.board_cell(lowest({"base": half, "hops": half})).detail
-        == "0 [−2, +2]\nin base +1\nunsafe from 0.75 in base"
-    )
+    detail = SAFE_RATIO.board_cell(lowest({"base": half, "hops": half})).detail
+    assert_says(detail, "0 [−2, +2]", "in base +1", "unsafe from 0.75 in base")
     fewer = value(safe_ratio(losing(5, 9, 9, contexts=100)))
     detail = SAFE_RATIO.board_cell(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail == "−5 [−7, −3]\nin hops (n = 100) +1\nunsafe from 0.5 in base", (
-        "n is that of the task that is named, and so is each ratio"
-    )
+    # The number of contexts is that of the task that is named, and so is each ratio.
+    assert_says(detail, "−5 [−7, −3]", "in hops (n = 100) +1", "unsafe from 0.5 in base")
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 

@@ -16,7 +16,7 @@ from tests.support.models.runs import CommandLine, grid, policies_of, record_cal
 from tests.support.wording import assert_says
 
 
-def stored(llama: LoadedModel, folder: Path, model: str, day: str, created: str) -> None:
+def store_run(llama: LoadedModel, folder: Path, model: str, day: str, created: str) -> None:
     identity = grid().identity(llama).model_copy(update={"model": model, "date": day})
     store = Store.start(folder, identity, "a test")
     store._set(created=created)
@@ -29,12 +29,12 @@ def test_the_day_is_that_given_or_of_this_run_or_of_the_latest_beside_it_or_toda
     monkeypatch.chdir(tmp_path)
     runs, job = tmp_path / "runs", Job(model="mine")
     assert with_date(job, runs).date == "2026-12-24"
-    stored(llama, runs / "first", "mine", "2026-11-01", "2026-11-01T10:00:00+00:00")
-    stored(
+    store_run(llama, runs / "first", "mine", "2026-11-01", "2026-11-01T10:00:00+00:00")
+    store_run(
         llama, runs / "second", str(tmp_path / "mine"), "2026-11-02", "2026-11-02T10:00:00+00:00"
     )
-    stored(llama, runs / "other", "another", "2026-11-03", "2026-11-03T10:00:00+00:00")
-    stored(llama, runs / "silent", "mine", "", "2026-11-04T10:00:00+00:00")
+    store_run(llama, runs / "other", "another", "2026-11-03", "2026-11-03T10:00:00+00:00")
+    store_run(llama, runs / "silent", "mine", "", "2026-11-04T10:00:00+00:00")
     (runs / "damaged").mkdir()
     (runs / "damaged/run.json").write_text("{")
     assert with_date(job, runs, "first").date == "2026-11-01"

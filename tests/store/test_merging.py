@@ -15,7 +15,7 @@ from tests.support.models.runs import CommandLine, ToyRuns
 
 
 @pytest.fixture
-def run(runs: ToyRuns) -> Callable[..., Store]:
+def run_small(runs: ToyRuns) -> Callable[..., Store]:
     """Runs one context of a task, under the full cache and knorm where nothing else is asked
     for."""
     return lambda name, policies=("full", "knorm"), *chosen, **options: runs(
@@ -30,11 +30,11 @@ def groups(*stores: Store) -> list[tuple[list[str], str]]:
 
 
 def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(
-    run: Callable[..., Store],
+    run_small: Callable[..., Store],
 ) -> None:
-    first = run("first")
-    second = run("second", ("full", "snapkv"), (0.5, 0.9))
-    third = run("third", ("full", "knorm"), (0.9,), ("base", "hops"))
+    first = run_small("first")
+    second = run_small("second", ("full", "snapkv"), (0.5, 0.9))
+    third = run_small("third", ("full", "knorm"), (0.9,), ("base", "hops"))
     (group,) = group_runs([first, second, third])
     assert group.setting == ""
     assert {policy.name: policy.levels for policy in group.identity.policies} == {
@@ -57,13 +57,16 @@ def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(
 
 
 def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(
-    run: Callable[..., Store],
+    run_small: Callable[..., Store],
 ) -> None:
-    plain = run("plain")
-    assert groups(plain, run("aware", mode="aware")) == [(["plain"], ""), (["aware"], "")]
-    assert groups(plain, run("seeded", seed=1)) == [(["plain"], "plain"), (["seeded"], "seeded")]
-    more = run("more", contexts=2)
-    kept = run("kept", ratios=(), budgets=(16,))
+    plain = run_small("plain")
+    assert groups(plain, run_small("aware", mode="aware")) == [(["plain"], ""), (["aware"], "")]
+    assert groups(plain, run_small("seeded", seed=1)) == [
+        (["plain"], "plain"),
+        (["seeded"], "seeded"),
+    ]
+    more = run_small("more", contexts=2)
+    kept = run_small("kept", ratios=(), budgets=(16,))
     assert groups(plain, kept) == [(["plain"], "plain"), (["kept"], "kept")], (
         "no curve has ratios and budgets"
     )
@@ -72,8 +75,10 @@ def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(
     )
 
 
-def test_two_runs_that_hold_a_cell_differently_are_an_error(run: Callable[..., Store]) -> None:
-    first, second = run("first"), run("second")
+def test_two_runs_that_hold_a_cell_differently_are_an_error(
+    run_small: Callable[..., Store],
+) -> None:
+    first, second = run_small("first"), run_small("second")
     (path,) = [path for path in second.record_files() if path.stem == "knorm"]
     changed, *others = second.read_rows(RECORDS, path)
     second.write_rows(
@@ -88,13 +93,13 @@ def test_two_runs_that_hold_a_cell_differently_are_an_error(run: Callable[..., S
 
 
 def test_a_site_of_several_runs(
-    run: Callable[..., Store], tmp_path: Path, cli: CommandLine
+    run_small: Callable[..., Store], tmp_path: Path, cli: CommandLine
 ) -> None:
     names = ("agnostic", "aware", "more")
     controls = ("full", "random", "recency")
-    run("agnostic", (*controls, "knorm"), tasks=("base", "hops"))
-    run("aware", (*controls, "knorm"), tasks=("base", "hops"), mode="aware")
-    run("more", (*controls, "snapkv"), tasks=("base", "hops"))
+    run_small("agnostic", (*controls, "knorm"), tasks=("base", "hops"))
+    run_small("aware", (*controls, "knorm"), tasks=("base", "hops"), mode="aware")
+    run_small("more", (*controls, "snapkv"), tasks=("base", "hops"))
     site = tmp_path / "site"
     assert cli("site", *(tmp_path / name for name in names), "--site", site) == 0
     assert cli.err.split()[-2:] == ["page:", str(site / "index.html")]

@@ -27,7 +27,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 @pytest.fixture(scope="module")
-def store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def numerics_store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     few = NumericsOptions(steps=8)  # tokens of an answer
     toy = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))
     tables = (NUMERICS.name,)
@@ -39,8 +39,8 @@ def table(store: Store, declared: StoredTable) -> pd.DataFrame:
     return frame
 
 
-def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
-    pairs = table(store, NUMERICS)
+def test_every_pair_is_there_in_every_dtype(numerics_store: Store) -> None:
+    pairs = table(numerics_store, NUMERICS)
     assert set(pairs["policy"]) == {"full"}
     walked = {
         tuple(row) for row in pairs[["dtype", "sampling", "regime", "pair"]].to_numpy().tolist()
@@ -60,8 +60,8 @@ def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
     assert walked == both | null
 
 
-def test_one_context_in_three_has_null_rows(store: Store) -> None:
-    pairs = table(store, NUMERICS)
+def test_one_context_in_three_has_null_rows(numerics_store: Store) -> None:
+    pairs = table(numerics_store, NUMERICS)
     null = pairs[pairs["pair"] == "chunks"]
     questions = [rows["question_id"].nunique() for rows in (pairs, null)]
     assert questions == [2, 1]

@@ -30,17 +30,19 @@ TABLES = ("attention", "states", "routes")
 
 
 @pytest.fixture(scope="module")
-def store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def observed_store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     runs = ToyRuns(llama, tmp_path_factory.mktemp("observed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kvbench.studies.routing.attention.SAMPLE", 1)
         return runs("run", (*OBSERVABLE, *UNOBSERVED), (0.5,), contexts=2, tables=TABLES)
 
 
-def test_every_answer_of_the_sample_has_a_route_or_the_reason_why_not(store: Store) -> None:
-    records = store.frame()
+def test_every_answer_of_the_sample_has_a_route_or_the_reason_why_not(
+    observed_store: Store,
+) -> None:
+    records = observed_store.frame()
     sampled = records[records["example_index"] == 0]
-    routes = store.study_table(ROUTES).to_pandas()
+    routes = observed_store.study_table(ROUTES).to_pandas()
     key = list(RECORDS.key)
     both = sampled.merge(routes, on=key, validate="one_to_one")
     assert len(both) == len(sampled) == len(routes) < len(records)
@@ -66,11 +68,11 @@ def test_every_answer_of_the_sample_has_a_route_or_the_reason_why_not(store: Sto
     assert (observed["said_width"].notna() | ~confused).all()
 
 
-def test_attention_is_stored_by_answer_step_and_layer(store: Store) -> None:
-    rows = store.study_table(ATTENTION).to_pandas()
+def test_attention_is_stored_by_answer_step_and_layer(observed_store: Store) -> None:
+    rows = observed_store.study_table(ATTENTION).to_pandas()
     assert set(rows["policy"]) == {*OBSERVABLE}
     of_question = rows[rows["step"] == 0]
-    answers = store.frame()
+    answers = observed_store.frame()
     sampled = answers[(answers["example_index"] == 0) & answers["policy"].isin(OBSERVABLE)]
     assert len(of_question) == len(sampled) * rows["layer"].nunique()
     for row in rows.itertuples():
@@ -83,8 +85,8 @@ def test_attention_is_stored_by_answer_step_and_layer(store: Store) -> None:
     assert by_policy.mean()["kept"]["knorm"] == pytest.approx(0.5, abs=0.02)
 
 
-def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
-    rows = store.study_table(STATES).to_pandas()
+def test_states_are_stored_before_and_behind_each_layer(observed_store: Store) -> None:
+    rows = observed_store.study_table(STATES).to_pandas()
     layers = rows["layer"].max()
     by_layer = rows.groupby("layer")
     assert by_layer.size().nunique() == 1
@@ -99,9 +101,9 @@ def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
 
 
 def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(
-    store: Store, tmp_path: Path
+    observed_store: Store, tmp_path: Path
 ) -> None:
-    assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
+    assert main(["site", str(observed_store.folder), "--site", str(tmp_path / "site")]) == 0
     given = {path.stem for path in (tmp_path / "site/data").glob("*.parquet")}
     assert given >= {"attention", "routes"}
     assert given.isdisjoint({"states"})

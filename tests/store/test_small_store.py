@@ -21,19 +21,22 @@ from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.records.small_store import AGAIN, small_store
+from tests.support.wording import assert_says
 
 
 @pytest.fixture(scope="module")
-def rows(small_run: Store, small_records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+def rows_by_cell(
+    small_run: Store, small_records: pd.DataFrame
+) -> dict[tuple[str, str, float], SummaryRow]:
     rows = summary_rows(small_records, RunGroup((small_run,)))
     return {(row.task, row.policy, row.ratio or 0.0): row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def board(
-    small_records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]
+    small_records: pd.DataFrame, rows_by_cell: dict[tuple[str, str, float], SummaryRow]
 ) -> dict[tuple[str, str], Standing]:
-    found = all_standings(small_records, list(rows.values()))
+    found = all_standings(small_records, list(rows_by_cell.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
 
 
@@ -72,13 +75,13 @@ MEANS = [
     [(task, policy, ratio, expected) for task, policy, ratio, *expected in MEANS],
 )
 def test_means(
-    rows: dict[tuple[str, str, float], SummaryRow],
+    rows_by_cell: dict[tuple[str, str, float], SummaryRow],
     task: str,
     policy: str,
     ratio: float,
     expected: list[float],
 ) -> None:
-    row = rows[task, policy, ratio]
+    row = rows_by_cell[task, policy, ratio]
     found = [
         *(
             row.right,
@@ -149,7 +152,7 @@ def test_means(
     ],
 )
 def test_intervals(
-    rows: dict[tuple[str, str, float], SummaryRow],
+    rows_by_cell: dict[tuple[str, str, float], SummaryRow],
     task: str,
     policy: str,
     ratio: float,
@@ -157,16 +160,16 @@ def test_intervals(
     f1: tuple[float, float],
     hallucination: tuple[float, float],
 ) -> None:
-    row = rows[task, policy, ratio]
+    row = rows_by_cell[task, policy, ratio]
     assert (row.right_low, row.right_high) == pytest.approx(right)
     assert (row.f1_low, row.f1_high) == pytest.approx(f1)
     assert (row.hallucination_rate_low, row.hallucination_rate_high) == pytest.approx(hallucination)
 
 
-def test_the_mean_over_tasks(rows: dict[tuple[str, str, float], SummaryRow]) -> None:
+def test_the_mean_over_tasks(rows_by_cell: dict[tuple[str, str, float], SummaryRow]) -> None:
     """The distances of the ends of both tasks from their means are joined as the sides of a right
     angle, and halved."""
-    full, snapkv = rows["all", "full", 0.0], rows["all", "snapkv", 0.5]
+    full, snapkv = rows_by_cell["all", "full", 0.0], rows_by_cell["all", "snapkv", 0.5]
     assert (full.right, snapkv.right) == pytest.approx((0.881944444444, 0.430555555556))
     assert (full.right_low, full.right_high) == pytest.approx((0.475409462, 0.952430679))
     assert (snapkv.right_low, snapkv.right_high) == pytest.approx((0.2324636988, 0.6818284559))
@@ -257,11 +260,8 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> N
     )
     assert len(pd.read_parquet(small_site / "data/records.parquet")) == 726
     method = (small_site / "method.html").read_text()
-    assert (
-        "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic "
-        "--context-tokens" in method
-    )
-    assert "--context-tokens native --ratios 0.5,0.9" in method
+    options = ("--tasks base,hops", "--policies snapkv,knorm", "--limit 3", "--seed 0")
+    assert_says(method, *options, "--mode agnostic", "--context-tokens native", "--ratios 0.5,0.9")
 
 
 def test_another_schema_is_told_with_what_to_do(

@@ -47,7 +47,7 @@ def steps() -> Iterator[StoredTable]:
 
 
 @pytest.fixture
-def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
+def run_with_steps(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
     """Runs with the table of steps, under the full cache and knorm where nothing else is asked
     for."""
     return lambda name, *policies: runs(name, policies or ("full", "knorm"), tables=(steps.name,))
@@ -68,21 +68,23 @@ def test_a_suite_asks_for_it(
 
 
 def test_what_is_missing_of_it_is_run_again_and_the_rest_lent(
-    run: Callable[..., Store], steps: StoredTable, monkeypatch: pytest.MonkeyPatch
+    run_with_steps: Callable[..., Store], steps: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = run("runs/run")
+    store = run_with_steps("runs/run")
     before = store.study_table(steps)
     store.path(steps, "base", 0, "knorm").unlink()
     calls = record_calls(monkeypatch)
-    assert run("runs/run").study_table(steps).equals(before)
+    assert run_with_steps("runs/run").study_table(steps).equals(before)
     assert policies_of(calls) == [["knorm"], ["knorm"]]
     calls.clear()
-    assert run("runs/other", "full", "knorm", "snapkv").study_table(steps).num_rows > len(before)
+    assert run_with_steps("runs/other", "full", "knorm", "snapkv").study_table(
+        steps
+    ).num_rows > len(before)
     assert policies_of(calls) == [["snapkv"], ["snapkv"]]
 
 
-def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) -> None:
-    store = run("run")
+def test_damage_to_it_is_named(run_with_steps: Callable[..., Store], steps: StoredTable) -> None:
+    store = run_with_steps("run")
     path = store.path(steps, "base", 0, "knorm")
     rows = store.read_rows(steps, path)
     for spoilt, said in (
@@ -101,9 +103,9 @@ def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) ->
 
 
 def test_it_is_given_out_beside_the_records(
-    run: Callable[..., Store], steps: StoredTable, tmp_path: Path
+    run_with_steps: Callable[..., Store], steps: StoredTable, tmp_path: Path
 ) -> None:
-    store = run("run", "full", "random", "recency", "knorm")
+    store = run_with_steps("run", "full", "random", "recency", "knorm")
     assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = pq.read_table(tmp_path / "site/data/steps.parquet")
     assert given.column_names == ["model", "setting", *steps.columns]
@@ -111,9 +113,9 @@ def test_it_is_given_out_beside_the_records(
 
 
 def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_new_start(
-    run: Callable[..., Store], steps: StoredTable
+    run_with_steps: Callable[..., Store], steps: StoredTable
 ) -> None:
-    store = run("run")
+    store = run_with_steps("run")
     path = store.path(QUESTIONS, "base", 0)
     rows = store.read_rows(QUESTIONS, path)
     store.write_rows(QUESTIONS, path, rows[1:])
@@ -121,7 +123,7 @@ def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_ne
         KVBenchError, match=f"question_id {rows[0].question_id}, which questions do not hold"
     ):
         store.frame()
-    run("run")
+    run_with_steps("run")
     assert {row.question_id for row in store.read_rows(QUESTIONS, path)} == {
         row.question_id for row in rows
     }

@@ -164,7 +164,7 @@ def test_removal_by_hand() -> None:
     assert alone.random_nats is None, "without as many other rows nothing is compared"
 
 
-def given() -> StudyInput:
+def causes_input() -> StudyInput:
     table, records = known()
     removal = [
         tried(
@@ -183,7 +183,7 @@ def given() -> StudyInput:
 
 
 def test_the_page_tells_what_was_put_in() -> None:
-    causes = build_causes(given())
+    causes = build_causes(causes_input())
     parts = {part.identifier: part for part in causes.parts}
     assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings

@@ -39,7 +39,7 @@ def is_unrelated(ratio: float, context: int) -> tuple[bool, float]:
     return context % 4 == 0, is_gone(ratio, context)
 
 
-def given(answer: Answer, right: float = 1.0) -> StudyInput:
+def cliff_input(answer: Answer, right: float = 1.0) -> StudyInput:
     """``right``: the share of contexts that the full cache has right."""
     rows: list[dict[str, Any]] = []
     for policy, ratios in (("full", (0.0,)), ("snapkv", RATIOS)):
@@ -79,7 +79,7 @@ def section_of(results: StudyInput) -> tuple[StudySection, dict[str, DataFrame]]
 def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
     """The realised ratios are 0.81 and 0.91: the middle is 0.86. The rate is 0.1 before and 0.75
     behind."""
-    section, sheets = section_of(given(follows))
+    section, sheets = section_of(cliff_input(follows))
     summary = sheets["cliff-summary"].set_index("policy").loc["snapkv"]
     assert summary["cliff"] == pytest.approx(0.86)
     assert summary["is_clear"]
@@ -102,7 +102,7 @@ def test_rate_that_jumps_at_0_9_and_follows_ger_is_said_to() -> None:
 
 
 def test_rate_that_does_not_follow_ger_is_said_not_to() -> None:
-    section, sheets = section_of(given(is_unrelated))
+    section, sheets = section_of(cliff_input(is_unrelated))
     summary = sheets["cliff-summary"].set_index("policy").loc["snapkv"]
     assert np.isnan(float(summary["cliff"] or "nan"))
     assert summary["partial"] < 0  # those that keep theirs are made up
@@ -113,7 +113,7 @@ def test_rate_that_does_not_follow_ger_is_said_not_to() -> None:
 
 
 def test_numbers_below_a_control_of_half_are_shown_and_marked() -> None:
-    section, sheets = section_of(given(follows, right=0.25))
+    section, sheets = section_of(cliff_input(follows, right=0.25))
     assert "no verdicts" in section.listings[0].title
     assert_says(section.text, "25 % right", "below 50", "numbers are shown")
     assert sheets["cliff-summary"]["cliff"].iloc[0] == pytest.approx(0.86)
@@ -121,7 +121,7 @@ def test_numbers_below_a_control_of_half_are_shown_and_marked() -> None:
 
 
 def test_levels_that_remove_nothing_have_no_section() -> None:
-    results = given(follows)
+    results = cliff_input(follows)
     results.records["realised_ratio"] = 0.0
     assert not swept_tasks(results)
     assert not STUDY.takes(results)
@@ -147,8 +147,8 @@ def test_correlation_by_hand() -> None:
 def test_two_models_share_pictures_of_hallucination_and_f1() -> None:
     """The other model makes up what the first does not; each line ends at what its own records
     hold."""
-    here = given(follows)
-    other = replace(given(is_unrelated), model="other", number=2)
+    here = cliff_input(follows)
+    other = replace(cliff_input(is_unrelated), model="other", number=2)
     section = STUDY.find(replace(here, beside=[other])).parts[1]
     assert section.title == "Hallucination and F1 beside other"
     rate, f1 = section.pictures

@@ -15,7 +15,7 @@ from tests.support.wording import assert_says
 CONTEXTS = 10
 
 
-def results(
+def mode_results(
     mode: str,
     right: int,
     number: int,
@@ -38,8 +38,8 @@ def results(
 
 
 def both(right: int = 6) -> StudyInput:
-    aware = results("aware", 8, 2, ("snapkv", "finch"))
-    return replace(results("agnostic", right, 1), modes=[aware])
+    aware = mode_results("aware", 8, 2, ("snapkv", "finch"))
+    return replace(mode_results("agnostic", right, 1), modes=[aware])
 
 
 def test_difference_is_aware_less_agnostic_on_the_same_questions() -> None:
@@ -78,13 +78,13 @@ def test_a_control_below_half_is_marked() -> None:
 
 def test_only_questions_of_both_modes_count() -> None:
     """Of the first five contexts snapkv has all right in either mode."""
-    given = replace(both(), modes=[results("aware", 8, 2, contexts=5)])
+    given = replace(both(), modes=[mode_results("aware", 8, 2, contexts=5)])
     (sheet,) = STUDY.find(given).sheets
     table = DataFrame(sheet.rows, columns=sheet.columns).set_index(["policy", "mode"])
     assert table.loc[("snapkv", "agnostic"), "right"] == pytest.approx(100)
 
 
 def test_one_mode_has_no_section() -> None:
-    assert not STUDY.takes(results("agnostic", 6, 1))
-    assert not STUDY.takes(results("aware", 6, 1))
-    assert print_table(results("agnostic", 6, 1), "") is None
+    assert not STUDY.takes(mode_results("agnostic", 6, 1))
+    assert not STUDY.takes(mode_results("aware", 6, 1))
+    assert print_table(mode_results("agnostic", 6, 1), "") is None

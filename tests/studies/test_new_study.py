@@ -44,7 +44,7 @@ STUDY = Study(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def counting_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of a run, written with a copy of the package that has one more file."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(
@@ -66,28 +66,35 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site/small"
 
 
-def test_its_page_is_built_and_the_front_page_leads_to_it(site: Path) -> None:
-    page = (site / "counting.html").read_text()
+def test_its_page_is_built_and_the_front_page_leads_to_it(counting_site: Path) -> None:
+    page = (counting_site / "counting.html").read_text()
     assert "<h1>How much was asked</h1>" in page
     assert "How many answers does each policy give?" in page
     assert "<dt>Policies asked</dt>" in page
     assert 'id="counts"' in page
     assert '<th scope="row">full</th>' in page
-    assert '<a href="counting.html">How much was asked</a>' in (site / "index.html").read_text()
+    assert (
+        '<a href="counting.html">How much was asked</a>'
+        in (counting_site / "index.html").read_text()
+    )
 
 
-def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(site: Path) -> None:
-    method = (site / "method.html").read_text()
+def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(
+    counting_site: Path,
+) -> None:
+    method = (counting_site / "method.html").read_text()
     assert "All of a policy, counted." in method
     assert 'href="data/counts.csv"' in method
     assert (
-        (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
+        (counting_site / "data/counts.csv")
+        .read_text()
+        .startswith("model,setting,policy,number of answers")
     )
-    assert 'href="data/counts.csv"' in (site / "counting.html").read_text()
+    assert 'href="data/counts.csv"' in (counting_site / "counting.html").read_text()
 
 
-def test_a_run_without_what_a_study_takes_has_no_page_of_it(site: Path) -> None:
-    assert not (site / "instructions.html").exists()
+def test_a_run_without_what_a_study_takes_has_no_page_of_it(counting_site: Path) -> None:
+    assert not (counting_site / "instructions.html").exists()
 
 
 def test_the_publisher_names_no_study() -> None:

@@ -19,7 +19,9 @@ from tests.support.records.synthetic_records import frame, record
 CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
 
 
-def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def route_and_record(
+    question: int, policy: str, **values: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """A route and the columns of its record."""
     cell = base_cell(question, policy)
     of_route = {
@@ -40,15 +42,20 @@ def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], d
 
 
 ANSWERS = [
-    *(answer(number, "full", right=number != 1, hallucination_kind=None) for number in range(9)),
-    answer(0, "knorm", right=True, answer_alive=False, answer_width=0.0),
-    answer(1, "knorm"),
-    answer(2, "knorm", answer_alive=False, answer_width=0.0),
-    answer(3, "knorm", answer_width=0.0),
-    answer(4, "knorm", answered=False, hallucination_kind=None),
-    answer(5, "knorm", hallucination_kind="confused", said_width=0.2),
-    answer(6, "knorm", answer_alive=False),  # its route leads through a token that has read it
-    answer(
+    *(
+        route_and_record(number, "full", right=number != 1, hallucination_kind=None)
+        for number in range(9)
+    ),
+    route_and_record(0, "knorm", right=True, answer_alive=False, answer_width=0.0),
+    route_and_record(1, "knorm"),
+    route_and_record(2, "knorm", answer_alive=False, answer_width=0.0),
+    route_and_record(3, "knorm", answer_width=0.0),
+    route_and_record(4, "knorm", answered=False, hallucination_kind=None),
+    route_and_record(5, "knorm", hallucination_kind="confused", said_width=0.2),
+    route_and_record(
+        6, "knorm", answer_alive=False
+    ),  # its route leads through a token that has read it
+    route_and_record(
         7,
         "knorm",
         unobserved="it failed",
@@ -57,7 +64,7 @@ ANSWERS = [
         chance=None,
         right=None,
     ),
-    answer(8, "knorm", hallucination_kind="confused", said_width=0.0),
+    route_and_record(8, "knorm", hallucination_kind="confused", said_width=0.0),
 ]
 LOOSE = [
     *(
@@ -74,7 +81,7 @@ LOOSE = [
 
 def joined() -> DataFrame:
     routes, records = zip(*ANSWERS, strict=True)
-    unanswerable = answer(9, "knorm", answer_tokens=0)
+    unanswerable = route_and_record(9, "knorm", answer_tokens=0)
     everything = [*records, unanswerable[1]]
     return with_routes(
         DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything])

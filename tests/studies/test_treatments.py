@@ -30,7 +30,7 @@ def means_of(listing: Listing) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(cell.partition(" [")[0] for cell in row) for row in listing.rows)
 
 
-def rows_of(listing: Listing) -> dict[str, tuple[str, ...]]:
+def rows_by_treatment(listing: Listing) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in listing.rows}
 
 
@@ -78,7 +78,7 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
         "bitflip": lambda rate, question: rate == 0,
     }
     part = sections(of_faults(at_once))["kept"]
-    cells = rows_of(part.listings[0])
+    cells = rows_by_treatment(part.listings[0])
     lost, share = cells["bitflip"][1].split("], ")
     assert (lost.startswith("0 [0 to "), share) == (True, "96.6 % of numbers")
     assert 15 < float(lost.split()[-1]) < 60, "no context shows that nothing is ever kept"
@@ -171,10 +171,10 @@ def test_where_the_full_cache_has_nothing_no_share_of_it_is_kept() -> None:
         right=False, delta_nll=0.5
     )
     parts = sections(StudyInput("toy", records))
-    assert rows_of(parts["kept"].listings[0])["zeros"] == ("–", "–", "–")
-    assert {text.partition(" [")[0] for text in rows_of(parts["rise"].listings[0])["zeros"]} == {
-        "0.50"
-    }
+    assert rows_by_treatment(parts["kept"].listings[0])["zeros"] == ("–", "–", "–")
+    assert {
+        text.partition(" [")[0] for text in rows_by_treatment(parts["rise"].listings[0])["zeros"]
+    } == {"0.50"}
 
 
 def test_a_task_that_was_not_asked_of_the_full_cache_says_so() -> None:
@@ -353,7 +353,10 @@ def test_contexts_are_resampled_for_both_models_together() -> None:
     lost = (records["policy"] == "zeros") & (records["example_id"].astype(int) < 4)
     records = records.assign(right=records["right"].astype(bool) & ~lost)
     given = StudyInput("large", records, beside=[StudyInput("small", records, number=2)])
-    assert rows_of(sections(given)["beside-1"].listings[0])["zeros"] == ("0 [0, 0]", "0 [0, 0]")
+    assert rows_by_treatment(sections(given)["beside-1"].listings[0])["zeros"] == (
+        "0 [0, 0]",
+        "0 [0, 0]",
+    )
 
 
 def test_other_questions_are_not_set_beside_one_another() -> None:

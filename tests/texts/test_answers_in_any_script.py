@@ -14,7 +14,7 @@ from leaderboards.metrics.judges.text import TextScores, exact_match, score_text
 ABSTENTIONS = ("I don't know",)
 
 
-def judged(output: str, gold: str, *others: str, question: str = "") -> TextScores:
+def score_output(output: str, gold: str, *others: str, question: str = "") -> TextScores:
     return score_text(plain(output), [gold], True, ABSTENTIONS, [gold, *others], question=question)
 
 
@@ -122,16 +122,16 @@ CASES = [
 def test_what_is_right_and_what_matches_exactly(
     output: str, values: tuple[str, ...], right: bool, exact: bool
 ) -> None:
-    found = judged(output, *values)
+    found = score_output(output, *values)
     assert (found.right, found.em == 100) == (right, exact)
     assert found.em in (0, 100)
     assert found.em <= found.f1
 
 
 def test_a_wrong_letter_is_an_answer() -> None:
-    found = judged("A", "B")
+    found = score_output("A", "B")
     assert (found.answered, found.hallucinated, found.f1) == (True, True, 0.0)
-    silent = judged("The", "B")
+    silent = score_output("The", "B")
     assert (silent.answered, silent.hallucinated) == (False, False)
 
 
@@ -151,8 +151,8 @@ CHOICE = "Where does Ada live? A) Breveth B) Ambrova C) Orm"
     ],
 )
 def test_an_option_has_a_letter_and_a_text(output: str, right: bool) -> None:
-    assert judged(output, "A", question=CHOICE).right is right
-    assert judged(output, "Breveth", question=CHOICE).right is right
+    assert score_output(output, "A", question=CHOICE).right is right
+    assert score_output(output, "Breveth", question=CHOICE).right is right
 
 
 # A text of somebody, in whatever script.
@@ -165,10 +165,10 @@ OUTPUTS = st.one_of(VALUES, st.text(max_size=20), st.builds("It is {}.".format, 
 @given(output=OUTPUTS, gold=VALUES, other=VALUES)
 def test_no_score_depends_on_the_form_of_unicode(output: str, gold: str, other: str) -> None:
     scores = {
-        judged(*(unicodedata.normalize(form, text) for text in (output, gold, other)))
+        score_output(*(unicodedata.normalize(form, text) for text in (output, gold, other)))
         for form in ("NFC", "NFD")
     }
-    mixed = judged(unicodedata.normalize("NFD", output), gold, other)
+    mixed = score_output(unicodedata.normalize("NFD", output), gold, other)
     assert len(scores | {mixed}) == 1
 
 
@@ -182,8 +182,8 @@ def test_a_gold_equals_itself(gold: str) -> None:
 @settings(deadline=None, max_examples=100)
 @given(gold=VALUES, other=VALUES, behind=st.sampled_from([".", "。", "!", " ", '"', "\n"]))
 def test_punctuation_around_an_answer_changes_no_score(gold: str, other: str, behind: str) -> None:
-    assert judged(gold + behind, gold, other).right
-    assert judged(gold + behind, gold, other) == judged(gold, gold, other)
+    assert score_output(gold + behind, gold, other).right
+    assert score_output(gold + behind, gold, other) == score_output(gold, gold, other)
 
 
 @settings(deadline=None, max_examples=300)

@@ -35,7 +35,7 @@ Likelihoods = dict[tuple[str, float, int], float | None]
 
 
 @cache
-def measured(architecture: str) -> tuple[Trace, list[Generation]]:
+def decode_with_gold(architecture: str) -> tuple[Trace, list[Generation]]:
     """All policies that are decoded together on one architecture; on the others one of each
     path."""
     policies = [
@@ -62,7 +62,7 @@ def assert_plain(model: LoadedModel, trace: Trace, generations: Sequence[Generat
 
 @pytest.mark.parametrize("policy", TOGETHER)
 def test_it_is_that_of_a_plain_pass(policy: str) -> None:
-    trace, generations = measured("llama")
+    trace, generations = decode_with_gold("llama")
     assert_plain(
         model_of("llama"),
         trace,
@@ -72,19 +72,19 @@ def test_it_is_that_of_a_plain_pass(policy: str) -> None:
 
 @pytest.mark.parametrize("architecture", [name for name in NETWORKS if name != "llama"])
 def test_it_is_that_of_a_plain_pass_on_every_architecture(architecture: str) -> None:
-    assert_plain(model_of(architecture), *measured(architecture))
+    assert_plain(model_of(architecture), *decode_with_gold(architecture))
 
 
 def test_it_tells_branches_and_questions_apart() -> None:
     """Else the comparison above would prove nothing."""
-    _, generations = measured("llama")
+    _, generations = decode_with_gold("llama")
     assert len({round(g.gold_nll, 3) for g in generations if g.gold_nll is not None}) > 100
     assert len({len(question.gold_ids) for question in toy_prompt().questions}) > 1
 
 
 @pytest.mark.parametrize("at_once", [1, 300])
 def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    trace, generations = measured("llama")
+    trace, generations = decode_with_gold("llama")
     monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
     bound = 3 * max(row.size for row in all_rows(waves([trace], STEPS, 1)))
     again = likelihoods(decode(model_of("llama"), trace, STEPS, bound, gold=True))

@@ -92,7 +92,7 @@ def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task
 
 
 @pytest.fixture(scope="module")
-def trace(llama: LoadedModel) -> Trace:
+def wave_trace(llama: LoadedModel) -> Trace:
     """Of policies that keep the same number in every head, others in each, or rewrite, and of one
     question a branch."""
     policies = [
@@ -102,7 +102,7 @@ def trace(llama: LoadedModel) -> Trace:
 
 
 def test_an_answer_that_has_ended_takes_no_more_work(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+    llama: LoadedModel, wave_trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[int] = []
 
@@ -114,19 +114,19 @@ def test_an_answer_that_has_ended_takes_no_more_work(
         return found
 
     monkeypatch.setattr(engine.WaveSource, "step", counting)
-    lengths = [len(ids) for ids in answers(llama, trace).values()]
+    lengths = [len(ids) for ids in answers(llama, wave_trace).values()]
     assert len(set(lengths)) > 1
     assert passed == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
 
 
 @pytest.mark.parametrize("every", [2, 3, 100])
 def test_looking_less_often_for_ended_answers_changes_none(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, every: int
+    llama: LoadedModel, wave_trace: Trace, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """As on a GPU."""
-    expected = answers(llama, trace)
+    expected = answers(llama, wave_trace)
     work_as(monkeypatch, look_every=every)
-    assert answers(llama, trace) == expected
+    assert answers(llama, wave_trace) == expected
 
 
 def seen_by(trace: Trace, branch: Branch, layer: int, head: int) -> list[torch.Tensor]:
@@ -149,16 +149,16 @@ def by_hand(
 
 @pytest.mark.parametrize("padding", [0, 10**9])
 def test_attention_of_questions_by_hand(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
+    llama: LoadedModel, wave_trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     """A place sees what its branch keeps in that head and layer, its own question up to itself, and
     nothing else."""
     work_as(monkeypatch, padding_bytes=padding)
     torch.manual_seed(0)
     groups, skipped = QUERY_HEADS // KEY_HEADS, set()
-    for of_bundle in waves([trace], STEPS, PLENTY)[0]:
+    for of_bundle in waves([wave_trace], STEPS, PLENTY)[0]:
         branches = [row.of for row in of_bundle]
-        bundle = Bundle(trace, of_bundle)
+        bundle = Bundle(wave_trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
         for places, rows in product(
             bundle.question_slices, (slice(0, len(branches)), slice(len(branches) - 1, None))
@@ -174,7 +174,7 @@ def test_attention_of_questions_by_hand(
                 bundle.attend(layer, flat[0], flat[1], flat[2], HEAD_SIZE**-0.5, None, flat[3])
                 found, expected = [], []
                 for (row, branch), read in product(enumerate(branches[rows]), range(KEY_HEADS)):
-                    keys, values = seen_by(trace, branch, layer, read)
+                    keys, values = seen_by(wave_trace, branch, layer, read)
                     for place in (
                         (~blank[row]).nonzero()[::4, 0].tolist()
                     ):  # a loop over heads for each
@@ -193,15 +193,17 @@ def test_attention_of_questions_by_hand(
     assert (max(skipped) > 0) == (padding > 0), "padding that the rows of a pass share is left out"
 
 
-def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace: Trace) -> None:
+def test_attention_of_steps_by_hand_while_answers_end(
+    llama: LoadedModel, wave_trace: Trace
+) -> None:
     """An answer sees its branch, its question and what it has said, whichever others of its row and
     bundle go on."""
     torch.manual_seed(0)
     of_bundle = max(
-        waves([trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows))
+        waves([wave_trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows))
     )
     branches = [row.of for row in of_bundle]
-    bundle = Bundle(trace, of_bundle)
+    bundle = Bundle(wave_trace, of_bundle)
     bundle.settle()
     columns = bundle.columns
     width, count, rows = columns.token_ids.shape[1], columns.count, len(branches)
@@ -233,7 +235,7 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
                 own.append(more[number])
             for head in range(QUERY_HEADS):
                 read = head // (QUERY_HEADS // KEY_HEADS)
-                context = seen_by(trace, branches[row], 0, read)
+                context = seen_by(wave_trace, branches[row], 0, read)
                 question = [own[row, columns.column == column, read] for own in states]
                 answer = [torch.stack(own)[:, read] for own in said[row, column]]
                 expected = by_hand(

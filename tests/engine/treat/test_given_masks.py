@@ -24,7 +24,7 @@ NAMES_WITHOUT = {name for names in WITHOUT.values() for name in names}
 
 
 @cache
-def answered() -> tuple[Trace, list[Generation]]:
+def treat_and_decode() -> tuple[Trace, list[Generation]]:
     trace = treat(model_of("llama"), list(AGNOSTIC.values()), RATIOS, toy_prompt(questions=2))
     return trace, decode(model_of("llama"), trace, STEPS, PLENTY, gold=True)
 
@@ -64,7 +64,7 @@ def assert_its_own_mask_writes_its_tokens(
 
 
 def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
-    trace, generations = answered()
+    trace, generations = treat_and_decode()
     with_masks = len(AGNOSTIC.keys() - NAMES_WITHOUT)
     assert (
         assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) >= with_masks
@@ -81,7 +81,7 @@ def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
 
 @pytest.mark.parametrize(("reason", "names"), WITHOUT.items(), ids=WITHOUT)
 def test_where_no_mask_tells_what_is_read_it_says_why(reason: str, names: set[str]) -> None:
-    trace, _ = answered()
+    trace, _ = treat_and_decode()
     refused = [
         branch
         for branch in trace.branches

@@ -23,7 +23,7 @@ from leaderboards.studies.numerics.walked import ALL
 CONTEXTS = 12
 
 
-def row(number: int, **more: Any) -> dict[str, Any]:
+def patch_row(number: int, **more: Any) -> dict[str, Any]:
     names = {
         "task": "base",
         "question_id": f"q{number}",
@@ -59,7 +59,7 @@ def earlier_rows(at_flip: bool) -> DataFrame:
     rows = []
     for number in range(CONTEXTS):
         for (part, layer), share in left.items():
-            one = row(number, rows=part, layer=layer, at_flip=at_flip, kl_patched=0.5 * share)
+            one = patch_row(number, rows=part, layer=layer, at_flip=at_flip, kl_patched=0.5 * share)
             for name in (
                 "direction",
                 "layers",
@@ -76,7 +76,9 @@ def earlier_rows(at_flip: bool) -> DataFrame:
 def test_recovery_by_hand_at_the_step_and_over_those_behind() -> None:
     """Of three contexts a patch leaves a half, none and twice the divergence: 0.5, 1 and -1."""
     left = (0.25, 0.0, 1.0)
-    rows = [row(number, kl_patched=kl, kl_after_patched=0.9) for number, kl in enumerate(left)]
+    rows = [
+        patch_row(number, kl_patched=kl, kl_after_patched=0.9) for number, kl in enumerate(left)
+    ]
     (one,) = measure_recoveries(DataFrame(rows))
     assert one.cases == 3
     assert one.recovered.mean == pytest.approx(0.5 / 3)
@@ -89,8 +91,8 @@ def test_recovery_by_hand_at_the_step_and_over_those_behind() -> None:
 
 
 def test_a_step_without_divergence_has_no_recovery() -> None:
-    assert measure_recoveries(DataFrame([row(0, kl=0.0, kl_patched=0.0)])) == []
-    assert measure_recoveries(DataFrame([row(0, kl_patched=float("nan"))])) == []
+    assert measure_recoveries(DataFrame([patch_row(0, kl=0.0, kl_patched=0.0)])) == []
+    assert measure_recoveries(DataFrame([patch_row(0, kl_patched=float("nan"))])) == []
 
 
 def test_the_median_weighs_contexts_and_has_an_interval() -> None:
@@ -101,8 +103,8 @@ def test_the_median_weighs_contexts_and_has_an_interval() -> None:
 
 
 def test_the_texts_direction_is_measured_on_the_answers_of_the_largest_divergence() -> None:
-    rows = [row(number, layer=layer) for number in range(HIGHEST + 2) for layer in (0, 1)]
-    others = [row(number, direction=INTO_ON, place="flip") for number in range(HIGHEST + 2)]
+    rows = [patch_row(number, layer=layer) for number in range(HIGHEST + 2) for layer in (0, 1)]
+    others = [patch_row(number, direction=INTO_ON, place="flip") for number in range(HIGHEST + 2)]
     kept = highest(DataFrame([*rows, *others]))
     text = kept[kept["direction"] == INTO_OFF]
     assert set(text["question_id"]) == {f"q{number}" for number in range(2, HIGHEST + 2)}
@@ -130,7 +132,7 @@ def test_tables_of_earlier_runs_are_read_in_one_direction_without_later_steps() 
 def test_a_page_draws_single_and_cumulative_over_layers() -> None:
     extents = [("one", 0), ("one", 1), ("one", 2), ("up to", 1), ("all", ALL)]
     rows = [
-        row(number, layers=extent, layer=layer, kl_patched=0.1 * (layer + 1))
+        patch_row(number, layers=extent, layer=layer, kl_patched=0.1 * (layer + 1))
         for number in range(4)
         for extent, layer in extents
     ]

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.studies.numerics.rounding import build_content, layer_errors, product_errors
 
 
-def row(context: str, layer: int, **more: Any) -> dict[str, Any]:
+def rounding_row(context: str, layer: int, **more: Any) -> dict[str, Any]:
     lists = {"lengths": [16, 32], "scores": [1e-4, 3e-4], "outputs": [2e-4, 2e-4]}
     return (
         {"draw_id": context, "dtype": "float16", "layer": layer, "alone": 1e-4, "propagated": 2e-4}
@@ -19,10 +19,10 @@ def row(context: str, layer: int, **more: Any) -> dict[str, Any]:
 
 
 ROWS = [
-    row("a", 0),
-    row("a", 1, scores=[3e-4, 5e-4], propagated=4e-4),
-    row("b", 0, lengths=[16], scores=[5e-4], outputs=[2e-4], alone=3e-4),
-    row("b", 1, lengths=[16], scores=[math.nan], outputs=[2e-4], alone=math.nan),
+    rounding_row("a", 0),
+    rounding_row("a", 1, scores=[3e-4, 5e-4], propagated=4e-4),
+    rounding_row("b", 0, lengths=[16], scores=[5e-4], outputs=[2e-4], alone=3e-4),
+    rounding_row("b", 1, lengths=[16], scores=[math.nan], outputs=[2e-4], alone=math.nan),
 ]
 
 

@@ -18,7 +18,7 @@ NAN = math.nan
 BEFORE, AFTER = (1e-4, 11.0)
 
 
-def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
+def walk_row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     count = len(kl)
     cell = {
         "task": "base",
@@ -45,7 +45,7 @@ def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     return cell | names | tokens | steps | more
 
 
-def given(*rows: dict[str, Any]) -> StudyInput:
+def study_input(*rows: dict[str, Any]) -> StudyInput:
     names = dict.fromkeys(one["question_id"] for one in rows)
     records = [
         record(task="base", question_id=name, policy="full", example_id=name, draw_id=name)
@@ -57,22 +57,22 @@ def given(*rows: dict[str, Any]) -> StudyInput:
 
 
 def table_of(*rows: dict[str, Any]) -> DataFrame:
-    one = given(*rows)
+    one = study_input(*rows)
     return with_draws(one.tables[TABLE], one.records)
 
 
 FREE = {"regime": "free-running", "right": True, "other_right": True}
-FLIPPED = row(
+FLIPPED = walk_row(
     "a",
     [BEFORE, BEFORE, AFTER, AFTER],
     **FREE | {"other_tokens": [0, 7, 8, 9], "other_right": False},
 )
-SAME = row("b", [BEFORE, BEFORE], **FREE)
+SAME = walk_row("b", [BEFORE, BEFORE], **FREE)
 ROWS = (
-    row("a", [1e-4, 3e-4, 2e-4]),
-    row("b", [4e-4]),
-    row("a", [2e-4, 2e-4, 2e-4], pair="chunks"),
-    row("b", [5e-4], pair="chunks"),
+    walk_row("a", [1e-4, 3e-4, 2e-4]),
+    walk_row("b", [4e-4]),
+    walk_row("a", [2e-4, 2e-4, 2e-4], pair="chunks"),
+    walk_row("b", [5e-4], pair="chunks"),
     FLIPPED,
     SAME,
 )
@@ -98,23 +98,28 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
 
 
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
-    overflowing = row("a", [NAN, 2e-4], same_top=[False, True]), row("b", [NAN], same_top=[False])
+    overflowing = (
+        walk_row("a", [NAN, 2e-4], same_top=[False, True]),
+        walk_row("b", [NAN], same_top=[False]),
+    )
     (one,) = measure_forced(table_of(*overflowing))
     assert (one.steps, one.overflow, one.same_top) == (1, 2, 1.0)
     (none,) = measure_forced(table_of(overflowing[1]))
     assert (none.steps, none.overflow, none.same_top) == (0, 1, None)
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
-    parts = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts
+    parts = build_study(STUDY, study_input(walk_row("a", [NAN]), walk_row("b", [NAN]), SAME))[
+        1
+    ].parts
     forced = next(part.listings[0] for part in parts if part.identifier == "forced")
     assert dict(zip(forced.columns, forced.rows[0], strict=True))["kl"] == "–"
 
 
 def test_an_answer_that_overflows_is_no_answer_that_stays() -> None:
-    sound, lost = row("q0", [1e-3, 2e-3], **FREE), row("q1", [1e-3, NAN], **FREE)
+    sound, lost = walk_row("q0", [1e-3, 2e-3], **FREE), walk_row("q1", [1e-3, NAN], **FREE)
     (free,) = measure_free(table_of(sound, lost))
     assert free.pairs == 1
-    facts = dict(build_study(STUDY, given(sound, lost))[1].facts)
+    facts = dict(build_study(STUDY, study_input(sound, lost))[1].facts)
     assert facts["Answers in float16 that overflow"] == "1 of 2, left out"
 
 
@@ -168,7 +173,7 @@ def test_answers_of_one_token_have_no_drift() -> None:
 
 
 def page_of(**tables: DataFrame) -> str:
-    one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
+    one = study_input(walk_row("q0", [1e-3, 2e-3]), walk_row("q0", [1e-3, 2e-3], **FREE))
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
     records = frame(
         [record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)]

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 DEVICE = torch.device("cuda", 0)
 HOST = torch.device("cpu")
@@ -39,6 +39,7 @@ WRITES_BY_INDEX = {
 # C++ makes tensors of the host inside of these, where CUDA would not: they are computed as one
 # operation.
 WHOLE_CALLS = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.pad_sequence)
+NAMES = (str, torch.device)  # of a device
 FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 
@@ -124,9 +125,41 @@ def _on_the_host() -> Iterator[None]:
         yield
 
 
+# torch's own walk over what an operation takes and returns is as slow as twenty operations of a toy
+# model: plain lists, tuples and dictionaries are walked here, and what else holds values there.
+
+
+def _changed_in(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes each value inside of a list, a tuple or a dictionary, and else the value itself."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    kind = type(value)
+    if kind is tuple:
+        return tuple([_changed_in(inner, change) for inner in value])
+    if kind is list:
+        return [_changed_in(inner, change) for inner in value]
+    if kind is dict:
+        return {name: _changed_in(inner, change) for name, inner in value.items()}
+    if isinstance(value, tuple | list | dict):
+        return tree_map(change, value)
+    return change(value)
+
+
+def _add_tensors(value: Any, tensors: list[torch.Tensor]) -> None:
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+    elif isinstance(value, dict):
+        for inner in value.values():
+            _add_tensors(inner, tensors)
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            _add_tensors(inner, tensors)
+
+
 def _tensors_in(*values: Any) -> list[torch.Tensor]:
-    flat, _ = tree_flatten(values)
-    return [value for value in flat if isinstance(value, torch.Tensor)]
+    tensors: list[torch.Tensor] = []
+    _add_tensors(values, tensors)
+    return tensors
 
 
 def _check_one_device(
@@ -178,16 +211,17 @@ def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]
     changed: dict[str, Any] = {"device": HOST} if device is not None else {}
     if "pin_memory" in named:
         changed["pin_memory"] = False
-    with _on_the_host():
-        result = operation(
-            *tree_map(_unwrapped, positional), **tree_map(_unwrapped, {**named, **changed})
-        )
+    plain = _changed_in(tuple(positional), _unwrapped)
+    plain_named = _changed_in({**named, **changed}, _unwrapped)
+    # While the layer of operations computes it is no longer there for what it calls.
+    with torch._C.DisableTorchFunction():
+        result = operation(*plain, **plain_named)
     if not is_of_device:
         return result
     if operation._schema.is_mutable:  # what was changed in place is returned as the same object
         known = {id(tensor.inner): tensor for tensor in of_device}
-        return tree_map(lambda value: known.get(id(value), _wrapped(value)), result)
-    return tree_map(_wrapped, result)
+        return _changed_in(result, lambda value: known.get(id(value), _wrapped(value)))
+    return _changed_in(result, _wrapped)
 
 
 class _Operations(TorchDispatchMode):
@@ -205,7 +239,7 @@ class _Operations(TorchDispatchMode):
 
 def _numbered(value: Any) -> Any:
     """Names the device by its number: without one, torch asks the driver."""
-    return DEVICE if isinstance(value, str | torch.device) and str(value) == "cuda" else value
+    return DEVICE if isinstance(value, NAMES) and str(value) == "cuda" else value
 
 
 def _moved(tensor: Pretended, positional: Sequence[Any], named: Mapping[str, Any]) -> torch.Tensor:
@@ -237,9 +271,8 @@ def _whole(call: Callable[..., Any], positional: Sequence[Any], named: Mapping[s
     if places != {True}:
         return call(*positional, **named)
     with _on_the_host():
-        return _wrapped(
-            call(*tree_map(_unwrapped, positional), **tree_map(_unwrapped, dict(named)))
-        )
+        plain = _changed_in(tuple(positional), _unwrapped)
+        return _wrapped(call(*plain, **_changed_in(dict(named), _unwrapped)))
 
 
 class _Calls(TorchFunctionMode):
