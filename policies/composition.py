@@ -8,7 +8,7 @@ from functools import partial
 from policies.declaration.lazy import LazyMapping, LazyModule, torch
 from policies.declaration.levels import KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
-from policies.declaration.policy import Argument, Policy, Press, Situation
+from policies.declaration.policy import Argument, CacheTreatment, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import (
     CacheRows,
@@ -101,7 +101,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         kind = KINDS[way.kinds[0]]
         example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
         raise PolicyError(f"{name}: say at which {kind.name}, as in {example}")
-    if plain.while_decoding and (way.step_treatment or way.wrap):
+    if plain.while_decoding and (way.treatment.step_treatment or way.treatment.wrap):
         raise PolicyError(
             f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out"
         )
@@ -110,14 +110,14 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
 
     def build(situation: Situation) -> Press:
         press = plain.build(situation)
-        return way.wrap(press, situation) if way.wrap else press
+        return way.treatment.wrap(press, situation) if way.treatment.wrap else press
 
     def check_model(shape: ModelShape) -> None:
         for policy in (plain, way):
-            if policy.check_model:
-                policy.check_model(shape)
+            if policy.needs.check_model:
+                policy.needs.check_model(shape)
 
-    chain, by_step = partial(_chain, plain, way), plain.step_treatment or way.step_treatment
+    needs_donor = plain.needs.donor or way.needs.donor
     return replace(
         plain,
         name=name,
@@ -125,54 +125,70 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         paper=way.paper,
         description=f"{plain.name}, then: {way.description[0].lower()}{way.description[1:]}",
         build=build,
-        prefill="private" if way.wrap else plain.prefill,
-        wrap=None,
+        prefill="private" if way.treatment.wrap else plain.prefill,
         random=plain.random or way.random,
-        corrupts=plain.corrupts or way.corrupts,
-        own_rows=plain.own_rows or way.own_rows,
-        needs_donor=plain.needs_donor or way.needs_donor,
-        check_model=check_model,
-        arguments=_side_by_side(plain.arguments, way.arguments, way.name),
-        fitted=lambda situation: _side_by_side(
-            plain.fitted(situation), way.fitted(situation), way.name
-        ),
         paper_arguments={**way.paper_arguments, **plain.paper_arguments},
-        codeword_bits=way.codeword_bits,  # a fault writes rows without them
-        check_codewords=way.check_codewords,
-        stored_bytes=way.stored_bytes or plain.stored_bytes,
-        prefill_treatment=None if by_step else chain,
-        step_treatment=chain if by_step else None,
-        write_treatment=_write_treatment(plain, way),
         per_question=plain.per_question or way.per_question,
         same_as=simpler(name),
         baseline=None,
         by_default=False,
+        needs=replace(plain.needs, donor=needs_donor, check_model=check_model),
+        treatment=_one_after_the_other(plain.treatment, way.treatment, way.name),
+    )
+
+
+def _one_after_the_other(
+    first: CacheTreatment, second: CacheTreatment, name: str
+) -> CacheTreatment:
+    """Makes the treatment that acts as the first, and then as the second, which is that of the
+    policy ``name``. The press that the second puts around another is built already."""
+    chain = partial(_chain, first, second)
+    by_step = first.step_treatment or second.step_treatment
+    return CacheTreatment(
+        prefill_treatment=None if by_step else chain,
+        step_treatment=chain if by_step else None,
+        write_treatment=_write_treatment(first, second),
+        codeword_bits=second.codeword_bits,  # a fault writes rows without them
+        check_codewords=second.check_codewords,
+        stored_bytes=second.stored_bytes or first.stored_bytes,
+        corrupts=first.corrupts or second.corrupts,
+        own_rows=first.own_rows or second.own_rows,
+        arguments=_side_by_side(first.arguments, second.arguments, name),
+        fitted=lambda situation: _side_by_side(
+            first.fitted(situation), second.fitted(situation), name
+        ),
     )
 
 
 def _chain(
-    plain: Policy, way: Policy, situations: Sequence[Situation], question_ids: Sequence[str] = ()
+    first: CacheTreatment,
+    second: CacheTreatment,
+    situations: Sequence[Situation],
+    question_ids: Sequence[str] = (),
 ) -> Chain:
     once: list[PrefillTreatment | StepTreatment] = []
     at_steps: list[StepTreatment] = []
-    for policy in (plain, way):
-        if policy.prefill_treatment:
-            once.append(policy.prefill_treatment(situations))
-        if policy.step_treatment:
-            at_steps.append(policy.step_treatment(situations, question_ids))
+    for treatment in (first, second):
+        if treatment.prefill_treatment:
+            once.append(treatment.prefill_treatment(situations))
+        if treatment.step_treatment:
+            at_steps.append(treatment.step_treatment(situations, question_ids))
             once.append(at_steps[-1])
-    if way.check_codewords:
+    if second.check_codewords:
         stored, flips = _last_treatment(at_steps[0]), once[-1]
         assert isinstance(stored, window.QuantisedRows)
         assert isinstance(flips, damage.FaultTreatment)
-        flips.act_on(stored, plain.codeword_bits)
+        flips.act_on(stored, first.codeword_bits)
     return Chain(once, at_steps)
 
 
 def _write_treatment(
-    plain: Policy, way: Policy
+    first: CacheTreatment, second: CacheTreatment
 ) -> Callable[[Sequence[Situation]], WriteTreatment] | None:
-    builders = [policy.write_treatment for policy in (plain, way) if policy.write_treatment]
+    builders = []
+    for treatment in (first, second):
+        if treatment.write_treatment:
+            builders.append(treatment.write_treatment)
     if not builders:
         return None
     if len(builders) == 1:
@@ -183,18 +199,18 @@ def _write_treatment(
 def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
     """Raises :class:`PolicyError` for a fault of codewords that does not come right behind a
     quantisation, and last."""
-    if plain.check_codewords:
+    if plain.treatment.check_codewords:
         raise PolicyError(f"{name}: a fault of codewords comes last, and {way.name} follows")
-    if not way.check_codewords:
+    if not way.treatment.check_codewords:
         return
-    if not plain.codeword_bits:
+    if not plain.treatment.codeword_bits:
         before = plain.name.rpartition("+")[2]
         raise PolicyError(
             f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as "
             f"int4"
         )
     try:
-        way.check_codewords(plain.codeword_bits)
+        way.treatment.check_codewords(plain.treatment.codeword_bits)
     except PolicyError as error:
         raise PolicyError(f"{name}: {error}") from error
 
@@ -238,7 +254,7 @@ def make_treatment(name: str) -> Policy:
 def check_alone(policy: Policy) -> Policy:
     """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation
     before it stores."""
-    if policy.check_codewords:
+    if policy.treatment.check_codewords:
         raise PolicyError(
             f"{policy.name} stores no codewords: put a quantisation before it, as "
             f"int4+{policy.name}"

@@ -538,7 +538,9 @@ def jobs_of_policies(sizes: Sizes) -> Iterator[dict[str, Any]]:
             "levels": {kind: AT_EACH[kind]} if kind else {},
         }
     asking = [
-        policy.name for policy in POLICIES.values() if policy.needs_question and not policy.weights
+        policy.name
+        for policy in POLICIES.values()
+        if policy.needs.question and not policy.needs.weights
     ]
     yield {"tasks": "base", "policies": ",".join(asking), "levels": ratio, "mode": "aware"}
     yield {

@@ -71,7 +71,7 @@ class Patient:
     @property
     def middle(self) -> float:
         """Returns a middle ratio that the policy reaches."""
-        return min(MIDDLE, self.policy.highest_ratio)
+        return min(MIDDLE, self.policy.levels.highest_ratio)
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -84,8 +84,8 @@ class Patient:
         others = []
         for other in POLICIES.values():
             is_alike = other.prefill == "shared" and other.kinds and other.name != self.policy.name
-            needs_more = other.weights or other.per_question or other.needs_question
-            has_spans = self.prompts[0].protected or not other.needs_spans
+            needs_more = other.needs.weights or other.per_question or other.needs.question
+            has_spans = self.prompts[0].protected or not other.needs.spans
             if is_alike and not needs_more and has_spans:
                 others.append(other)
         return others
@@ -127,7 +127,7 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
     """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model
     that overflows."""
     mode: Mode = "agnostic"
-    if policy.needs_question:
+    if policy.needs.question:
         mode = "aware"
     task = next(task for task in TASKS.values() if not why_not(policy, task, mode))
 
@@ -136,7 +136,7 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 
     check_logits(model, prompt(task, 0))
     long = TASKS["long_context"]
-    if policy.needs_spans:
+    if policy.needs.spans:
         long = task
     prompts = [prompt(task, index) for index in range(CONTEXTS)]
     return Patient(policy, model, prompts, prompt(long, 0))

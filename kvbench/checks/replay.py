@@ -194,7 +194,8 @@ class Replay:
                 levels_of_policy: list[Level] = []
                 for kind, values in planned.levels.items():
                     levels_of_policy += [Level(kind, value) for value in values]
-                policy = replace(policy, only=tuple(levels_of_policy))
+                planned_levels = replace(policy.levels, only=tuple(levels_of_policy))
+                policy = replace(policy, levels=planned_levels)
                 levels |= dict.fromkeys(levels_of_policy)
             policies.append(policy)
             repeats = max(repeats, planned.repeats)
@@ -207,7 +208,7 @@ class Replay:
         values = again.model_dump(include={*self.compared})
         policy = self.policies[stored.policy]
         # What is damaged may make numbers that no token tells of.
-        if full is not None and not policy.corrupts:
+        if full is not None and not policy.treatment.corrupts:
             outcome = Outcome(stored.output_token_ids == full, bool(stored.ended))
             for name, value in outcome_scores(outcome).items():
                 if name in values:

@@ -314,7 +314,7 @@ def assumptions(cost: RunCost) -> list[str]:
     if unmeasured := sorted(set(policies) - set(PRESSES)):
         presses += f"These cost the median of their kind: {', '.join(unmeasured)}."
     left_out = "loading the model, making the texts, writing the store, waiting for workers"
-    if any(policy.step_treatment for policy in policies.values()):
+    if any(policy.treatment.step_treatment for policy in policies.values()):
         left_out += ", and what is done to rows between steps"
     return [
         f"The peak is weights, {copied}the longest context, its largest branch beside it, "

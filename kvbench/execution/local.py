@@ -167,7 +167,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     dtype = asked_dtype(job.dtype, job.suite)
     grid = build_grid(job, count_by(job.model))
     unfit: dict[str, str] = {}
-    if any(policy.check_model for policy in grid.setting.policies):
+    if any(policy.needs.check_model for policy in grid.setting.policies):
         shape = read_cache_shape(job.model, job.device, dtype)
         if shape:
             unfit = unfit_for(grid.setting.policies, shape)

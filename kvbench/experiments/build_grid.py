@@ -114,7 +114,8 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     options take them."""
     if not texts:
         return policy
-    return replace(policy, only=tuple(options.parse_levels(texts)))
+    only = tuple(options.parse_levels(texts))
+    return replace(policy, levels=replace(policy.levels, only=only))
 
 
 def _prepare_tasks(job: Job, coverage: Suite, count: Count) -> list[Task]:

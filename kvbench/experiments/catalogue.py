@@ -34,11 +34,11 @@ def policies_for(policies: Iterable[Policy], task: Task, mode: Mode) -> list[Pol
 
 def why_not(policy: Policy, task: Task, mode: Mode) -> str:
     """Says why a policy means nothing on a task in this mode; nothing if it does."""
-    if policy.needs_question and mode != "aware":
+    if policy.needs.question and mode != "aware":
         return "it reads the question with the context: use --mode aware"
-    if policy.needs_spans and task.role != "system":
+    if policy.needs.spans and task.role != "system":
         return f"it protects instructions, and the contexts of {task.name} have none"
-    if policy.needs_donor and task.most == 1:
+    if policy.needs.donor and task.most == 1:
         return f"it takes rows of another context, and {task.name} has one: give more data"
     return ""
 
@@ -73,7 +73,7 @@ def without_question(names: str | None) -> str | None:
         return names
     chosen: list[str] = []
     for name in split_outside_brackets(names):
-        if not find_policy(name, True).needs_question:
+        if not find_policy(name, True).needs.question:
             chosen.append(name)
     if not chosen:
         raise KVBenchError(f"--mode both: {names} all need the question: use --mode aware")
@@ -151,7 +151,7 @@ def press_and_others(
     is_named = (against or DEFAULT).strip() not in (EVERYTHING, DEFAULT)
     others: list[Policy] = []
     for policy in choose_policies(against, tasks, mode):
-        is_mine = (policy.name, policy.origin) == (mine.name, mine.origin)
+        is_mine = (policy.name, policy.code.origin) == (mine.name, mine.code.origin)
         have_kinds = bool(mine.kinds and policy.kinds)
         share_kinds = bool(set(mine.kinds) & set(policy.kinds))
         if not is_mine and (is_named or share_kinds or not have_kinds):
@@ -223,7 +223,7 @@ def press_alone(names: str) -> Policy:
         raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
     policy = find_policy(parts[0])
     check_is_press(policy)
-    if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
+    if policy.treatment.changes_rows:
         raise KVBenchError(
             f"{policy.name} quantises or damages the cache, and only a press can be examined"
         )
@@ -236,8 +236,8 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for policy in policies:
         try:
-            if policy.check_model:
-                policy.check_model(shape)
+            if policy.needs.check_model:
+                policy.needs.check_model(shape)
         except PolicyError as error:
             reasons[policy.name] = f"{policy.name}: {error}"
     return reasons
@@ -295,8 +295,8 @@ def at_some_level(
             reached.append(policy)
         elif not everything:
             levels = [str(point.level) for point in points if point.level.kind in policy.kinds]
-            limit = f"it removes at most {policy.highest_ratio:g} of the cache"
-            for kind, below in policy.levels_below.items():
+            limit = f"it removes at most {policy.levels.highest_ratio:g} of the cache"
+            for kind, below in policy.levels.below.items():
                 limit = f"its {KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(
                 f"{policy.name} reaches none of {', '.join(dict.fromkeys(levels))}: {limit}; ask "

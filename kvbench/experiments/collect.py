@@ -231,7 +231,7 @@ def _answer(together: Sequence[_PromptWork]) -> Iterator[list[FinishedAnswer]]:
         model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True
     )
     if change := model.snapshot.first_change():
-        plug_ins = [policy.name for policy in setting.policies if policy.origin]
+        plug_ins = [policy.name for policy in setting.policies if policy.code.origin]
         raise ModelChangedError(plug_ins, change)
     for work, trace, generations in zip(together, traces, of_traces, strict=True):
         yield list(_finished(work, trace, generations, observers))
@@ -358,7 +358,8 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
     left whole included."""
     heads, _, size = trace.keys[0].shape
     number_bytes = trace.keys[0].element_size()
-    stored = branch.treatment.policy.stored_bytes
+    policy, situation = branch.treatment.policy, branch.treatment.situation
+    stored = policy.treatment.stored_bytes
     if stored is None:
         rows = sum(cache.held_rows for cache in branch.layers)
         return 2 * size * number_bytes * rows
@@ -366,7 +367,7 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
     for cache in branch.layers:
         # All heads of a layer hold as many.
         rows_of_head = HeadRows(cache.held_rows // heads, size, number_bytes)
-        total += heads * stored(branch.treatment.situation, rows_of_head)
+        total += heads * stored(situation, rows_of_head)
     return total
 
 
@@ -393,8 +394,7 @@ def _outcome(
         tokens = length
         kv_bytes = _stored_bytes(trace, branch)
         policy = branch.treatment.policy
-        is_changed = policy.corrupts or policy.prefill_treatment or policy.step_treatment
-        if not is_changed:
+        if not policy.treatment.changes_rows:
             digest = branch.digest
     ids = list(generation.token_ids)
     return {

@@ -221,11 +221,11 @@ def arguments_and_origin(
     """Builds a policy's press for a context of the usual length, and returns its arguments and its
     hash."""
     arguments: dict[str, int | float | str] = {}
-    origin = policy.origin
+    origin = policy.code.origin
     with suppress(Exception):  # a plug-in's, which each record tells of
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
         press = policy.build(situation)
-        arguments = list_arguments(press) | policy.arguments_in(situation)
+        arguments = list_arguments(press) | policy.treatment.arguments_in(situation)
         same_press = policy.build(situation)
         origin = _hash_origin(policy, press, same_press, model)
     return arguments, origin
@@ -237,11 +237,11 @@ def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel") -
     is none of it. Numbers that are not in the ``other`` press, built in the same way, were drawn at
     random."""
     parts: list[str] = []
-    if policy.origin:
-        parts.append(policy.origin)
+    if policy.code.origin:
+        parts.append(policy.code.origin)
     for name, code in libraries.replaced_methods(press).items():
         parts.append(f"{name} {code}")
-    if policy.weights:
+    if policy.needs.weights:
         press.post_init_from_model(model.network)
         other.post_init_from_model(model.network)
     state = libraries.hash_of_state(press)

@@ -66,7 +66,7 @@ def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> s
     texts: list[str] = []
     for policy in policies:
         if kind in policy.kinds:
-            text = policy.default_levels.get(kind, default)
+            text = policy.levels.defaults.get(kind, default)
             if text and text not in texts:
                 texts.append(text)
     return ",".join(texts) or default

@@ -414,7 +414,7 @@ def _list_shards(folder: Path) -> set[Path]:
 def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
     """Lists the policies whose weights for this model are not there, each with one line that says
     so."""
-    needing = [policy for policy in policies if policy.weights]
+    needing = [policy for policy in policies if policy.needs.weights]
     if needing:
         look_for_hub()
     missing = {}
@@ -422,8 +422,7 @@ def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str,
         try:
             policy.build(policy.typical_situation(1024)).post_init_from_model(model.network)
         except Exception as error:  # the hub's, a press's
-            needed = (
-                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded"
-            )
+            weights = f"{policy.needs.weights} for '{model.name}'"
+            needed = f"{policy.name} needs {weights}, which cannot be loaded"
             missing[policy.name] = f"{needed} ({type(error).__name__}: {first_line(error)[:100]})"
     return missing

@@ -37,11 +37,11 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
     """Copies the files of each plug-in among some policies into the folder of a run. It says which
     are left out."""
     for policy in policies:
-        if not policy.sources:
+        if not policy.code.files:
             continue
         folder = _press_folder(run, policy.name)
         copied, large = [], []
-        for name, file in policy.sources.items():
+        for name, file in policy.code.files.items():
             if file.stat().st_size > MOST_BYTES:
                 large.append(name)
                 continue
@@ -53,7 +53,7 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
             console.print(line, soft_wrap=True, markup=False)
         kept = KeptFiles(
             policy=policy.name,
-            press=next(iter(policy.sources)),
+            press=next(iter(policy.code.files)),
             files=tuple(copied),
             left_out=tuple(large),
         )

@@ -21,7 +21,7 @@ from policies.declaration.foreign_code import FOREIGN_SECONDS, describe_error, t
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
 from policies.declaration.origin import OF_FILES, Sources, files_read, find_sources
-from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
+from policies.declaration.policy import PlugInCode, Policy, Press, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(
@@ -232,7 +232,7 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def _with_sources(policy: Policy, sources: Sources) -> Policy:
-    return replace(policy, origin=sources.origin, sources=sources.files)
+    return replace(policy, code=PlugInCode(sources.origin, sources.files))
 
 
 def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:

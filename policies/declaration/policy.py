@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -115,15 +115,92 @@ class CacheTreatment:
     # Infinity or NaN of one question must not reach another: each is decoded from its own copy of
     # what is kept.
     own_rows: bool = False
-    needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
     # Of these, what depends on the situation.
     fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}
 
+    @property
+    def changes_rows(self) -> bool:
+        """Tells whether the rows that are read are other ones than the press leaves."""
+        return bool(self.corrupts or self.prefill_treatment or self.step_treatment)
+
+    def arguments_in(self, situation: Situation) -> dict[str, Argument]:
+        """Returns its arguments in a situation, which stand beside those of the press."""
+        return {**self.arguments, **self.fitted(situation)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Declares what a model, a context and a run must have for a policy."""
+
+    more_tokens_than: int = 1  # that the context must have; kvpress asserts it
+    question: bool = False  # it reads the question with the context (``--mode aware``)
+    spans: bool = False  # it protects instructions and means nothing without
+    donor: bool = False  # it takes rows of another context: ``Situation.donor``
+    weights: str = ""  # what has to be downloaded for a model, if anything
+    # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that
+    # it is aimed at.
+    check_model: Callable[[ModelShape], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelRange:
+    """Declares at which levels of its kinds a policy runs."""
+
+    highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
+    # By kind of level, the value from which on it means nothing: no cell is planned there.
+    below: Mapping[str, float] = field(default_factory=dict)
+    # It runs at these levels and at no other, whatever a run asks for.
+    only: tuple[Level, ...] | None = None
+    # The text of levels, by kind, at which it runs where none are asked for; else those of the
+    # kind.
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, level: Level) -> bool:
+        """Tells whether a level of the policy's kinds is within its range."""
+        if self.only is not None and level not in self.only:
+            return False
+        least_share = level.share(1) or 0.0  # of a longer context it is as much or more
+        if least_share > self.highest_ratio:
+            return False
+        return level.value < self.below.get(level.kind, math.inf)
+
 
 @dataclass(frozen=True)
-class Policy(CacheTreatment):
-    """A registry entry: what a policy is. It builds a fresh press each time and holds none."""
+class PlugInCode:
+    """Names the code of a policy that is not of this package."""
+
+    origin: str = ""  # its hash, which is part of a run's identity
+    # Its files, by the path under which a run keeps them; the file of the plug-in is the first.
+    files: Mapping[str, Path] = field(default_factory=dict, compare=False)
+
+
+# By a former keyword of :class:`Policy`, how it is written now.
+MOVED_KEYWORDS = {
+    "more_tokens_than": "needs=policies.Needs(more_tokens_than=...)",
+    "needs_question": "needs=policies.Needs(question=...)",
+    "needs_spans": "needs=policies.Needs(spans=...)",
+    "needs_donor": "needs=policies.Needs(donor=...)",
+    "weights": "needs=policies.Needs(weights=...)",
+    "check_model": "needs=policies.Needs(check_model=...)",
+    "highest_ratio": "levels=policies.LevelRange(highest_ratio=...)",
+    "levels_below": "levels=policies.LevelRange(below=...)",
+    "only": "levels=policies.LevelRange(only=...)",
+    "default_levels": "levels=policies.LevelRange(defaults=...)",
+    "origin": "code=policies.PlugInCode(origin=...)",
+    "sources": "code=policies.PlugInCode(files=...)",
+}
+for treatment_field in fields(CacheTreatment):
+    MOVED_KEYWORDS[treatment_field.name] = (
+        f"treatment=policies.CacheTreatment({treatment_field.name}=...)"
+    )
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A registry entry: what a policy is. It builds a fresh press each time and holds none.
+
+    Raises ``TypeError`` for a former keyword, which says how it is written now."""
 
     name: str
     family: Family
@@ -151,24 +228,9 @@ class Policy(CacheTreatment):
     # serves all ratios.
     ratio_free_score: bool = False
     per_question: bool = False  # one press for each question, as it is told where the answer lies
-    more_tokens_than: int = 1  # that the context must have; kvpress asserts it
-    highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
-    # By kind of level, the value from which on it means nothing: no cell is planned there.
-    levels_below: Mapping[str, float] = field(default_factory=dict)
-    only: tuple[Level, ...] | None = (
-        None  # it runs at these levels and at no other, whatever a run asks for
-    )
-    # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that
-    # it is aimed at.
-    check_model: Callable[[ModelShape], None] | None = None
-    # The text of levels, by kind, at which it runs where none are asked for; else those of the
-    # kind.
-    default_levels: Mapping[str, str] = field(default_factory=dict)
     # The press rotates the keys that it keeps to new positions, so that decoding goes on from their
     # number and not from the length of the context.
     renumbers: bool = False
-    needs_question: bool = False  # it reads the question with the context (``--mode aware``)
-    needs_spans: bool = False  # it protects instructions and means nothing without
     around: "Policy | None" = (
         None  # the plain policy that this one protects: what it gains is measured against that
     )
@@ -176,14 +238,22 @@ class Policy(CacheTreatment):
     # enough: those of the paper as kvpress has them. A name is that of the press's argument, or the
     # end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
-    weights: str = ""  # what has to be downloaded for a model, if anything
     # Keep the same by design: the identity audit does not report them.
     same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
-    origin: str = ""  # hash of the code of a plug-in; it is part of a run's identity
-    # The files of a plug-in, by the path under which a run keeps them; its own file is the first.
-    sources: Mapping[str, Path] = field(default_factory=dict, compare=False)
+    needs: Needs = field(default_factory=Needs)
+    levels: LevelRange = field(default_factory=LevelRange)  # of its kinds
+    # Of the rows that its press leaves.
+    treatment: CacheTreatment = field(default_factory=CacheTreatment)
+    code: PlugInCode = field(default_factory=PlugInCode)
+
+    def __new__(cls, *_: Any, **keywords: Any) -> "Policy":
+        # Python's own message would say that the keyword is unexpected, and not where it went.
+        for name in keywords:
+            if name in MOVED_KEYWORDS:
+                raise TypeError(f"Policy has no {name} any more: write {MOVED_KEYWORDS[name]}")
+        return super().__new__(cls)
 
     @property
     def ways(self) -> str:
@@ -198,22 +268,17 @@ class Policy(CacheTreatment):
             ways.append("rewrites")
         if self.while_decoding:
             ways.append("decoding")
-        if self.needs_question:
+        if self.needs.question:
             ways.append("aware mode")
-        if self.needs_spans:
+        if self.needs.spans:
             ways.append("instructions")
-        if self.weights:
-            ways.append(f"needs {self.weights}")
+        if self.needs.weights:
+            ways.append(f"needs {self.needs.weights}")
         return ", ".join(ways)
 
     @property
     def takes_ratios(self) -> bool:
         return not self.kinds or RATIO.name in self.kinds
-
-    def arguments_in(self, situation: Situation) -> dict[str, Argument]:
-        """Returns the arguments of its treatments in a situation, which stand beside those of its
-        press."""
-        return {**self.arguments, **self.fitted(situation)}
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Selects the points of its kinds and within its reach; draws after the first if it draws
@@ -226,20 +291,9 @@ class Policy(CacheTreatment):
         chosen = []
         for point in points:
             is_drawn = self.random or point.repeat == 0
-            if is_drawn and self._reaches(point.level):
+            if is_drawn and point.level.kind in self.kinds and self.levels.holds(point.level):
                 chosen.append(point)
         return tuple(chosen)
-
-    def _reaches(self, level: Level) -> bool:
-        """Tells whether it runs at a level: one of its kinds, and within its bounds."""
-        if level.kind not in self.kinds:
-            return False
-        if self.only is not None and level not in self.only:
-            return False
-        least_share = level.share(1) or 0.0  # of a longer context it is as much or more
-        if least_share > self.highest_ratio:
-            return False
-        return level.value < self.levels_below.get(level.kind, math.inf)
 
     def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:
         levels = [point.level for point in self.points_among(points)]
@@ -252,22 +306,22 @@ class Policy(CacheTreatment):
             return Situation(0.0, length, 0, "", question_tokens)
         kind = KINDS[self.kinds[0]]
         level = Level(kind.name, kind.typical)
-        ratio = min(level.share(length) or 0.0, self.highest_ratio)
+        ratio = min(level.share(length) or 0.0, self.levels.highest_ratio)
         return Situation(ratio, length, 0, "", question_tokens, level=level)
 
     def press(self, situation: Situation) -> Press:
         """Builds a fresh press; raises :class:`PolicyError` if the situation is none for it."""
-        if situation.context_length <= self.more_tokens_than:
+        if situation.context_length <= self.needs.more_tokens_than:
             raise PolicyError(
-                f"{self.name} needs a context longer than {self.more_tokens_than} tokens, this one "
-                f"has {situation.context_length}: use longer contexts or leave the policy out"
+                f"{self.name} needs a context longer than {self.needs.more_tokens_than} tokens, "
+                f"this one has {situation.context_length}: use longer contexts or leave the policy out"
             )
-        if situation.ratio > self.highest_ratio:
+        if situation.ratio > self.levels.highest_ratio:
             raise PolicyError(
-                f"{self.name} removes at most {self.highest_ratio:g} of a context, and "
+                f"{self.name} removes at most {self.levels.highest_ratio:g} of a context, and "
                 f"{situation.ratio:.3f} are asked for: use a larger budget or leave the policy out"
             )
-        if self.needs_question and not situation.question_tokens:
+        if self.needs.question and not situation.question_tokens:
             raise PolicyError(f"{self.name} reads the question with the context: use --mode aware")
         return self.build(situation)
 

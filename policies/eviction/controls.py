@@ -4,17 +4,18 @@ from functools import partial
 
 from policies.declaration import names
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy
+from policies.declaration.policy import Needs, Policy
 
 presses = LazyModule("policies.presses.controls")
 
+ANY_LENGTH = Needs(more_tokens_than=0)  # an empty context too
 control = partial(Policy, family="control", paper="-", by_default=True)
 of_full_cache = partial(
     Policy,
     build=lambda situation: presses.FullPress(),
     budget="keeps everything at any ratio",
     ratio_free_score=True,
-    more_tokens_than=0,
+    needs=ANY_LENGTH,
 )
 FULL = of_full_cache(
     name=names.FULL,

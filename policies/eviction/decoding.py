@@ -6,7 +6,7 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 from functools import partial
 
 from policies.declaration.lazy import kvpress
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Needs, Policy, Press, Situation
 from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
 
@@ -50,7 +50,7 @@ DECODING = (
         paper="arXiv 2309.17453",
         description="The first and the most recent, cut after every token",
         build=lambda situation: _decoding_press(situation, kvpress.StreamingLLMPress(n_sink=SINK)),
-        more_tokens_than=SINK,
+        needs=Needs(more_tokens_than=SINK),
     ),
     decoding(
         name="decoding_tova",
@@ -80,7 +80,7 @@ DECODING = (
         build=lambda situation: kvpress.PrefillDecodingPress(
             kvpress.KnormPress(situation.ratio), _decoding_press(situation, kvpress.KnormPress())
         ),
-        check_model=LEVEL_QUESTION,
+        needs=Needs(check_model=LEVEL_QUESTION),
     ),
     decoding(
         name="cam_knorm",

@@ -4,7 +4,7 @@ layers are read."""
 from functools import partial
 
 from policies.declaration.lazy import LazyModule, kvpress
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Needs, Policy, Press, Situation
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
@@ -15,12 +15,14 @@ over_the_cache = partial(
     Policy, family="prefill", budget=OVER_THE_CACHE, counted="cache", frees=False, prefill="private"
 )
 
-kvzip = partial(over_the_cache, check_model=NOT_GEMMA, more_tokens_than=16, ratio_free_score=True)
+kvzip = partial(
+    over_the_cache, needs=Needs(check_model=NOT_GEMMA, more_tokens_than=16), ratio_free_score=True
+)
 kvcompose = partial(
     Policy,
     family="prefill",
     paper="arXiv 2509.05165",
-    check_model=EVERY_LAYER,
+    needs=Needs(check_model=EVERY_LAYER),
     budget=OVER_THE_CACHE,
     counted="nowhere",
     prefill="private",
@@ -89,11 +91,10 @@ PRIVATE_PREFILL = (
         paper="arXiv 2410.10819",
         description="Heads that look back keep all, others the two ends",
         build=_duo_attention,
-        check_model=ONE_ROTATION,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=16),
         budget="as many streaming heads as it takes",
         counted="nowhere",
         frees=False,
-        more_tokens_than=16,
         paper_arguments={"sink": 128, "recent": 256},
     ),
     dms(

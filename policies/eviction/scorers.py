@@ -6,7 +6,7 @@ one depends on the length of the context, every record carries the size that was
 from functools import partial
 
 from policies.declaration.lazy import LazyModule, kvpress
-from policies.declaration.policy import Baseline, Policy, Press, Situation
+from policies.declaration.policy import Baseline, Needs, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
 h2o = LazyModule("policies.presses.h2o")
@@ -73,7 +73,7 @@ STREAMING_LLM = scorer(
     paper="arXiv 2309.17453",
     description="The first and the most recent tokens (not re-rotated)",
     build=lambda situation: kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK),
-    more_tokens_than=SINK,
+    needs=Needs(more_tokens_than=SINK),
     by_default=True,
 )
 SNAPKV = scorer(
@@ -117,9 +117,8 @@ SCORERS = (
         paper="arXiv 2510.00636",
         description="Attention expected from future queries",
         build=expected_attention_press,
-        check_model=ONE_ROTATION,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=SINK),
         ratio_free_score=True,
-        more_tokens_than=SINK,
         by_default=True,
     ),
     scorer(
@@ -145,7 +144,7 @@ SCORERS = (
         build=_lagkv,
         paper_arguments={"lag_size": LONGEST_LAG},
         ratio_free_score=True,
-        more_tokens_than=SINK,
+        needs=Needs(more_tokens_than=SINK),
     ),
     scorer(
         name="leverage",
@@ -170,7 +169,7 @@ SCORERS = (
         description="Leverage and non-causal attention, blended by ratio",
         build=compactor_press,
         random=True,
-        more_tokens_than=16,
+        needs=Needs(more_tokens_than=16),
     ),
     scorer(
         name="cur",
@@ -184,9 +183,8 @@ SCORERS = (
         paper="arXiv 2604.25975",
         description="What a token adds to the capacity of the cache",
         build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
-        check_model=ONE_ROTATION,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=SINK),
         ratio_free_score=True,
-        more_tokens_than=SINK,
     ),
     H2O,
     scorer(
@@ -196,8 +194,7 @@ SCORERS = (
         build=lambda situation: presses.KnownQuestionFinchPress(
             situation.ratio, window_size=situation.question_tokens
         ),
-        check_model=ONE_ROTATION,
-        needs_question=True,
+        needs=Needs(check_model=ONE_ROTATION, question=True),
         rewrites=True,
         renumbers=True,
     ),

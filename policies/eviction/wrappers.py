@@ -5,7 +5,7 @@ channels of the keys."""
 from functools import partial
 
 from policies.declaration.lazy import LazyModule, kvpress
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import LevelRange, Needs, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 from policies.eviction.scorers import (
     LONGEST_WINDOW,
@@ -79,9 +79,8 @@ WRAPPERS = (
         paper="arXiv 2407.11550",
         description="Expected attention, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
-        check_model=ONE_ROTATION,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=SINK),
         ratio_free_score=True,
-        more_tokens_than=SINK,
     ),
     shared_out(
         name="adakv_compactor",
@@ -89,7 +88,7 @@ WRAPPERS = (
         description="Compactor's scores, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(compactor_press(situation)),
         random=True,
-        more_tokens_than=16,
+        needs=Needs(more_tokens_than=16),
     ),
     wrapper(
         name="criticalkv_snapkv",
@@ -106,8 +105,7 @@ WRAPPERS = (
         build=lambda situation: kvpress.CriticalKVPress(
             kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False)
         ),
-        check_model=ONE_ROTATION,
-        more_tokens_than=SINK,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=SINK),
     ),
     shared_out(
         name="critical_adakv_snapkv",
@@ -171,8 +169,7 @@ WRAPPERS = (
         build=lambda situation: kvpress.KeyRerotationPress(
             kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)
         ),
-        check_model=ONE_ROTATION,
-        more_tokens_than=SINK,
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=SINK),
         rewrites=True,
         renumbers=True,
     ),
@@ -181,7 +178,7 @@ WRAPPERS = (
         paper="arXiv 2404.14469",
         description="SnapKV, positions of kept keys renumbered",
         build=lambda situation: kvpress.KeyRerotationPress(snapkv_press(situation)),
-        check_model=ONE_ROTATION,
+        needs=Needs(check_model=ONE_ROTATION),
         ratio_free_score=True,
         rewrites=True,
         renumbers=True,
@@ -218,7 +215,7 @@ WRAPPERS = (
         ),
         budget="the ratio sets how lazy a layer has to be; what comes of it differs",
         counted="nowhere",
-        more_tokens_than=16,
+        needs=Needs(more_tokens_than=16),
         paper_arguments={"n_recent": 1024},
     ),
     wrapper(
@@ -230,7 +227,7 @@ WRAPPERS = (
         counted="nowhere",
         frees=False,
         rewrites=True,
-        highest_ratio=0.49,
+        levels=LevelRange(highest_ratio=0.49),
         paper_arguments={"window_size": LONGEST_THINK},
     ),
     wrapper(
@@ -242,7 +239,7 @@ WRAPPERS = (
         counted="nowhere",
         rewrites=True,
         prefill="private",
-        highest_ratio=0.74,
+        levels=LevelRange(highest_ratio=0.74),
         paper_arguments={
             "presses.0.window_size": LONGEST_WINDOW,
             "presses.1.window_size": LONGEST_THINK,

@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from policies.declaration.lazy import LazyModule, torch
 from policies.declaration.levels import RATE
 from policies.declaration.names import PolicyError, by_name
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import CacheTreatment, LevelRange, Policy, Press, Situation
 from policies.declaration.steps import ABSENT, StepTreatment, WriteTreatment
-from policies.eviction.controls import FULL, of_full_cache
+from policies.eviction.controls import ANY_LENGTH, FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
 from policies.faults.options import AIMED, WRITING, FaultOptions
@@ -231,6 +231,16 @@ def make_fault(name: str) -> Policy:
     def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
         return FaultTreatment(fault, options, situations)
 
+    levels = LevelRange(
+        below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
+        defaults={RATE.name: fault.default_rates},
+    )
+    treatment = CacheTreatment(
+        corrupts=True,
+        own_rows=options.may_overflow,
+        arguments={option: option_text(value) for option, value in options},
+        check_codewords=options.check_codewords if options.on_codewords else None,
+    )
     policy = of_full_cache(
         name=name_with(fault, options),
         family="fault",
@@ -238,29 +248,21 @@ def make_fault(name: str) -> Policy:
         description=fault.description,
         kinds=(RATE.name,) if options.rate is None else (),
         random=True,
-        corrupts=True,
-        own_rows=options.may_overflow,
-        levels_below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
-        default_levels={RATE.name: fault.default_rates},
-        arguments={option: option_text(value) for option, value in options},
-        needs_donor=fault.needs_donor,
-        check_model=options.check_model,
-        check_codewords=options.check_codewords if options.on_codewords else None,
         per_question=options.tokens in AIMED,
+        needs=replace(ANY_LENGTH, donor=fault.needs_donor, check_model=options.check_model),
+        levels=levels,
     )
     if options.phase in WRITING:
-        policy = replace(
+        write_treatment = treat_writing if options.phase == "write" else None
+        return replace(
             policy,
-            wrap=wrap,
             prefill="private",
             build=lambda situation: wrap(FULL.build(situation), situation),
+            treatment=replace(treatment, wrap=wrap, write_treatment=write_treatment),
         )
-        if options.phase == "write":
-            policy = replace(policy, write_treatment=treat_writing)
-        return policy
     if _acts_once(options):
-        return replace(policy, prefill_treatment=treat)
-    return replace(policy, step_treatment=treat)
+        return replace(policy, treatment=replace(treatment, prefill_treatment=treat))
+    return replace(policy, treatment=replace(treatment, step_treatment=treat))
 
 
 def _acts_once(options: FaultOptions) -> bool:

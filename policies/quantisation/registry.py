@@ -9,10 +9,10 @@ from pydantic import create_model
 
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
-from policies.declaration.policy import HeadRows, Policy, Situation
+from policies.declaration.policy import CacheTreatment, HeadRows, Policy, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States, StepTreatment
-from policies.eviction.controls import of_full_cache
+from policies.eviction.controls import ANY_LENGTH, of_full_cache
 from policies.quantisation.formats import (
     FloatFormat,
     IntegerFormat,
@@ -187,13 +187,15 @@ def make_quantisation(name: str) -> Policy:
         paper=kind.paper,
         description=kind.description,
         kinds=kind.kinds(options),
-        arguments=arguments,
-        fitted=lambda situation: {"residual": residual(situation)},
         paper_arguments=kind.paper_arguments,
-        step_treatment=treat,
-        codeword_bits=kind.codeword_bits(options),
-        check_model=lambda shape: kind.check_model(options, shape),
-        stored_bytes=stored_bytes,
+        needs=replace(ANY_LENGTH, check_model=lambda shape: kind.check_model(options, shape)),
+        treatment=CacheTreatment(
+            step_treatment=treat,
+            codeword_bits=kind.codeword_bits(options),
+            stored_bytes=stored_bytes,
+            arguments=arguments,
+            fitted=lambda situation: {"residual": residual(situation)},
+        ),
     )
 
 

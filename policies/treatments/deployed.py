@@ -126,14 +126,14 @@ def deploy(plain: Policy, name: str) -> Policy:
     """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the
     way has not, and for a policy whose choice cannot be told from scores of tokens."""
     policy, way = deploy_scorer(plain, name), WAYS[kind_in(name)]
-    if plain.prefill_treatment or plain.step_treatment:
+    if plain.treatment.prefill_treatment or plain.treatment.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
     press = plain.build(plain.typical_situation(1024))
     is_scorer = isinstance(press, kvpress.ScorerPress)
     if is_scorer and _has_last_way(plain):
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
     by_score = is_scorer and type(press).compress is kvpress.ScorerPress.compress
-    is_protected = plain.needs_spans or (way.protects and plain.per_question)
+    is_protected = plain.needs.spans or (way.protects and plain.per_question)
     if not by_score or is_protected or replaced_hooks(press):
         raise PolicyError(
             f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their "
@@ -162,11 +162,11 @@ def deploy_scorer(plain: Policy, name: str) -> Policy:
         build=lambda situation: way.wrap(situation, plain.build(situation), options),
         budget=way.budget or plain.budget,
         counted="nowhere" if way.last else "head",
-        needs_spans=way.protects or plain.needs_spans,
         same_as=_may_keep_the_same(plain, way, full_name),
         baseline=None,
         around=plain if way.protects else plain.around or plain,
         by_default=False,
+        needs=replace(plain.needs, spans=way.protects or plain.needs.spans),
     )
 
 

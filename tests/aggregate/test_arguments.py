@@ -67,7 +67,9 @@ def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> N
 
 # Those that follow what is asked for, and not what a context is too short for.
 ASKED = {"target_size", "decoding_press.target_size", "head_compression_ratio"}
-VARYING = [policy for policy in POLICIES.values() if not (policy.weights or policy.needs_question)]
+VARYING = [
+    policy for policy in POLICIES.values() if not (policy.needs.weights or policy.needs.question)
+]
 
 
 @pytest.mark.parametrize("policy", VARYING, ids=lambda policy: policy.name)

@@ -20,7 +20,7 @@ from datasets_gen import TASKS
 from kvbench.store.run_file import Job, choose_tolerance
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
-from policies import POLICIES, REFERENCES, Policy
+from policies import POLICIES, REFERENCES, Needs, Policy
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
@@ -198,7 +198,7 @@ def test_of_both_modes_what_fails_in_the_second_fails_the_command_too(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It needs the question, so that it is not run in mode agnostic."""
-    policy = replace(pressing("broken", broken), needs_question=True)
+    policy = pressing("broken", broken, needs=Needs(question=True))
     register(policy, monkeypatch)
     assert cli(*cli.words("--policies", "broken,knorm", "--mode", "both")) == 1
     assert Store.open(cli.folder / "runs/x").identity.mode == "agnostic"

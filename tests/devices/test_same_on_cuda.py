@@ -31,10 +31,10 @@ WITHOUT_AUTOGRAD = [name for name in RUNNABLE if name != "kvgrad"]  # gradients 
 AGNOSTIC = [
     name
     for name in WITHOUT_AUTOGRAD
-    if not (RUNNABLE[name].needs_question or RUNNABLE[name].needs_spans)
+    if not (RUNNABLE[name].needs.question or RUNNABLE[name].needs.spans)
 ]
-AWARE = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs_question]
-PROTECTING = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs_spans]
+AWARE = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs.question]
+PROTECTING = [name for name in WITHOUT_AUTOGRAD if RUNNABLE[name].needs.spans]
 PROTECTING += [f"{name}(as=paper)" for name in PROTECTING if name.endswith("+fair")]
 # Each option of a fault that has a way of its own through the code.
 FAULTS_WITH_OPTIONS = (

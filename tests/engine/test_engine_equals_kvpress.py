@@ -56,7 +56,7 @@ RATIOS = (0.3, 0.9)  # at 0 each is the full cache: tests/policies/test_policy_c
 # Where fewer are tried: all of them are on the first architecture, and everywhere in slow tests.
 ONE_RATIO = (0.3,)
 STEPS = 8
-PROTECTING = {name: policy for name, policy in RUNNABLE.items() if policy.needs_spans}
+PROTECTING = {name: policy for name, policy in RUNNABLE.items() if policy.needs.spans}
 FIRSTS = first_of_each_path(AGNOSTIC.values())
 every_path = pytest.mark.parametrize("policy", one_of_each_path(AGNOSTIC.values()))
 a_part_or_every_policy = pytest.mark.parametrize(

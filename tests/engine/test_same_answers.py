@@ -18,7 +18,7 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, CacheRows, Level, Policy, Situation, list_points
+from policies import POLICIES, CacheRows, CacheTreatment, Level, Policy, Situation, list_points
 from policies.faults.registry import KINDS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 
@@ -41,15 +41,21 @@ class Idle:
 # fault or without.
 FULL_CACHES = {
     "shared rows": POLICIES["full"],
-    "own rows": replace(POLICIES["full"], name="full in own rows", own_rows=True),
-    "paired rows": replace(POLICIES["full"], name="full treated by nothing", step_treatment=Idle),
+    "own rows": replace(
+        POLICIES["full"], name="full in own rows", treatment=CacheTreatment(own_rows=True)
+    ),
+    "paired rows": replace(
+        POLICIES["full"],
+        name="full treated by nothing",
+        treatment=CacheTreatment(step_treatment=Idle),
+    ),
 }
 
 
 def full_cache_beside(policy: Policy) -> Policy:
-    if policy.step_treatment:
+    if policy.treatment.step_treatment:
         return FULL_CACHES["paired rows"]
-    return FULL_CACHES["own rows" if policy.own_rows else "shared rows"]
+    return FULL_CACHES["own rows" if policy.treatment.own_rows else "shared rows"]
 
 
 class Logits:

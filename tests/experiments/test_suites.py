@@ -74,7 +74,7 @@ def test_errors_of_text_e_are_written_and_two_stand_beside_them_once_behind_the_
     of_text = {
         name
         for name, one in policies.items()
-        if one.paper == EFFECT_OF_ERROR and one.write_treatment
+        if one.paper == EFFECT_OF_ERROR and one.treatment.write_treatment
     }
     assert {name.partition("(")[0] for name in of_text} == {
         *("multiplicative_uniform", "multiplicative_normal", "sign_flip", "same_sign")

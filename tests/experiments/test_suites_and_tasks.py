@@ -95,7 +95,7 @@ def test_what_a_suite_cannot_mean_on_a_task_is_left_out_with_a_line(
     grid = check_job(Job(suite="faults", tasks=OWN))
     said = capsys.readouterr().err
     assert_says(said, "rows of another context", "own")
-    assert not any(policy.needs_donor for policy in grid.setting.policies)
+    assert not any(policy.needs.donor for policy in grid.setting.policies)
     with pytest.raises(
         KVBenchError, match="distractor cannot be run here: it takes rows of another context"
     ):

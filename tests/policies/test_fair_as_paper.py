@@ -39,7 +39,7 @@ def taken_by() -> list[str]:
             compose(policy, WAY)
         except PolicyError:
             continue
-        if not policy.weights and not policy.needs_question:
+        if not policy.needs.weights and not policy.needs.question:
             names.append(policy.name)
     return names
 

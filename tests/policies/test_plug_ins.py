@@ -1,6 +1,6 @@
 """Policies from files and packages."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import (
+    CacheTreatment,
+    LevelRange,
+    Needs,
+    Policy,
     PolicyError,
     Situation,
     at_ratios,
@@ -108,10 +112,10 @@ def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_
         (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "some_helper.py"),
         ("some_package:Loud", tmp_path / "some_package/inside.py"),
     ):
-        first = load_plug_in(text).origin
-        assert load_plug_in(text).origin == first
+        first = load_plug_in(text).code.origin
+        assert load_plug_in(text).code.origin == first
         changed.write_text(changed.read_text() + "\n# changed\n")
-        assert load_plug_in(text).origin != first
+        assert load_plug_in(text).code.origin != first
 
 
 @pytest.mark.parametrize(
@@ -250,7 +254,7 @@ def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_
     press = loud.press(replace(SITUATION, spans=((2, 9),)))
     assert isinstance(press, FairEvictionPress)
     assert (type(press.press).__name__, press.spans, press.window) == ("Loud", ((2, 9),), False)
-    assert loud.origin, "the code of the plug-in is part of it"
+    assert loud.code.origin, "the code of the plug-in is part of it"
     assert with_references(chosen) == chosen
 
 
@@ -283,6 +287,39 @@ def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_
     assert place in str(branch.error)
     assert ("as h2o does" in str(branch.error)) == explained
     assert "\n" not in str(branch.error)
+
+
+FORMER = """
+from kvpress import KnormPress
+from policies import Policy
+
+def build(situation):
+    return KnormPress(situation.ratio)
+
+policy = Policy("mine", "plug-in", "-", "for a test", build, {keyword}=None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keyword", "group", "record", "name"),
+    [
+        ("needs_question", "needs", Needs, "question"),
+        ("highest_ratio", "levels", LevelRange, "highest_ratio"),
+        ("step_treatment", "treatment", CacheTreatment, "step_treatment"),
+    ],
+)
+def test_a_former_keyword_of_a_policy_is_answered_by_its_new_place(
+    tmp_path: Path, keyword: str, group: str, record: type, name: str
+) -> None:
+    file = tmp_path / "former.py"
+    file.write_text(FORMER.format(keyword=keyword))
+    with pytest.raises(PolicyError) as raised:
+        load_plug_in(f"{file}:policy")
+    message = str(raised.value)
+    assert f"no {keyword} any more: write {group}=policies.{record.__name__}({name}=" in message
+    assert "\n" not in message
+    assert name in {field.name for field in fields(record)}
+    assert group in {field.name for field in fields(Policy)}
 
 
 LENGTHS = """
@@ -373,7 +410,7 @@ def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
         hash_contents.cache_clear()
         return load_plug_in(
             f"{tmp_path / 'a_reader.py'}:Reading(weights='{tmp_path / 'given.bin'}')"
-        ).origin
+        ).code.origin
 
     first = origin()
     for unrelated in ("unrelated.py", "unrelated.json"):
@@ -389,4 +426,4 @@ def test_the_spelling_of_arguments_makes_no_other_policy(file: str) -> None:
         for text in ("window_size=16, kind='max'", 'kind="max",window_size=16')
     )
     assert one.name == other.name
-    assert one.origin == other.origin
+    assert one.code.origin == other.code.origin

@@ -41,7 +41,8 @@ RATIOS = (0.0, 0.1, 0.5, 0.9)
 SELECTING = {
     name: policy
     for name, policy in POLICIES.items()
-    if policy.prefill == "shared" and not (policy.rewrites or policy.weights or policy.needs_spans)
+    if policy.prefill == "shared"
+    and not (policy.rewrites or policy.needs.weights or policy.needs.spans)
 }
 every_selecting = pytest.mark.parametrize("policy", SELECTING.values(), ids=SELECTING)
 
@@ -298,6 +299,6 @@ def test_every_press_of_kvpress_is_a_policy_or_inside_one() -> None:
     assert len(exported) > 30
     used: set[str] = set()
     for policy in POLICIES.values():
-        ratio = min(0.4, policy.highest_ratio) if policy.kinds else 0.0
+        ratio = min(0.4, policy.levels.highest_ratio) if policy.kinds else 0.0
         used |= presses_in(policy.build(Situation(ratio, 160, 0, "example", 9, ((3, 9), (9, 20)))))
     assert exported - used == OWN_CONTROL - used

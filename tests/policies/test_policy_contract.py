@@ -89,7 +89,7 @@ def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Pol
 def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
     trace = treat(model_of("llama"), [policy], [0.0], prompt_for(policy))
     assert by_number(trace) == untreated_answers(
-        "aware" if policy.needs_question else "agnostic", policy.needs_spans
+        "aware" if policy.needs.question else "agnostic", policy.needs.spans
     )
     for branch in trace.branches:
         assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
@@ -136,9 +136,9 @@ def test_a_budget_in_tokens_is_kept_to_the_token_or_refused(policy: Policy) -> N
     for branch in trace.branches:
         ratio, asked = branch.treatment.ratio, int(branch.treatment.level.value) or length
         assert ratio == pytest.approx(max(0, 1 - asked / length), abs=1e-6)
-        if ratio > policy.highest_ratio:
+        if ratio > policy.levels.highest_ratio:
             assert branch.error is not None
-            assert f"{policy.name} removes at most {policy.highest_ratio:g}" in branch.error
+            assert f"{policy.name} removes at most {policy.levels.highest_ratio:g}" in branch.error
             continue
         assert branch.error is None
         if asked >= length:
@@ -229,7 +229,7 @@ def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -
 def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_that_it_is_random(
     policy: Policy,
 ) -> None:
-    prompt, ratio = prompt_for(policy), min(0.45, policy.highest_ratio)
+    prompt, ratio = prompt_for(policy), min(0.45, policy.levels.highest_ratio)
     outcomes = []
     for seed in (0, 1):
         trace = treat(model_of("llama"), [policy], [ratio], prompt, seed)
@@ -272,7 +272,7 @@ def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) 
 def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) -> None:
     ratio = 0.4 if policy.kinds else 0.0
     situation = Situation(
-        ratio, 160, 0, "example", 9 if policy.needs_question else 0, ((3, 9), (9, 20))
+        ratio, 160, 0, "example", 9 if policy.needs.question else 0, ((3, 9), (9, 20))
     )
     one, other = policy.press(situation), policy.press(situation)
     assert one is not other
@@ -312,7 +312,9 @@ def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(
             continue
         assert "\n" not in branch.error
         assert branch.layers == []
-        if length <= policy.more_tokens_than:
-            assert_says(branch.error, policy.name, f"longer than {policy.more_tokens_than} tokens")
+        if length <= policy.needs.more_tokens_than:
+            assert_says(
+                branch.error, policy.name, f"longer than {policy.needs.more_tokens_than} tokens"
+            )
         else:
-            assert policy.needs_question, branch.error
+            assert policy.needs.question, branch.error

@@ -86,9 +86,9 @@ def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -
 
 def stored(name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = None) -> int:
     policy = find_policy(name)
-    assert policy.stored_bytes
+    assert policy.treatment.stored_bytes
     situation = Situation(ratio, 80, 0, "", level=level or Level("ratio", ratio))
-    return policy.stored_bytes(situation, head)
+    return policy.treatment.stored_bytes(situation, head)
 
 
 def test_bytes_are_those_counted_by_hand() -> None:
@@ -169,13 +169,14 @@ def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
         policy = find_policy(name)
         again = built_in(policy.name)
         assert again
-        assert (again.name, again.kinds, again.arguments) == (
+        assert (again.name, again.kinds, again.treatment.arguments) == (
             policy.name,
             policy.kinds,
-            policy.arguments,
+            policy.treatment.arguments,
         )
     assert find_policy("snapkv+int4( v_bits = 2, group=64)").name == "snapkv+int4(v_bits=2)"
-    assert find_policy("zeros(rate=0.1)+int2").arguments["int2.tensor"] == "both"
+    composed = find_policy("zeros(rate=0.1)+int2")
+    assert composed.treatment.arguments["int2.tensor"] == "both"
     assert built_in("file.py:Press") is None
 
 

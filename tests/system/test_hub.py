@@ -43,7 +43,7 @@ def test_a_hub_that_is_not_there_is_asked_once_and_told_of(
 def test_policies_whose_weights_are_not_there_are_found_after_one_question(
     session: Unreachable, llama: LoadedModel
 ) -> None:
-    needing = [policy for policy in known_policies().values() if policy.weights]
+    needing = [policy for policy in known_policies().values() if policy.needs.weights]
     missing = missing_weights(needing, llama)
     assert len(needing) >= 5
     assert set(missing) == {policy.name for policy in needing}

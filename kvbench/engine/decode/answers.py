@@ -139,7 +139,8 @@ class PlainSource:
         self._question = trace.prompt.questions[answer.question]
         self._position = answer.branch.next_position
         policy, situation = answer.branch.treatment.policy, answer.branch.treatment.situation
-        once, build = policy.prefill_treatment, policy.step_treatment
+        once = policy.treatment.prefill_treatment
+        build = policy.treatment.step_treatment
         self._at_start = once([situation]) if once else None
         self._treatment = build([situation], [self._question.question.id]) if build else None
 

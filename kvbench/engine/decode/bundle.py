@@ -97,7 +97,8 @@ class Bundle:
         self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
         self.positions = columns.shared_positions
         # A NaN in padding would be read through any mask.
-        self._may_overflow = any(row.of.treatment.policy.own_rows for row in rows)
+        policies = [row.of.treatment.policy for row in rows]
+        self._may_overflow = any(policy.treatment.own_rows for policy in policies)
         self._writing = Writing(rows, len(self.keys), self.room, device)
         self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
         self.row_numbers = list(range(len(rows)))

@@ -168,7 +168,7 @@ def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Gen
         return
     for branch in (generation.branch for generation in overflowing):
         policy = branch.treatment.policy
-        if not policy.corrupts:
+        if not policy.treatment.corrupts:
             overflow = f"the logits of {model.name} are infinite or NaN in {model.dtype_name}"
             _fail(
                 branch,

@@ -349,8 +349,11 @@ class WaveSource:
         for number, (bundle, _, column) in enumerate(self._places):
             branch = self.answers[number].branch
             policy = branch.treatment.policy
-            treated = policy.step_treatment if by_step else policy.prefill_treatment and column == 0
-            if treated and branch.error is None:
+            if by_step:
+                is_treated = policy.treatment.step_treatment is not None
+            else:
+                is_treated = policy.treatment.prefill_treatment is not None and column == 0
+            if is_treated and branch.error is None:
                 groups.setdefault(
                     (bundle, id(branch) if branch.treat_apart else id(policy)), []
                 ).append(number)
@@ -359,18 +362,16 @@ class WaveSource:
     def _group(self, numbers: list[int], by_step: bool) -> AnswerGroup:
         answers = [self.answers[number] for number in numbers]
         branches = [answer.branch for answer in answers]
-        policy, situations = (
-            branches[0].treatment.policy,
-            [branch.treatment.situation for branch in branches],
-        )
+        cache_treatment = branches[0].treatment.policy.treatment
+        situations = [branch.treatment.situation for branch in branches]
         bundle = self._places[numbers[0]][0]
         treatment: PrefillTreatment | None = None
         with record_faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
-            if by_step and policy.step_treatment:
+            if by_step and cache_treatment.step_treatment:
                 ids = [bundle.prompt.questions[answer.question].question.id for answer in answers]
-                treatment = policy.step_treatment(situations, ids)
-            elif policy.prefill_treatment:
-                treatment = policy.prefill_treatment(situations)
+                treatment = cache_treatment.step_treatment(situations, ids)
+            elif cache_treatment.prefill_treatment:
+                treatment = cache_treatment.prefill_treatment(situations)
         return AnswerGroup(
             numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers)
         )

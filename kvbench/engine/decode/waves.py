@@ -178,8 +178,9 @@ def _rows(
 ) -> list[Row[Of]]:
     """Makes the rows of a branch. ``tokens``: how many of the context a head reads, where a press
     compresses."""
-    by_step = treatment.policy.step_treatment is not None
-    if not by_step and not treatment.policy.own_rows:
+    policy = treatment.policy
+    by_step = policy.treatment.step_treatment is not None
+    if not by_step and not policy.treatment.own_rows:
         taken = size.of(tokens, _room(prompt, treatment.questions, steps))
         return [Row(of, treatment.questions, even, taken, steps)]
     longest_gold = max(len(question.gold_ids) for question in prompt.questions)

@@ -42,7 +42,8 @@ class Writing:
             by_policy.setdefault(id(row.of.treatment.policy), []).append(number)
         self._groups: list[_Group] = []
         for numbers in by_policy.values():
-            if build := rows[numbers[0]].of.treatment.policy.write_treatment:
+            policy = rows[numbers[0]].of.treatment.policy
+            if build := policy.treatment.write_treatment:
                 situations = [rows[number].of.treatment.situation for number in numbers]
                 answers = {number: answer for answer, number in enumerate(numbers)}
                 self._groups.append(_Group(build(situations), answers))

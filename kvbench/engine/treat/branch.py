@@ -153,13 +153,12 @@ class Trace:
 def new_branch(treatment: Treatment) -> Branch:
     """Builds a branch with a fresh press, or with the reason why there is none."""
     branch = Branch(treatment)
+    policy, situation = treatment.policy, treatment.situation
     with record_faults(branch, "at the start"):
-        branch.press = treatment.policy.press(treatment.situation)
-        if treatment.policy.needs_donor and treatment.situation.donor is not None:
-            treatment.situation.donor()  # now, as no press must act on it
-        branch.arguments = list_arguments(branch.press) | treatment.policy.arguments_in(
-            treatment.situation
-        )
+        branch.press = policy.press(situation)
+        if policy.needs.donor and situation.donor is not None:
+            situation.donor()  # now, as no press must act on it
+        branch.arguments = list_arguments(branch.press) | policy.treatment.arguments_in(situation)
     return branch
 
 

@@ -159,7 +159,8 @@ def _observed(
     keys, values = left
     if keys is None or values is None:
         raise PressError("it emptied the cache")
-    cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
+    policy = branch.treatment.policy
+    cache = observe(*full, keys, values, masked, nan=policy.treatment.corrupts)
     if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
         raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
     same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(

@@ -14,7 +14,7 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import all_rows, waves
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from policies import ABSENT, POLICIES, CacheRows, Policy, Situation
+from policies import ABSENT, POLICIES, CacheRows, CacheTreatment, Policy, Situation
 from tests.support.models.plain import plain_answer, plain_logits, plain_rows
 from tests.support.models.toy import NETWORKS, PLENTY, STEPS, model_of, toy_model, toy_prompt, treat
 
@@ -57,7 +57,8 @@ class Noise:
 
 
 def noisy(name: str) -> Policy:
-    return replace(POLICIES[name], name=f"noisy_{name}", step_treatment=Noise)
+    treatment = CacheTreatment(step_treatment=Noise)
+    return replace(POLICIES[name], name=f"noisy_{name}", treatment=treatment)
 
 
 NOISY = [noisy(name) for name in ("recency", "adakv_snapkv", "merging_snapkv")]
@@ -87,7 +88,7 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
     assert all(branch.error is None for branch in trace.branches)
     for generation in generations:
         branch, number = generation.branch, generation.question
-        build = branch.treatment.policy.step_treatment
+        build = branch.treatment.policy.treatment.step_treatment
         if build is not None:
             question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
             answer = plain_answer(
@@ -119,7 +120,8 @@ def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) 
             if step == 2:
                 raise ValueError("no more")
 
-    broken = replace(POLICIES["recency"], name="broken", step_treatment=Broken)
+    treatment = CacheTreatment(step_treatment=Broken)
+    broken = replace(POLICIES["recency"], name="broken", treatment=treatment)
     for bound in (PLENTY, 1_500_000):
         trace = treat(llama, [POLICIES["knorm"], broken], (0.5, 0.9), prompt)
         names = {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, bound)}

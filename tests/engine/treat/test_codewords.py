@@ -22,7 +22,7 @@ def rows_behind(
     """What is read of the context, by layer, behind a treatment of a plain cache."""
     (branch,) = (trace := treat(llama, [find_policy(name)], (0.5,), prompt)).branches
     rows = plain_rows(trace, branch)
-    build: Any = branch.treatment.policy.step_treatment
+    build: Any = branch.treatment.policy.treatment.step_treatment
     treatment, cache = build([branch.treatment.situation], [""]), OneAnswer(rows)
     treatment.after_prefill(cache)
     for step in range(steps):

@@ -26,7 +26,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.tables import RowsByTable
-from policies import POLICIES, Policy, at_ratios
+from policies import POLICIES, PlugInCode, Policy, at_ratios
 from tests.support.models.toy import (
     KEY_HEADS,
     PLENTY,
@@ -373,7 +373,8 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
         spoil(module)
         raise RuntimeError("done")
 
-    vandal = replace(pressing("vandal", lambda s: ActingScorer(s.ratio, act)), origin="a file")
+    code = PlugInCode(origin="a file")
+    vandal = pressing("vandal", lambda s: ActingScorer(s.ratio, act), code=code)
     with pytest.raises(
         ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it"
     ) as caught:

@@ -102,10 +102,10 @@ def assert_plain(
 
 def treatment_of(branch: Branch) -> Any:
     policy, situation = branch.treatment.policy, branch.treatment.situation
-    if policy.step_treatment:
-        return policy.step_treatment([situation], [""])
-    assert policy.prefill_treatment is not None
-    return policy.prefill_treatment([situation])
+    if policy.treatment.step_treatment:
+        return policy.treatment.step_treatment([situation], [""])
+    assert policy.treatment.prefill_treatment is not None
+    return policy.treatment.prefill_treatment([situation])
 
 
 def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(

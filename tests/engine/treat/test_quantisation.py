@@ -72,7 +72,7 @@ def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all
 
 
 def treatment_of(branch: Branch) -> Any:
-    build = branch.treatment.policy.step_treatment
+    build = branch.treatment.policy.treatment.step_treatment
     assert build
     return build([branch.treatment.situation], [""])
 

@@ -186,7 +186,8 @@ def test_a_row_that_is_copied_for_its_right_answer_is_damaged_as_one_that_is_not
 ) -> None:
     """A treatment between steps has each question read in a row that is copied."""
     plain = find_policy("multiplicative_normal(phase=write,rate=1)")
-    copied = replace(plain, name="copied", step_treatment=Idle)
+    between_steps = replace(plain.treatment, step_treatment=Idle)
+    copied = replace(plain, name="copied", treatment=between_steps)
     answers = golds(llama, [plain, copied])
     for question in range(3):
         (tokens, gold), (tokens_of_copied, gold_of_copied) = (

@@ -18,7 +18,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly
 from leaderboards.studies.instructions.prompts import accuracy, prompt_records
-from policies import POLICIES, Policy, at_ratios
+from policies import POLICIES, Needs, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
 from tests.support.records.study_records import (
@@ -85,7 +85,7 @@ def latest(way: str = "") -> Policy:
         scorer = ActingScorer(situation.ratio, by_place)
         return replace(POLICIES[f"knorm+{way}"].build(situation), press=scorer) if way else scorer
 
-    return pressing(f"latest {way}", build, needs_spans=bool(way))
+    return pressing(f"latest {way}", build, needs=Needs(spans=bool(way)))
 
 
 def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -> None:

@@ -30,11 +30,11 @@ def path_of(policy: Policy) -> tuple[object, ...]:
         not policy.kinds,
         policy.counted,
         policy.baseline is not None,
-        policy.prefill_treatment is not None,
-        policy.step_treatment is not None,
-        policy.write_treatment is not None,
-        policy.own_rows,
-        policy.needs_donor,
+        policy.treatment.prefill_treatment is not None,
+        policy.treatment.step_treatment is not None,
+        policy.treatment.write_treatment is not None,
+        policy.treatment.own_rows,
+        policy.needs.donor,
     )
 
 

@@ -60,11 +60,11 @@ PLENTY = 10**9  # bytes
 WINDOW = 32  # tokens, of the sliding layers of the toy Gemma 3 without images
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
 # Without a download.
-RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
+RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.needs.weights}
 AGNOSTIC = {
     name: policy
     for name, policy in RUNNABLE.items()
-    if not (policy.needs_question or policy.needs_spans)
+    if not (policy.needs.question or policy.needs.spans)
 }
 # One token in so many ends an answer: some answers of a wave then end early and some do not.
 END_EVERY = 20
@@ -197,9 +197,9 @@ def toy_prompt(
 def prompt_for(policy: Policy) -> Prompt:
     """A prompt that has what the policy needs: a question to read with the context, or instructions
     to protect."""
-    if policy.needs_question:
+    if policy.needs.question:
         return toy_prompt("aware")
-    return toy_prompt(task="instructions" if policy.needs_spans else "base", questions=2)
+    return toy_prompt(task="instructions" if policy.needs.spans else "base", questions=2)
 
 
 def treat(
