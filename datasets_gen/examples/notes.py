@@ -15,7 +15,7 @@ def notes_on(questions: Sequence[Question], golds: Sequence[Sequence[str]]) -> t
     file."""
     answered = [question for question in questions if question.answerable and question.golds]
     notes = (_without_evidence(answered), _unanswerable(golds), _equal(answered))
-    return tuple(note for note in notes if note)
+    return tuple(filter(None, notes))
 
 
 def _without_evidence(answered: Sequence[Question]) -> str:

@@ -94,6 +94,10 @@ class Referent:
     doubtful: bool = False  # no pronoun, although the person is the last one mentioned
     known: bool = False  # mentioned before
 
+    def may_be_confused_with(self, other: "Referent") -> bool:
+        """Tells whether a pronoun for this person may mean another one, who was mentioned before."""
+        return other is not self and other.known and other.feminine == self.feminine
+
     def was_mentioned(self, kind: Kind, way: ReferenceWay, clearly: bool) -> None:
         """Notes a mention. ``way``: what a pronoun that went back to it would stand for;
         ``clearly``: if it could.
@@ -201,8 +205,10 @@ class CoreferenceStory:
         elif last.fact.relation is JOB:
             self._describe(subject, last.fact.value, read, last.name)
         alone = other is None or other.feminine != subject.feminine
-        names = {person.name for person, _, _ in mentioned}
-        genders = {person.feminine for person, _, _ in mentioned}
+        names, genders = set(), set()
+        for person, _, _ in mentioned:
+            names.add(person.name)
+            genders.add(person.feminine)
         for person in self.people.values():
             if person.feminine in genders and not (alone and person.name in names):
                 person.pronoun, person.doubtful = None, False
@@ -211,11 +217,7 @@ class CoreferenceStory:
                 person.known = True
             return
         for person, how, way in mentioned:
-            rivals = any(
-                one.known and one.feminine == person.feminine
-                for one in self.people.values()
-                if one is not person
-            )
+            rivals = any(map(person.may_be_confused_with, self.people.values()))
             # "The mentor of the baker is X. He ...": who does not know the baker cannot tell
             # whether he is meant. And a sentence about two people is no new beginning, if somebody
             # else of that gender was told of before.
@@ -291,7 +293,7 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
     for of_person in facts:
         if of_person[-1].relation in (LAWYER, *TEACHERS):
             of_person.insert(rng.randrange(len(of_person)), of_person.pop())
-    left = [list(reversed(of_person)) for of_person in facts]
+    left = [of_person[::-1] for of_person in facts]
     ordered: list[Fact] = []
     current = left[0]
     while any(left):
@@ -309,7 +311,9 @@ def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
     be asked about."""
     facts = [statement.fact for statement in story.statements]
     said = {person: said_relations(person, facts) for person in story.people}
-    stated = {fact.relation.name: fact.relation for fact in facts}
+    stated: dict[str, Relation] = {}
+    for fact in facts:
+        stated[fact.relation.name] = fact.relation
     swaps = []
     for relation in stated.values():
         for person, names in said.items():
@@ -360,9 +364,10 @@ def _unknown_value(ask: Asker, story: CoreferenceStory, fact: Fact) -> Question:
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])
     else:
-        value = draw_unmentioned(
-            rng, relation.value_kind, {*(value.text for value in story.values), *GENDERED_JOBS}
-        )
+        mentioned = set(GENDERED_JOBS)
+        for stated in story.values:
+            mentioned.add(stated.text)
+        value = draw_unmentioned(rng, relation.value_kind, mentioned)
     return ask.unknown_reverse(relation, value)
 
 

@@ -84,6 +84,13 @@ class Lives:
     def of(self, relation: Relation) -> list[StatedFact]:
         return [s for s in self.passage.facts if s.fact.relation is relation]
 
+    def played_by(self, person: str) -> list[StatedFact]:
+        """Lists what the passage says that a person plays."""
+        return [s for s in self.of(PLAYS) if s.fact.subject == person]
+
+    def others_than(self, person: str) -> list[str]:
+        return [other for other in self.people if other != person]
+
     def gap(self, rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, str]:
         """Draws a relation, and someone of whom it is not stated: half of the time a person of the
         passage, if there is one, else a stranger."""
@@ -145,8 +152,12 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
         )
     passage = write_passage(rng, facts, wording)
     times = Counter((s.fact.relation.name, s.fact.value) for s in passage.facts)
-    unshared = [s for s in passage.facts if times[s.fact.relation.name, s.fact.value] == 1]
-    single = [s for s in unshared if s.fact.relation is not PLAYS]
+    unshared, single = [], []
+    for s in passage.facts:
+        if times[s.fact.relation.name, s.fact.value] == 1:
+            unshared.append(s)
+            if s.fact.relation is not PLAYS:
+                single.append(s)
     return Lives(people, stranger, slots, unmentioned, passage, single, unshared)
 
 
@@ -285,7 +296,7 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     text = ask.choose(DERIVED["person_initials"]).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    others = [_write_initials(other) for other in lives.people if other != person]
+    others = map(_write_initials, lives.others_than(person))
     return _derived_question(text, _write_initials(person), "person", "reverse", [stated], others)
 
 
@@ -309,15 +320,15 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return ask.unknown_forward(PLAYS, lives.stranger)
     person = ask.rng.choice(lives.people)
     text = ask.forward(PLAYS, person)
-    played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
+    played = lives.played_by(person)
     golds = _lists(lives, person)
-    others = [_lists(lives, other) for other in lives.people if other != person]
+    others = map(partial(_lists, lives), lives.others_than(person))
     return _derived_question(text, golds, "thing", "forward", played, others)
 
 
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
     """Writes what a person plays, in every order, such as "cello, flute and harp"."""
-    played = [s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person]
+    played = [s.fact.value for s in lives.played_by(person)]
     lists = []
     for *before, last in permutations(played):
         text = f"{', '.join(before)} and {last}" if before else last
@@ -330,7 +341,7 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     text = ask.choose(DERIVED["repertoire"]).format(subject=person)
     if missing:
         return unanswerable(text, "numeral", "forward")
-    played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
+    played = lives.played_by(person)
     others = Counter(s.fact.subject for s in lives.of(PLAYS) if s not in played)
     return _derived_question(
         text, _count(len(played)), "numeral", "forward", played, map(_count, others.values())

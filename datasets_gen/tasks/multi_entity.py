@@ -91,7 +91,9 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
             others = [n for n in names if n[0] in alike_names and n[1] != name[1]]
             if others:
                 partners[name] = tuple(others)
-            pairs += [(name, other) for other in others if name < other]
+            for other in others:
+                if name < other:
+                    pairs.append((name, other))
         if pairs:
             families = {family for _, family in names}
             groups[stem] = Namesakes(len(families), tuple(names), tuple(pairs), partners)
@@ -146,8 +148,13 @@ def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name
     with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
     given_name = rng.choice(people)[0]
-    free = [name for name in names if name not in people]
-    likest = [name for name in free if name[0] == given_name or name[0] in _alikes()[given_name]]
+    alike_names = {given_name, *_alikes()[given_name]}
+    free, likest = [], []
+    for name in names:
+        if name not in people:
+            free.append(name)
+            if name[0] in alike_names:
+                likest.append(name)
     return rng.choice(likest or free)
 
 
@@ -173,7 +180,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     people_range, attributes_range, links_range, phrasings = SIZES[request.level]
     wording = Wording(phrasings, request.held_out)
     names = draw_namesakes(rng, request.split, rng.randint(*people_range))
-    people = [" ".join(name) for name in names]
+    people = list(map(" ".join, names))
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
     gaps: list[tuple[Relation, str]] = []
@@ -199,8 +206,11 @@ def _draw_gaps(
     """Draws one of the people for some of the attributes, another for each, so that nobody lacks
     all of them: what the text says of nobody would tell by itself that there is no answer."""
     without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
-    pairs = zip(attributes, without, strict=False)
-    return [pair for pair in pairs if rng.random() < LACKED]
+    gaps = []
+    for attribute, person in zip(attributes, without, strict=False):
+        if rng.random() < LACKED:
+            gaps.append((attribute, person))
+    return gaps
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
@@ -264,7 +274,10 @@ def _draw_unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relat
     """Draws a bond of the passage, and one of the people who has none such (``has``), or is it to
     nobody."""
     bond = rng.choice(circle.links).relation
-    taken = {link.subject if has else link.value for link in circle.links if link.relation == bond}
+    taken = set()
+    for link in circle.links:
+        if link.relation == bond:
+            taken.add(link.subject if has else link.value)
     return bond, rng.choice([name for name in circle.people if name not in taken])
 
 

@@ -177,10 +177,10 @@ def _draw_unshared(
 ) -> list[tuple[str, int]]:
     """Draws a value and a year for each statement; no other statement has either of them."""
     counts = Counter(period.name for period, _ in lived)
-    kinds = {period.name: period.value_kind for period, _ in lived}
     values: dict[str, list[str]] = {}
-    for name, kind in kinds.items():
-        values[name] = draw_values(rng, kind, counts[name])
+    for period, _ in lived:
+        if period.name not in values:
+            values[period.name] = draw_values(rng, period.value_kind, counts[period.name])
     years = rng.sample(range(birth, birth + LIFETIME), len(lived))
     drawn = []
     for (period, _), year in zip(lived, years, strict=True):
@@ -196,19 +196,20 @@ def _draw_shared(
     the same value and year, and no two of one person and relation share either."""
     count = size.mentions[1] + 1
     years = rng.sample(range(birth, birth + LIFETIME), count)
-    kinds = {period.name: period.value_kind for period, _ in lived}
     values: dict[str, list[str]] = {}
-    for name, kind in kinds.items():
-        values[name] = draw_values(rng, kind, count)
+    for period, _ in lived:
+        if period.name not in values:
+            values[period.name] = draw_values(rng, period.value_kind, count)
     while True:
         drawn: list[tuple[str, int]] = []
+        stated: set[tuple[str, str, int]] = set()
         taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
         for period, person in lived:
             before = taken.setdefault((period.name, person), [])
             pair = rng.choice(_free_pairs(values[period.name], years, before))
             before.append(pair)
             drawn.append(pair)
-        stated = {(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}
+            stated.add((period.name, *pair))
         if len(stated) == len(drawn):
             return drawn
 
@@ -217,8 +218,10 @@ def _free_pairs(
     values: Sequence[str], years: Sequence[int], taken: Sequence[tuple[str, int]]
 ) -> list[tuple[str, int]]:
     """Lists the pairs of a value and a year that share neither with a pair that is taken."""
-    taken_values = {value for value, _ in taken}
-    taken_years = {year for _, year in taken}
+    taken_values, taken_years = set(), set()
+    for value, year in taken:
+        taken_values.add(value)
+        taken_years.add(year)
     free_years = [year for year in years if year not in taken_years]
     free: list[tuple[str, int]] = []
     for value in values:
@@ -272,8 +275,10 @@ def _order(
         return replace(question, type="manipulated")
     mentions = story.select_mentions(period, person)
     answer = pick(mentions, key=lambda m: m.year)
-    subjects = (Span("subject", *m.places["subject"]) for m in mentions)
-    sentences = (m.sentence for m in mentions)
+    subjects, sentences = [], []
+    for m in mentions:
+        subjects.append(Span("subject", *m.places["subject"]))
+        sentences.append(m.sentence)
     spans = (Span("answer", *answer.places["value"]), *subjects, *sentences)
     text = template.format(subject=person)
     value = answer.words["value"]

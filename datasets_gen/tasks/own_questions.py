@@ -158,8 +158,10 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
     questions = list(chain.from_iterable(draft.questions for draft in drafts))
     begun = any(question.answer_prefix for question in questions)
-    read = chain.from_iterable(row.row.questions for row in rows)
-    golds = [question.answers or () for question in read]
+    golds = []
+    for row in rows:
+        for question in row.row.questions:
+            golds.append(question.answers or ())
     is_whole = is_system or begun or any(row.is_whole_prompt for row in rows)
     task = Task(
         name=name,
@@ -218,15 +220,19 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
         if is_twin(*pair):
             twins.update(pair)
     finder, sentences = Context(context), Sentences(context)
-    places = {gold: finder.places_of(gold, as_written=gold in twins) for gold in golds}
+    places: dict[str, Sequence[Place]] = {}
     stated: list[StatedValue] = []
     for gold in golds:
-        stated += [StatedValue(gold, *place) for place in places[gold]]
-    located = (_located(question, places, finder, sentences) for question in questions)
+        places[gold] = finder.places_of(gold, as_written=gold in twins)
+        for place in places[gold]:
+            stated.append(StatedValue(gold, *place))
     spans = _instructions(context, rows) if rows[0].row.system else ()
     alike = _golds_by_what_they_answer(questions)
-    with_others = tuple(_with_others(question, alike) for question in located)
-    return Draft(context, tuple(stated), with_others, spans)
+    complete = []
+    for question in questions:
+        located = _located(question, places, finder, sentences)
+        complete.append(_with_others(located, alike))
+    return Draft(context, tuple(stated), tuple(complete), spans)
 
 
 def _located(
@@ -371,7 +377,10 @@ def _with_every_gold(question: Question) -> Question:
 def _take_questions(fields: dict[str, Any], where: str) -> tuple[object, ...]:
     """Takes the fields of the questions out of a line; what it says beside ``questions`` holds of
     each."""
-    of_all = {name: fields.pop(name) for name in OwnQuestion.model_fields if name in fields}
+    of_all = {}
+    for name in OwnQuestion.model_fields:
+        if name in fields:
+            of_all[name] = fields.pop(name)
     if "questions" not in fields:
         return (of_all,)
     questions = fields["questions"]
@@ -400,9 +409,10 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
         return OwnRow.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        *_, name = names = [
-            str(part) for part in first["loc"] if isinstance(part, str) and part.isidentifier()
-        ]
+        names = []
+        for part in first["loc"]:
+            if isinstance(part, str) and part.isidentifier():
+                names.append(part)
         name = names[1] if names[0] == "questions" and len(names) > 1 else names[0]
         if first["type"] == "extra_forbidden":
             known = {*OwnQuestion.model_fields, *OwnRow.model_fields}
@@ -429,9 +439,11 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
         question = unanswerable(asked, "thing", "forward")
     else:
         leak = find_verbatim(protected, row.context) if protected else ()
-        spans = [Span("answer", *place) for place in leak] + [
-            Span("fact", *place) for place in evidence
-        ]
+        spans: list[Span] = []
+        for place in leak:
+            spans.append(Span("answer", *place))
+        for place in evidence:
+            spans.append(Span("fact", *place))
         hops = min(max(1, len(evidence)), MOST_HOPS)
         question = replace(
             answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds

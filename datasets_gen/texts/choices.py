@@ -34,11 +34,17 @@ def options_in(question: str) -> Mapping[str, str]:
     return options
 
 
+def _letter_of_text(gold: str, options: Mapping[str, str]) -> str:
+    """Returns the letter of the option whose text a gold is, in small letters; empty for none."""
+    for letter, text in options.items():
+        if text.casefold() == gold.casefold():
+            return letter
+    return ""
+
+
 def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[str]:
     """Returns what names another option than the right one: its letter or its text."""
-    right = letter or next(
-        (key for key, text in options.items() if text.casefold() == gold.casefold()), ""
-    )
+    right = letter or _letter_of_text(gold, options)
     if right not in options:
         return []
     names = []
@@ -53,6 +59,4 @@ def same_option(gold: str, letter: str, options: Mapping[str, str]) -> str:
     its text."""
     if letter:
         return options.get(letter, "")
-    return next(
-        (key.upper() for key, text in options.items() if text.casefold() == gold.casefold()), ""
-    )
+    return _letter_of_text(gold, options).upper()

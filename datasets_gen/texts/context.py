@@ -32,7 +32,7 @@ class Context:
         value = composed(value)
         places = self._places(read_item(value, as_written))
         if not places:
-            of_items = [self._places(item) for item in read_items(value, as_written)]
+            of_items = list(map(self._places, read_items(value, as_written)))
             if all(of_items):
                 places = list(chain.from_iterable(of_items))
         in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]

@@ -54,7 +54,8 @@ _ALSO_WORDS = ("may", "mar", "march")
 def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     """Returns the forms of what :data:`DATE` matched, the most precise first, and its year; no
     forms if it is no date. A date with a year also is its day of any year."""
-    day, month, year = (_find_part(match, part) for part in ("day", "month", "year"))
+    day, month = _find_part(match, "day"), _find_part(match, "month")
+    year = _find_part(match, "year")
     if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
     by_name = _NUMBERS.get(fold(month))
@@ -72,8 +73,10 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
 def _find_part(match: "regex.Match[str]", part: str) -> str:
     """Returns a part of a date in whichever of the forms it is written; empty where the form has
     none."""
-    ways = (match[f"{part}{way}"] for way in range(1, 6))
-    return next(filter(None, ways), "")
+    for way in range(1, 6):
+        if written := match[f"{part}{way}"]:
+            return str(written)
+    return ""
 
 
 def read_time(match: "regex.Match[str]") -> tuple[str, ...]:

@@ -45,7 +45,10 @@ def final_number(text: str) -> str:
             if len(sides) > 1 or _begins_with(sides[0], of_side[0]):
                 return _read_value(of_side[0])
             return ""
-    stated = [(side, of_side[0]) for side, of_side in zip(sides, numbers, strict=True) if of_side]
+    stated = []
+    for side, of_side in zip(sides, numbers, strict=True):
+        if of_side:
+            stated.append((side, of_side[0]))
     if not stated or (len(sides) == 1 and not _begins_with(*stated[0])):
         return ""
     return _read_value(stated[-1][1])
@@ -66,8 +69,10 @@ def _read_value(number: "regex.Match[str]") -> str:
             value *= Fraction(10) ** int(number["power"].replace("−", "-"))
         if number["rest"]:
             value = _ratio(value, number["rest"])
-    negative = any(sign and sign != "+" for sign in (number["sign"], number["inner"]))
-    return _plain(-value if negative else value)
+    for sign in (number["sign"], number["inner"]):
+        if sign and sign != "+":
+            return _plain(-value)
+    return _plain(value)
 
 
 def _read(digits: str) -> Fraction:

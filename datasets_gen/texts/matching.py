@@ -64,11 +64,13 @@ _SKIPPED = str.maketrans("", "", "'’ʼ.")  # may stand within a word, and are 
 def _sentences(text: str) -> tuple[tuple[str, str], ...]:
     """Returns the sentences of a text, each with the ones beside it, and in the form in which keys
     are looked for."""
-    parts = [part for part in _SENTENCE_ENDS.split(composed(text)) if part]
-    groups = ("\n".join(parts[max(0, number - 1) : number + 2]) for number in range(len(parts)))
-    return tuple(
-        (group, fold(part).translate(_SKIPPED)) for group, part in zip(groups, parts, strict=True)
-    )
+    parts = list(filter(None, _SENTENCE_ENDS.split(composed(text))))
+    sentences = []
+    for number, part in enumerate(parts):
+        first = max(0, number - 1)
+        with_neighbours = "\n".join(parts[first : number + 2])
+        sentences.append((with_neighbours, fold(part).translate(_SKIPPED)))
+    return tuple(sentences)
 
 
 def readings(text: str, item: "Item") -> Iterable[TextTokens]:
@@ -76,7 +78,7 @@ def readings(text: str, item: "Item") -> Iterable[TextTokens]:
     if len(text) <= LONG:
         yield read(text, item.by_worth)
         return
-    needle = max((needle_for(key) for key in item.keys), key=len, default="")
+    needle = max(map(needle_for, item.keys), key=len, default="")
     for sentences, folded in _sentences(text):
         if _MAY_BE_NUMBER.search(folded) if item.by_worth else needle in folded:
             yield read(sentences, item.by_worth)
@@ -104,8 +106,12 @@ class Item:
         """Finds the item; returns the numbers of its first and its last token."""
         if not self.keys or not all(key in text.by_key for key in self.keys):
             return []
-        ends = ((first, self._end_from(text.tokens, first)) for first in text.by_key[self.keys[0]])
-        return [(first, last) for first, last in ends if last is not None]
+        places = []
+        for first in text.by_key[self.keys[0]]:
+            last = self._end_from(text.tokens, first)
+            if last is not None:
+                places.append((first, last))
+        return places
 
     def _end_from(self, tokens: Sequence[Token], first: int) -> int | None:
         """Returns the number of the last token of the item if it begins with a token."""
@@ -134,11 +140,12 @@ class Item:
     def _has_currency(self, tokens: Sequence[Token], number: int) -> bool:
         if not self.currency:
             return True
-        beside = {
-            one.keys[0]
-            for one in (*tokens[max(0, number - 1) : number], *tokens[number + 1 : number + 2])
-        }
-        signs = {key for key in beside if _CURRENCY.fullmatch(key)}
+        before = tokens[max(0, number - 1) : number]
+        behind = tokens[number + 1 : number + 2]
+        signs = set()
+        for token in (*before, *behind):
+            if _CURRENCY.fullmatch(token.keys[0]):
+                signs.add(token.keys[0])
         return not signs or self.currency in signs
 
 
@@ -235,11 +242,13 @@ def read_item(value: str, as_written: bool = False) -> Item:
     currency = ""
     if by_worth:
         currency = next((one.keys[0] for one in tokens if _CURRENCY.fullmatch(one.keys[0])), "")
-    keys = tuple(
-        _written_key(word) if as_written and word.is_number else word.keys[0] for word in words
-    )
-    joints = tuple(word.is_number and word.is_glued for word in words)
-    return Item(keys, by_worth, joints, currency, is_yes_or_no=is_yes_or_no(value))
+    keys, joints = [], []
+    for word in words:
+        is_written_number = as_written and word.is_number
+        keys.append(_written_key(word) if is_written_number else word.keys[0])
+        joints.append(word.is_number and word.is_glued)
+    is_answer = is_yes_or_no(value)
+    return Item(tuple(keys), by_worth, tuple(joints), currency, is_yes_or_no=is_answer)
 
 
 def _written_key(word: Token) -> str:
@@ -250,8 +259,12 @@ def _written_key(word: Token) -> str:
 def read_items(value: str, as_written: bool = False) -> tuple[Item, ...]:
     """Reads a value as a list, each item of which has to stand in a text, in any order."""
     parts = [value] if is_measure(value) else _LIST.split(value)
-    items = (read_item(part, as_written) for part in parts)
-    return tuple(item for item in items if item.keys)
+    items = []
+    for part in parts:
+        item = read_item(part, as_written)
+        if item.keys:
+            items.append(item)
+    return tuple(items)
 
 
 @lru_cache(maxsize=16384)

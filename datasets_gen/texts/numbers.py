@@ -89,6 +89,10 @@ class Number(NamedTuple):
     values: tuple[str, ...]
 
 
+# By a mark between digits, the one that is worth the same in ASCII.
+_PLAIN_MARKS = {"．": ".", "，": ",", "·": ".", "٫": "decimal"}
+
+
 @lru_cache(maxsize=16384)
 def read_digits(digits: str) -> Number:
     """Reads digits with marks between them.
@@ -102,8 +106,10 @@ def read_digits(digits: str) -> Number:
         written = ascii_digits(digits[:-1] or "0") + _VALUE_OF_VULGAR[digits[-1]]
         return Number(written, (_plain(written),))
     groups = regex.split(r"\P{Nd}", ascii_digits(digits))
-    marks = [mark for mark in digits if not mark.isdecimal()]
-    marks = [{"．": ".", "，": ",", "·": ".", "٫": "decimal"}.get(mark, mark) for mark in marks]
+    marks = []
+    for mark in digits:
+        if not mark.isdecimal():
+            marks.append(_PLAIN_MARKS.get(mark, mark))
     if not marks:
         return Number(groups[0], (_plain(groups[0]),))
     if marks[-1] != marks[0] or marks == ["decimal"]:
@@ -117,11 +123,10 @@ def read_digits(digits: str) -> Number:
 
 def _of_groups(groups: list[str], whole: list[str], marks: list[str]) -> Number:
     """Reads digits of which all marks but perhaps the last are alike."""
-    in_threes = 1 <= len(whole[0]) <= 3 and all(len(group) == 3 for group in whole[1:])
+    sizes = list(map(len, whole))
+    in_threes = 1 <= sizes[0] <= 3 and set(sizes[1:]) <= {3}
     # 12,34,567.
-    in_twos = (
-        len(whole) > 2 and len(whole[-1]) == 3 and all(len(group) == 2 for group in whole[1:-1])
-    )
+    in_twos = len(sizes) > 2 and sizes[-1] == 3 and set(sizes[1:-1]) <= {2}
     if whole is not groups and (in_threes or in_twos):
         return _with_part("".join(whole), groups[-1])
     is_point = marks[0] == "."
@@ -159,11 +164,13 @@ def read_number(match: "regex.Match[str]") -> Number:
     before = "±" if sign == "±" else "-" * bool(sign)
     if comparator := (match["comparator"] or "").strip():
         before = {"<=": "≤", ">=": "≥", "＜": "<", "＞": ">"}.get(comparator, comparator) + before
-    values = number.values or (number.written,)
-    if scale := match["scale"]:
-        values = tuple(_scaled(value, scale) for value in values)
-    values = tuple(value if value == "0" and before == "-" else before + value for value in values)
-    return Number(before + number.written, values)
+    values = []
+    for value in number.values or (number.written,):
+        if scale := match["scale"]:
+            value = _scaled(value, scale)
+        is_minus_zero = value == "0" and before == "-"
+        values.append(value if is_minus_zero else before + value)
+    return Number(before + number.written, tuple(values))
 
 
 def read_words(match: "regex.Match[str]") -> Number:

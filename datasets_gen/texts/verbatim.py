@@ -38,14 +38,21 @@ def _sentences(passage: str) -> tuple[Item, ...]:
     """Reads each sentence of a passage as one item, as it is written."""
     passage = composed(passage)
     starts = Sentences(passage).starts
-    items = (_item(passage[start:end]) for start, end in pairwise((*starts, len(passage))))
-    return tuple(item for item in items if item.keys)
+    items = []
+    for start, end in pairwise((*starts, len(passage))):
+        item = _item(passage[start:end])
+        if item.keys:
+            items.append(item)
+    return tuple(items)
 
 
 def _item(sentence: str) -> Item:
-    words = [token for token in read_tokens(sentence.strip(), False) if not token.is_end]
-    keys = tuple(word.keys[0] for word in words)
-    return Item(keys, False, tuple(word.is_number and word.is_glued for word in words))
+    keys, joints = [], []
+    for token in read_tokens(sentence.strip(), False):
+        if not token.is_end:
+            keys.append(token.keys[0])
+            joints.append(token.is_number and token.is_glued)
+    return Item(tuple(keys), False, tuple(joints))
 
 
 def find_verbatim(text: str, context: str) -> tuple[Place, ...]:

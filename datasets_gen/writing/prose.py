@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, pairwise, permutations
+from itertools import pairwise, permutations
 from math import ceil
 from typing import TypeVar
 
@@ -90,9 +90,10 @@ def prose_of_tokens(
         else:  # one sentence for a longer one; if none is drawn, the next round starts elsewhere
             old = count(sentences.pop(rng.randrange(len(sentences))))
             drawn = draw_sentences(rng, SAMPLE // 4)
-            sentences += islice(
-                (one for one in drawn if 0 <= missing + old - count(one) <= allowed), 1
-            )
+            for sentence in drawn:
+                if 0 <= missing + old - count(sentence) <= allowed:
+                    sentences.append(sentence)
+                    break
     raise DatasetError(
         f"no prose was found that fills {tokens} tokens of this tokenizer: ask for another number"
     )
@@ -138,11 +139,17 @@ def find_pieces(draft: Draft) -> list[tuple[int, int]]:
     Each is a sentence, with those behind it that are understood from it. No span is parted, and
     neither are the directives and the defence of a system prompt: these are one text."""
     text = draft.context
-    spans = [span for span in draft.spans if span.kind != "distractor"]
+    prompt_end = 0
+    whole: list[tuple[int, int]] = []
+    for span in draft.spans:
+        if span.kind != "distractor":
+            whole.append((span.start, span.end))
+        if span.kind in SYSTEM_PROMPT:
+            prompt_end = max(prompt_end, span.end)
     for question in draft.questions:
-        spans += question.spans
-    prompt_ends = (span.end for span in draft.spans if span.kind in SYSTEM_PROMPT)
-    whole = [(0, max(prompt_ends, default=0)), *((span.start, span.end) for span in spans)]
+        for span in question.spans:
+            whole.append((span.start, span.end))
+    whole.append((0, prompt_end))
     starts = [0]
     for match in _END_OF_SENTENCE.finditer(text):
         place = match.end()
@@ -173,13 +180,12 @@ def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Len
     texts = [draft.context[start:end] for start, end in pieces]
     prose = prose_of_tokens(rng, length, lambda sentences: lay_out(texts, depths, sentences)[0])
     text, starts, distractors = lay_out(texts, depths, prose)
-    moves = [(piece, start - piece[0]) for piece, start in zip(pieces, starts, strict=True)]
 
     def distance(span: Place) -> int:
         """Returns by how much the piece is moved that a span lies in."""
-        for (start, end), by in moves:
+        for (start, end), new_start in zip(pieces, starts, strict=True):
             if start <= span.start and span.end <= end:
-                return by
+                return new_start - start
         raise AssertionError(f"{span} lies in no piece of {draft.context}")
 
     def shift(spans: tuple[Place, ...]) -> tuple[Place, ...]:

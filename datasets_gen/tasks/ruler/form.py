@@ -159,7 +159,9 @@ def lay_out(
 ) -> Laid:
     """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending
     depths."""
-    lines = [unit.text if isinstance(unit, Needle) else unit for unit in hay]
+    lines = []
+    for unit in hay:
+        lines.append(unit.text if isinstance(unit, Needle) else unit)
     texts = [needle.text for needle in needles]
     text, starts, distractors = prose.lay_out(texts, depths, lines, joint, len(lead) + 1)
     spans = tuple(map(Needle.spans, needles, starts))
@@ -170,8 +172,11 @@ def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[Sta
     """Finds every place of every value, each a whole word that may have hyphens, from ``start``
     on."""
     searched = frozenset(values)
-    matches = (match for match in _WORD.finditer(text, start) if match[0] in searched)
-    return tuple(StatedValue(match[0], *match.span()) for match in matches)
+    places = []
+    for match in _WORD.finditer(text, start):
+        if match[0] in searched:
+            places.append(StatedValue(match[0], *match.span()))
+    return tuple(places)
 
 
 def fit(length: Length, write_units: Callable[[int], str]) -> int:
