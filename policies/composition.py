@@ -85,6 +85,8 @@ class WriteChain:
     treatments: Sequence[WriteTreatment]
 
     def on_write(self, new: NewRows) -> "torch.Tensor":
+        """Returns what the last treatment makes of the states: shape (answers, num_kv_heads,
+        tokens, head_dim)."""
         for treatment in self.treatments:
             new = replace(new, states=treatment.on_write(new))
         return new.states

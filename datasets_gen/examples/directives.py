@@ -246,14 +246,14 @@ def compatible(kind: str, others: Collection[str]) -> bool:
 
 def check(directive: Directive, output: str) -> bool:
     """Tells whether the output, as it stands, obeys the directive. An output without a word obeys
-    none."""
+    none. Raises :class:`DatasetError` for a directive of a kind that there is not."""
     obeys = directive_kind(directive).obeys
     return bool(words_without_punctuation(output)) and obeys(directive.argument, output)
 
 
 def share_obeyed(directives: Sequence[Directive], output: str) -> float:
     """Returns the share of the directives that the output obeys, from 0 to 1; 1 where there is none
-    to disobey."""
+    to disobey. Raises as :func:`check` does."""
     if not directives:
         return 1.0
     obeyed = sum(check(directive, output) for directive in directives)
@@ -261,7 +261,8 @@ def share_obeyed(directives: Sequence[Directive], output: str) -> float:
 
 
 def undo(directives: Sequence[Directive], text: str) -> str:
-    """Takes from a text what the directives forbid and what they make it say again."""
+    """Takes from a text what the directives forbid and what they make it say again. Raises
+    :class:`DatasetError` for a directive of a kind that there is not."""
     for directive in directives:
         text = directive_kind(directive).undo(directive.argument, text)
     return text

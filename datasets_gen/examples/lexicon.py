@@ -65,6 +65,7 @@ def read_released(package: str, name: str, digest: str) -> Any:
 
 @cache
 def lexicon() -> Lexicon:
+    """Returns the words of all tasks; raises :class:`DatasetError` if their file was changed."""
     return Lexicon.model_validate(read_released(__package__, "lexicon.json", LEXICON_SHA256))
 
 
@@ -126,7 +127,7 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
     right by F1.
 
     One may begin as another does ("69", "694"): outputs are compared word by word, never by what
-    they contain."""
+    they contain. Raises :class:`DatasetError` for a kind that the lexicon has not."""
     values: list[str] = []
     used: set[str] = set()
     while len(values) < count:
@@ -138,6 +139,8 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
 
 
 def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -> str:
+    """Draws a value of a kind that is not mentioned; raises :class:`DatasetError` for a kind that
+    the lexicon has not."""
     while True:
         value = draw_value(rng, kind)
         if value not in mentioned:

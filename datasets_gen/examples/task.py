@@ -166,7 +166,8 @@ class Task:
         """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was
         generated.
 
-        ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not
+        Raises :class:`DatasetError` for a split, level or number that the task has not, and what
+        its generator raises. ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not
         touch."""
         level = self.top_level if level is None else min(level, self.top_level)
         questions = self.questions_per_context if questions is None else questions

@@ -31,7 +31,7 @@ REVERSE_SHARE = 0.4
 
 def make(rng: random.Random, request: Request, length: Length | None = None) -> Draft:
     """Hides facts in prose, drawn apart: of one seed, contexts of any length and depth tell and ask
-    the same."""
+    the same. Raises :class:`DatasetError` for a length that no prose fills."""
     people_range, facts_range, words_range, phrasings = SIZES[request.level]
     wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))

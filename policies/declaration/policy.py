@@ -33,14 +33,15 @@ Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to
 
 
 class Donor(Protocol):
-    """Holds the full cache of another context of the same task, by layer, shape (num_kv_heads,
-    tokens, head_dim)."""
+    """Holds the full cache of another context of the same task."""
 
     @property
-    def keys(self) -> "Sequence[torch.Tensor]": ...
+    def keys(self) -> "Sequence[torch.Tensor]":
+        """Returns the keys of each layer, shape (num_kv_heads, tokens, head_dim)."""
 
     @property
-    def values(self) -> "Sequence[torch.Tensor]": ...
+    def values(self) -> "Sequence[torch.Tensor]":
+        """Returns the values of each layer, shape (num_kv_heads, tokens, head_dim)."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ class Situation:
     context_length: int  # tokens in the compressed region
     seed: int  # of this draw
     example_id: str
-    question_tokens: int = (
-        0  # at its end, of the question; 0 where the cache is compressed before it is seen
-    )
+    # At its end, of the question; 0 where the cache is compressed before it is seen.
+    question_tokens: int = 0
     spans: tuple[tuple[int, int], ...] = ()  # half-open ranges of positions that are instructions
     # Positions, for the oracle alone: empty unless the policy is ``per_question``.
     answer_tokens: tuple[int, ...] = ()
@@ -207,23 +207,20 @@ class Policy:
     paper: str
     description: str
     build: Callable[[Situation], Press]
-    kinds: tuple[str, ...] = (
-        EVICTION  # of levels that it takes; one without does the same in every run, at no level
-    )
+    # Of levels that it takes; one without does the same in every run, at no level.
+    kinds: tuple[str, ...] = EVICTION
     random: bool = False  # it draws at random: a run may repeat it, and each draw is another
     budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
     # Where the asked number of tokens is kept exactly; a layer's is summed over its heads.
     counted: Counted = "head"
-    frees: bool = (
-        True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
-    )
+    # It shortens the cache; else it masks what it evicts, and an allocator still holds it.
+    frees: bool = True
     rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
     # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full
     # cache.
     prefill: Prefill = "shared"
-    while_decoding: bool = (
-        False  # it acts on the cache also while an answer is written, which is then written alone
-    )
+    # It acts on the cache also while an answer is written, which is then written alone.
+    while_decoding: bool = False
     # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring
     # serves all ratios.
     ratio_free_score: bool = False
@@ -231,9 +228,8 @@ class Policy:
     # The press rotates the keys that it keeps to new positions, so that decoding goes on from their
     # number and not from the length of the context.
     renumbers: bool = False
-    around: "Policy | None" = (
-        None  # the plain policy that this one protects: what it gains is measured against that
-    )
+    # The plain policy that this one protects: what it gains is measured against that.
+    around: "Policy | None" = None
     # Arguments that are smaller on short contexts, with their values where the context is long
     # enough: those of the paper as kvpress has them. A name is that of the press's argument, or the
     # end of it behind a dot.

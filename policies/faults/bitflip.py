@@ -59,7 +59,8 @@ class BitflipOptions(FaultOptions):
         return bits
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
-        """Returns the share of the numbers in which some bit flips: of 32 bits 1 % hits 27 %."""
+        """Returns the share of the numbers in which some bit flips: of 32 bits 1 % hits 27 %. Raises
+        :class:`PolicyError` for bits that the dtype has not."""
         if self.unit != "bit":
             return rate
         stays = (1 - rate) ** len(self.flippable_bits(dtype))
@@ -94,11 +95,15 @@ class BitflipOptions(FaultOptions):
         return not set(self.bits) <= {"mantissa", "sign"}
 
     def check_model(self, shape: ModelShape) -> None:
+        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has
+        not."""
         super().check_model(shape)
         if not self.on_codewords:
             self.flippable_bits(shape.dtype)
 
     def check_codewords(self, bits: Mapping[States, int]) -> None:
+        """Raises :class:`PolicyError` for a tensor without codewords, and for bits that they have
+        not. ``bits``: of a codeword, by tensor."""
         for tensor in TENSORS[self.tensor]:
             if tensor not in bits:
                 other = "V" if tensor == "keys" else "K"

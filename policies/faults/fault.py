@@ -86,8 +86,8 @@ class Site:
 
     @cached_property
     def mean_and_spread(self) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Returns mean and standard deviation over the rows that are there of an answer: (answers,
-        1, 1, 1) each."""
+        """Returns mean and standard deviation over the rows that are there of an answer: each of
+        shape (answers, 1, 1, 1), float32."""
         present = (self.rows.tokens != ABSENT)[..., None]
         absent = ~present
         all_but_answers = (1, 2, 3)
@@ -128,7 +128,8 @@ class Site:
         return drawn
 
     def draw_like(self, distribution: Distribution) -> "torch.Tensor":
-        """Draws a number for each value of the rows, others for keys than for values."""
+        """Draws a number for each value of the rows, others for keys than for values. Returns the
+        shape and type of the states, (answers, num_kv_heads, rows, head_dim)."""
         drawn = self.draw(distribution, self.tensor, self.states.shape[-1])
         return drawn.to(self.states.dtype)
 
@@ -148,9 +149,8 @@ class Fault:
     rates_below: float | None = None  # it means nothing at these and higher ones
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     reads_other_rows: bool = False  # what it makes of a row depends on the others of its layer
-    hits_all: bool = (
-        False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
-    )
+    # It chooses by itself: every value that it is aimed at goes through ``corrupt``.
+    hits_all: bool = False
 
 
 @dataclass
@@ -162,12 +162,10 @@ class FaultTreatment:
     situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
-    _codewords: QuantisedRows | None = (
-        None  # whose codewords it damages instead of the rows that are read
-    )
+    # It damages the codewords of these instead of the rows that are read.
+    _codewords: QuantisedRows | None = None
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
-    # Which tokens of the context it is aimed at, bool (answers, tokens), by the device that it was
-    # moved to.
+    # Tokens of the context that it is aimed at, bool (answers, tokens), by the device they lie on.
     _targets: "dict[torch.device, torch.Tensor]" = field(default_factory=dict)
 
     def act_on(self, codewords: QuantisedRows, bits: Mapping[States, int]) -> None:
@@ -186,8 +184,8 @@ class FaultTreatment:
             self._clean[place] = clean.with_copies(copies)
 
     def on_write(self, new: NewRows) -> "torch.Tensor":
-        """Damages rows as they are written: by the draws of one step, whichever pass writes
-        them."""
+        """Damages rows as they are written: by the draws of one step, whichever pass writes them.
+        Returns the shape and type of the states, (answers, num_kv_heads, tokens, head_dim)."""
         options, answers = self.options, new.answers
         is_aimed = new.tensor in TENSORS[options.tensor] and new.layer in options.choose_layers(
             new.layers

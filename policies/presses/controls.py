@@ -22,6 +22,8 @@ class FullPress(BasePress):
         *_: Any,
         **__: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns keys and values as they are, shape (batch_size, num_kv_heads, seq_len,
+        head_dim)."""
         return keys, values
 
 

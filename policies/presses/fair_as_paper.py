@@ -24,7 +24,7 @@ RAMP = (0.1, 0.9)  # StreamingLLM's scores of the first and the last token of a 
 
 def budget_ranges(spans: Spans, length: int) -> list[tuple[int, int]]:
     """Returns the ranges that share the budget: the first begins with the context, each other one
-    with its span."""
+    with its span. Raises :class:`PolicyError` as :func:`check_spans` does."""
     starts = [start for start, _ in check_spans(spans, length)]
     return list(pairwise([0, *starts[1:], length]))
 
@@ -75,6 +75,7 @@ class PaperScoresPress(RescoringPress):
         return super().score(module, hidden_states, keys, values, attentions, kwargs)
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Returns the scores as they are, shape (batch_size, num_kv_heads, seq_len)."""
         return scores
 
 
@@ -176,6 +177,8 @@ class PaperFairPress(FairEvictionPress):
         return budget_ranges(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
+        """Counts the tokens that each head keeps of each part, shape (batch_size, num_kv_heads,
+        parts). ``whole``: all scores, shape (batch_size, num_kv_heads, seq_len)."""
         length = whole.shape[-1]
         counts = []
         counted = 0

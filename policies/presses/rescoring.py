@@ -60,7 +60,8 @@ def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
     """Shares out ``total`` in whole numbers, in proportion to the weights, by the largest
     remainders.
 
-    Of equal remainders earlier parts come first. ``weights``: (…, parts). Returns int64 (…, parts).
+    Of equal remainders earlier parts come first. ``weights``: shape (…, parts). Returns int64 of
+    the same shape.
     """
     weights = weights.double()
     exact = weights / weights.sum(-1, keepdim=True) * total
@@ -102,12 +103,14 @@ class RescoringPress(ScorerPress):
     def score(
         self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, *others: Any
     ) -> torch.Tensor:
-        """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns scores of shape (batch_size, num_kv_heads, seq_len). Raises :class:`PolicyError`
+        for those that :func:`checked` refuses, and for spans that do not fit the context."""
         scores: torch.Tensor = self.press.score(module, hidden_states, keys, *others)
         return self.change_scores(checked(scores, keys.shape[:3], self.press))
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
-        """Changes scores of shape (batch_size, num_kv_heads, seq_len)."""
+        """Changes scores, shape (batch_size, num_kv_heads, seq_len). Raises
+        ``NotImplementedError`` where a class derived from this one does not say how."""
         raise NotImplementedError
 
 
@@ -155,6 +158,7 @@ class EndsPress(RescoringPress):
     share: float = 0.1
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Puts both ends above all others: shape (batch_size, num_kv_heads, seq_len)."""
         length = scores.shape[-1]
         end = max(1, int(length * self.share))
         places = torch.arange(length, device=scores.device)
@@ -170,6 +174,8 @@ class WhitelistPress(RescoringPress):
     spans: Spans = ()
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Puts the spans above all others: shape (batch_size, num_kv_heads, seq_len). Raises
+        :class:`PolicyError` as :func:`check_spans` does."""
         length = scores.shape[-1]
         protected = torch.zeros(length, dtype=torch.bool, device=scores.device)
         for start, end in check_spans(self.spans, length):
@@ -188,6 +194,7 @@ class SharedPress(RescoringPress):
     by: Joined = "mean"
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Gives all heads of a layer the same scores: shape (batch_size, num_kv_heads, seq_len)."""
         if self.by == "mean":
             return scores.mean(1, keepdim=True).expand_as(scores)
         return scores.amax(1, keepdim=True).expand_as(scores)
@@ -209,7 +216,7 @@ class PagesPress(RescoringPress):
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Gives each token of a full page the score of the page, and an open page a score above all
-        others."""
+        others. Takes and returns shape (batch_size, num_kv_heads, seq_len)."""
         length = scores.shape[-1]
         count = length // self.size
         tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
@@ -350,8 +357,8 @@ class FairEvictionPress(RescoringPress):
         return split_at_spans(self.spans, length)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts).
-        ``whole``: all scores."""
+        """Counts the tokens that each head keeps of each part, shape (batch_size, num_kv_heads,
+        parts). ``whole``: all scores, shape (batch_size, num_kv_heads, seq_len)."""
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         shares = shared_out(kept, sizes)
         return shares.expand(*whole.shape[:2], -1)
@@ -365,6 +372,8 @@ class DebiasPress(FairEvictionPress):
     strength: float = field(default=0.5, kw_only=True)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
+        """Counts between what the press keeps and the fair shares, shape (batch_size, num_kv_heads,
+        parts). ``whole``: all scores, shape (batch_size, num_kv_heads, seq_len)."""
         chosen = torch.zeros_like(whole, dtype=torch.long)
         chosen.scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
         of_parts = [chosen[..., start:end].sum(-1) for start, end in parts]

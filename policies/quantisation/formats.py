@@ -13,7 +13,7 @@ MANTISSAS = {"float32": 23, "bfloat16": 7, "float16": 10}  # bits, by type
 
 
 def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
-    """Divides the last dimension: (..., length) to (..., groups, group).
+    """Divides the last dimension: shape (..., length) becomes (..., groups, group).
 
     The last group may have fewer numbers: its last one is repeated, which changes neither its least
     nor its largest."""

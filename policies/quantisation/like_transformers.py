@@ -57,6 +57,8 @@ class QuantisedAsInTransformers:
     _window: dict[int, int | None] = field(default_factory=dict)
 
     def after_prefill(self, cache: CacheRows) -> None:
+        """Quantises all rows; raises :class:`PolicyError` for those that :class:`FlatFormat`
+        refuses."""
         lengths = cache.lengths(0).tolist()
         for answer, rows in zip(cache.answers, lengths, strict=True):
             self._rows[answer] = rows
@@ -64,6 +66,8 @@ class QuantisedAsInTransformers:
         self._quantise(cache, list(cache.answers))
 
     def after_step(self, cache: CacheRows, step: int) -> None:
+        """Quantises all rows of the answers whose window is full; raises as
+        :meth:`after_prefill` does."""
         full = []
         lengths = cache.lengths(0).tolist()
         for answer, rows in zip(cache.answers, lengths, strict=True):

@@ -99,6 +99,7 @@ class Codes:
     decode: "Callable[[torch.Tensor], torch.Tensor]"
 
     def read(self) -> "torch.Tensor":
+        """Returns the rows as they are read, shape (heads, rows, head_dim)."""
         return self.decode(self.numbers)
 
 

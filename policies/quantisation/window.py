@@ -92,9 +92,11 @@ class CodewordRows:
         self.tokens = cache.tokens
 
     def keys(self, layer: int) -> "torch.Tensor":
+        """Returns the codewords of the keys: int32 (answers, num_kv_heads, rows, head_dim)."""
         return self._codes(layer, "keys")
 
     def values(self, layer: int) -> "torch.Tensor":
+        """Returns the codewords of the values: int32 (answers, num_kv_heads, rows, head_dim)."""
         return self._codes(layer, "values")
 
     def write(
@@ -104,6 +106,8 @@ class CodewordRows:
         values: "torch.Tensor | None" = None,
         rows: "torch.Tensor | None" = None,
     ) -> None:
+        """Writes codewords, int32 (answers, num_kv_heads, rows, head_dim). ``rows``: bool (answers,
+        num_kv_heads, rows), the only ones that are written; by default all."""
         if keys is not None:
             self._recode(layer, "keys", keys, rows)
         if values is not None:
@@ -170,6 +174,8 @@ class QuantisedRows:
         self._stored = defaultdict(list)
 
     def after_prefill(self, cache: CacheRows) -> None:
+        """Quantises the rows that leave the windows; raises what a format raises that cannot encode
+        them."""
         # Most layers hold as many rows as another.
         leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))
         formats, _ = self.ways[0]

@@ -103,6 +103,8 @@ class Vocabulary(BaseModel):
 
 @cache
 def vocabulary() -> Vocabulary:
+    """Returns the words of the RULER tasks; raises :class:`DatasetError` if their file was
+    changed."""
     return Vocabulary.model_validate(
         read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256)
     )
@@ -224,7 +226,7 @@ def essays_of_tokens(
     sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write
 ) -> list[str]:
     """Fills a length with given sentences, from any of them on, and from the beginning again where
-    they end."""
+    they end. Raises as :func:`fit` does."""
     start = rng.randrange(len(sentences))
 
     def first(number: int) -> list[str]:
@@ -234,4 +236,5 @@ def essays_of_tokens(
 
 
 def noise_of_tokens(_: random.Random, length: Length, write_hay: Write) -> list[str]:
+    """Fills a length with noise; raises as :func:`fit` does."""
     return noise(fit(length, lambda sentences: write_hay(noise(sentences))))
