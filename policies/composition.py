@@ -112,7 +112,9 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
 
     def build(situation: Situation) -> Press:
         press = plain.build(situation)
-        return way.treatment.wrap(press, situation) if way.treatment.wrap else press
+        if way.treatment.wrap:
+            return way.treatment.wrap(press, situation)
+        return press
 
     def check_model(shape: ModelShape) -> None:
         for policy in (plain, way):
@@ -145,10 +147,7 @@ def _one_after_the_other(
     """Makes the treatment that acts as the first, and then as the second, which is that of the
     policy ``name``. The press that the second puts around another is built already."""
     chain = partial(_chain, first, second)
-    by_step = first.step_treatment or second.step_treatment
-    return CacheTreatment(
-        prefill_treatment=None if by_step else chain,
-        step_treatment=chain if by_step else None,
+    both = CacheTreatment(
         write_treatment=_write_treatment(first, second),
         codeword_bits=second.codeword_bits,  # a fault writes rows without them
         check_codewords=second.check_codewords,
@@ -160,6 +159,9 @@ def _one_after_the_other(
             first.fitted(situation), second.fitted(situation), name
         ),
     )
+    if first.step_treatment or second.step_treatment:
+        return replace(both, step_treatment=chain)
+    return replace(both, prefill_treatment=chain)
 
 
 def _chain(
@@ -279,8 +281,10 @@ def built_in(name: str) -> Policy | None:
         return POLICIES[name]
     plain_name, way = plain_and_way(name)
     try:
+        if way == PLAIN and is_treatment(name):
+            return make_treatment(name)
         if way == PLAIN:
-            return make_treatment(name) if is_treatment(name) else None
+            return None
         plain = built_in(plain_name)
         if plain is None:
             return None

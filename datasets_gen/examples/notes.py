@@ -22,11 +22,9 @@ def _without_evidence(answered: Sequence[Question]) -> str:
     lost = sum(not question.spans for question in answered)
     if not lost:
         return ""
-    stand, them = (
-        ("do not stand in their context", "them")
-        if lost > 1
-        else ("does not stand in its context", "it")
-    )
+    stand, them = "do not stand in their context", "them"
+    if lost == 1:
+        stand, them = "does not stand in its context", "it"
     return f"{lost:,} of {len(answered):,} answers {stand}: no evidence is measured for {them}"
 
 

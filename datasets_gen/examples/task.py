@@ -167,29 +167,13 @@ class Task:
         generated.
 
         Raises :class:`DatasetError` for a split, level or number that the task has not, and what
-        its generator raises. ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not
+        its generator raises.
+
+        ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not
         touch."""
         level = self.top_level if level is None else min(level, self.top_level)
         questions = self.questions_per_context if questions is None else questions
-        if split not in get_args(Split):
-            raise DatasetError(unknown_name("split", split, get_args(Split)))
-        for what, value, least in (
-            ("index", index, 0),
-            ("level", level, 0),
-            ("number of questions", questions, 1),
-        ):
-            if value < least:
-                raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
-        if self.most == 0:
-            raise DatasetError(
-                f"{self.name} has no rows of its own: run takes them from {self.name}(data=FILE)"
-            )
-        if self.most is not None and split != "test":
-            raise DatasetError(f"{self.name} has a test split only, not '{split}'")
-        if self.most is not None and index >= self.most:
-            raise DatasetError(
-                f"{self.name} has {self.most:,} contexts, and index {index} is none of them"
-            )
+        self._check_request(split, index, level, questions)
         number, way = divmod(index, len(self.arms))
         draw = f"{self.name}/{split}/{seed}/{number}" + ("/held_out" if held_out else "")
         arm = self.arms[way]
@@ -211,6 +195,28 @@ class Task:
             arm,
             draw,
         )
+
+    def _check_request(self, split: Split, index: int, level: int, questions: int) -> None:
+        """Raises :class:`DatasetError` for an example that the task has not."""
+        if split not in get_args(Split):
+            raise DatasetError(unknown_name("split", split, get_args(Split)))
+        for noun, value, least in (
+            ("index", index, 0),
+            ("level", level, 0),
+            ("number of questions", questions, 1),
+        ):
+            if value < least:
+                raise DatasetError(f"the {noun} of an example is {least} or more, not {value}")
+        if self.most == 0:
+            raise DatasetError(
+                f"{self.name} has no rows of its own: run takes them from {self.name}(data=FILE)"
+            )
+        if self.most is not None and split != "test":
+            raise DatasetError(f"{self.name} has a test split only, not '{split}'")
+        if self.most is not None and index >= self.most:
+            raise DatasetError(
+                f"{self.name} has {self.most:,} contexts, and index {index} is none of them"
+            )
 
     def generate(
         self, seed: int, count: int, split: Split = "test", held_out: bool = False

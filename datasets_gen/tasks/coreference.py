@@ -165,12 +165,15 @@ class CoreferenceStory:
         self.text += " " if self.text else ""
         sentence, stated = write_fact(template, words, fact, len(self.text))
         self.text += sentence
-        name = way.name if way else stated.subject
-        read = way.read if way else ()
         subject, value = stated.stated()
-        self.values += [value] if way else sorted((subject, value), key=lambda one: one.start)
+        if way:
+            kind, name, read = way.kind, way.name, way.read
+            self.values.append(value)
+        else:
+            kind, name, read = "name", stated.subject, ()
+            self.values += sorted((subject, value), key=lambda place: place.start)
         self.statements.append(Statement(fact, stated.value, stated.sentence, read, name))
-        self._note(person, way.kind if way else "name")
+        self._note(person, kind)
 
     def _choose_way(self, person: Referent) -> ReferenceWay | None:
         """Chooses how to refer to a person; None for the full name."""

@@ -188,8 +188,10 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
     """Returns the statements, and what in each of them is given and what is looked for."""
     spans: list[Span] = []
     for s in stated:
-        answer, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
-        spans += (answer.as_a("answer"), given.as_a("subject"), s.sentence)
+        answer, asked_about = s.value, s.subject
+        if direction == "reverse":
+            answer, asked_about = s.subject, s.value
+        spans += (answer.as_a("answer"), asked_about.as_a("subject"), s.sentence)
     return tuple(spans)
 
 

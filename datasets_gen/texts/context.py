@@ -100,11 +100,13 @@ class Context:
     def _widened(self, start: int, end: int, beside: int) -> Place:
         """Adds what stands beside a candidate, up to white space where there is any."""
         start, end = max(0, start - beside), min(len(self.text), end + 2 * beside)
-        before, after = (
-            self.text.rfind(" ", max(0, start - beside), start),
-            self.text.find(" ", end, end + beside),
-        )
-        return (before if before >= 0 else start), (after if after >= 0 else end)
+        space_before = self.text.rfind(" ", max(0, start - beside), start)
+        space_behind = self.text.find(" ", end, end + beside)
+        if space_before >= 0:
+            start = space_before
+        if space_behind >= 0:
+            end = space_behind
+        return start, end
 
 
 def _occurrences(needle: str, text: str) -> Iterable[Place]:

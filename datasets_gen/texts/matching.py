@@ -222,7 +222,9 @@ def value_form(value: str) -> str:
         return "letter"
     if is_quantity(value):
         key = read_item(value).keys[0]
-        return "date" if _DATE_KEY.search(key) else "time" if _TIME_KEY.match(key) else "number"
+        if _DATE_KEY.search(key):
+            return "date"
+        return "time" if _TIME_KEY.match(key) else "number"
     if is_measure(value) or _DIGIT.search(value):
         return "text with digits"
     return ""

@@ -19,11 +19,10 @@ A_SIZE = (
 def target_size(situation: Situation) -> int:
     """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing
     is ever cut."""
-    return (
-        kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
-        if situation.ratio
-        else OUT_OF_REACH
-    )
+    if not situation.ratio:
+        return OUT_OF_REACH
+    size: int = kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
+    return size
 
 
 def _decoding_press(situation: Situation, scorer: Press) -> Press:

@@ -64,11 +64,9 @@ class FaultOptions(BaseModel):
                 f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4"
             )
         for name in ("layers", "heads"):
-            of_layers, also = (
-                (r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1")
-                if name == "layers"
-                else ("", "")
-            )
+            of_layers = also = ""
+            if name == "layers":
+                of_layers, also = r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1"
             for part in getattr(self, name):
                 if not re.fullmatch(rf"all|\d{{1,4}}(-\d{{1,4}})?{of_layers}", part):
                     raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
