@@ -24,7 +24,7 @@ from datasets_gen.examples.jsonl import golds_in
 from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
 from kvbench.publish.places import distinct_names, name_of_place, without_places
-from kvbench.publish.site_list import link_pages
+from kvbench.publish.site_list import enlist_results, find_neighbours
 from kvbench.system.errors import KVBenchError, fault_of_fields, first_line
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.downloads.tables import Imported, imported_sheet
@@ -60,9 +60,11 @@ def command(
     shown, unread = rows_with_names(rows), [without_places(line) for line in broken]
     sheet = imported_sheet(shown)
     write_sheets(site, [sheet])
-    page = build_imported(name_of_place(results), shown, unread, [sheet])
+    neighbours = find_neighbours(site)
+    page = build_imported(name_of_place(results), shown, unread, [sheet], neighbours)
     write_text_atomically(site / IMPORTED, page)
-    link_pages(site)
+    models = [row.model for row in shown]
+    enlist_results(site, IMPORTED, models, [row.dataset for row in shown])
     table = ResultTable.from_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
     fault = ""
     if broken:

@@ -10,7 +10,7 @@ from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
 from kvbench.publish.places import name_of_place
 from kvbench.publish.published import published_stores
-from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
+from kvbench.publish.site_list import CLAIMS, ROOT, enlist, find_neighbours, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
@@ -68,12 +68,19 @@ def publish_register(
     for name, store in stores.items():
         runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
     text = build_claims(
-        names.model, judgements, runs, [sheet], names.beside, difficulty, names.data, names.larger
+        names.model,
+        judgements,
+        runs,
+        [sheet],
+        names.beside,
+        difficulty,
+        names.data,
+        names.larger,
+        find_neighbours(folder),
     )
     write_text_atomically(page, text)
     decided = f"{count.decided} of {count.decidable} decided"
     enlist(folder, CLAIMS, [page], list(stores.values()), decided)
-    link_sites(folder)
     counts = Counter(judgement.verdict for judgement in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     size = f"{len(claims)} claims in {len(judgements)} statistics"

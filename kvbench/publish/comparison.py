@@ -11,7 +11,13 @@ from kvbench.publish.downloads import write_sheets
 from kvbench.publish.method import run_entry
 from kvbench.publish.places import without_places
 from kvbench.publish.published import published_records, published_stores
-from kvbench.publish.site_list import COMPARISON, enlist, run_site_beside, site_folder
+from kvbench.publish.site_list import (
+    COMPARISON,
+    enlist,
+    find_neighbours,
+    run_site_beside,
+    site_folder,
+)
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
@@ -90,6 +96,7 @@ def publish_comparison(
         next_step=without_places(next_step),
         earlier=earlier,
         lost=lost_section([lost for lost in lost_answers(records) if lost.policy == policy]),
+        neighbours=find_neighbours(folder),
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])

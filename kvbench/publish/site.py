@@ -28,7 +28,7 @@ from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import describe_method
 from kvbench.publish.places import distinct_names
 from kvbench.publish.published import published_records, published_rows, published_stores
-from kvbench.publish.site_list import RUN, enlist, site_folder
+from kvbench.publish.site_list import RUN, enlist, find_neighbours, site_folder
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.run_file import Identity, choose_tolerance
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -51,6 +51,7 @@ from leaderboards.pages.results import Results, task_page
 from leaderboards.pages.uses import use_matrix
 from leaderboards.paper.pictures import PaperFigure
 from leaderboards.paper.run_figures import figures_of_study
+from leaderboards.rendering.templating import Neighbours
 from leaderboards.studies.declaration import (
     Study,
     StudyInput,
@@ -230,8 +231,10 @@ def _write(
     records = [published_records(frame) for frame in records]
     parts = _parts(shown, records, [published_rows(some) for some in rows], names, points)
     method = describe_method({names[str(store.folder)]: store.run for store in stores}, records)
-    contents = _build_parts(parts)
-    for page, render in page_renderers(contents.results, method.tasks).items():
+    neighbours = find_neighbours(folder)
+    contents = _build_parts(parts, neighbours)
+    renderers = page_renderers(contents.results, method.tasks, neighbours)
+    for page, render in renderers.items():
         contents.pages[page] = render()
     sheets = join_sheets(contents.sheets)
     files = [*contents.pages, METHOD, f"{FOLDER}/{RECORDS_FILE}"]
@@ -240,7 +243,7 @@ def _write(
     announce_files(folder, files)
     write_sheets(folder, sheets)
     answers = write_records(folder, [(part.labels, part.study_input.records) for part in parts])
-    contents.pages[METHOD] = build_method(method, sheets, RECORDS_FILE, answers)
+    contents.pages[METHOD] = build_method(method, sheets, RECORDS_FILE, answers, neighbours)
     for page, text in contents.pages.items():
         write_text_atomically(folder / page, text)
     write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])
@@ -276,7 +279,7 @@ def _parts(
     return parts
 
 
-def _build_parts(parts: Sequence[_Part]) -> _Contents:
+def _build_parts(parts: Sequence[_Part], neighbours: Neighbours) -> _Contents:
     """Builds the pages of examples and studies of each board, and its downloads."""
     tasks: set[str] = set()
     for part in parts:
@@ -288,7 +291,7 @@ def _build_parts(parts: Sequence[_Part]) -> _Contents:
         for name, records in by_task:
             task = str(name)
             above = task_page(task) if len(tasks) > 1 else FRONT
-            page = build_examples(model, task, records, above)
+            page = build_examples(model, task, records, above, neighbours)
             contents.pages[examples_page(task, number)] = page
         sheets = [cells_sheet(results.rows), board_sheet(results.standings, results.boards)]
         if results.attacks:
@@ -302,7 +305,8 @@ def _build_parts(parts: Sequence[_Part]) -> _Contents:
                 on_front += content.parts
             else:
                 file = study.file_name(number)
-                contents.pages[file], content = build_study(study, study_input)
+                page, content = build_study(study, study_input, neighbours)
+                contents.pages[file] = page
                 contents.first.append(file)
             sheets += content.sheets
         contents.sheets += [sheet.with_labels(part.labels) for sheet in sheets]

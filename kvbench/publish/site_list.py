@@ -1,8 +1,12 @@
-"""The list of all sites: runs, comparisons and registers of claims have folders in ``site``, which
-begins with it."""
+"""The list of what was published, which is a page of its own.
+
+Every command that writes pages notes them in an entry beside them, and the list is made anew from
+all entries. No page is changed by another command: it leads to the list, and directly to those
+pages alone that are there when it is written. Runs, comparisons and registers of claims have
+folders in ``site``, whose list is ``site/index.html``; a folder elsewhere has a list of its own.
+"""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -10,33 +14,36 @@ from pydantic import BaseModel, ConfigDict
 from kvbench.publish.places import without_places
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import make_folder, write_atomically, write_text_atomically
+from kvbench.system.files import make_folder, write_text_atomically
+from leaderboards.pages.all_runs import ListedPages, build_list
 from leaderboards.pages.front import CLAIMS_PAGE, FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
-from leaderboards.rendering.templating import render, show_link
+from leaderboards.rendering.templating import Neighbours
 
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
-RUN, COMPARISON, CLAIMS = "run", "comparison", "claims"
+RUN, COMPARISON, CLAIMS, RESULTS = "run", "comparison", "claims", "imported results"
 # A folder has an entry of each kind: a comparison may lie beside the pages of a run.
 ENTRY_FILES = {
     RUN: "data/entry.json",
     COMPARISON: "data/entry-comparison.json",
     CLAIMS: "data/entry-claims.json",
+    RESULTS: "data/entry-imported.json",
 }
-LIST = "index.html"
+LIST = "index.html"  # of the folder of all sites
+LIST_ELSEWHERE = "all-runs.html"  # where index.html is the front page of a run
 LONGEST_NAME = 80  # letters of a folder's name
 
 
 class SiteEntry(BaseModel):
-    """A row of the list of all sites."""
+    """The pages of one kind in a folder, which are a row of the list."""
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: str  # run, comparison or claims
+    kind: str  # a key of ENTRY_FILES
     pages: tuple[str, ...]  # relative to its folder, the first of them to begin with
     model: str
     tasks: tuple[str, ...]
-    created: str  # when its first run began
+    created: str  # when its first run began; empty where nobody knows
     runs: tuple[str, ...] = ()  # names
     verdicts: str = ""  # how many there are of each, in words; empty of entries of earlier versions
 
@@ -64,8 +71,8 @@ def _is_listed(folder: Path) -> bool:
 def enlist(
     folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store], verdicts: str = ""
 ) -> None:
-    """Notes what a site is, links its pages, and writes the list of all sites anew if it lies
-    there."""
+    """Notes beside the pages of some runs what they are, and makes the list anew that they stand
+    in; raises :class:`KVBenchError` where it cannot be written."""
     names = [page.name for page in pages]
     former = _entry(folder, kind)
     if kind != RUN and former is not None:  # comparisons of an earlier command stay there
@@ -84,58 +91,76 @@ def enlist(
         runs=tuple(runs),
         verdicts=verdicts,
     )
-    write_text_atomically(folder / ENTRY_FILES[kind], entry.model_dump_json(indent=1) + "\n")
+    _write_entry(folder, entry)
+
+
+def enlist_results(
+    folder: Path, page: str, models: Sequence[str], data_sets: Sequence[str]
+) -> None:
+    """Notes the page of results of another tool, whose files do not tell when they were made, and
+    makes the list anew that it stands in; raises :class:`KVBenchError` where it cannot be
+    written."""
+    entry = SiteEntry(
+        kind=RESULTS,
+        pages=(page,),
+        model=", ".join(dict.fromkeys(models)),
+        tasks=tuple(dict.fromkeys(data_sets)),
+        created="",
+    )
+    _write_entry(folder, entry)
+
+
+def _write_entry(folder: Path, entry: SiteEntry) -> None:
+    text = entry.model_dump_json(indent=1)
+    write_text_atomically(folder / ENTRY_FILES[entry.kind], text + "\n")
+    path = _list_path(folder)
+    rows = [_listed_pages("", entry) for entry in _entries_in(folder)]
+    if path.name == LIST:
+        rows = [_listed_pages(name, entry) for name, entry in _entries(path.parent)]
+        # Results of another tool may lie beside the list itself.
+        rows += [_listed_pages("", entry) for entry in _entries_in(path.parent)]
+    write_text_atomically(path, build_list(rows))
+
+
+def _list_path(folder: Path) -> Path:
+    """Returns the path of the list that the pages of a folder stand in."""
     if _is_listed(folder):
-        _write_list(folder.parent)
-    link_pages(folder)
+        return folder.parent / LIST
+    if folder.resolve() == ROOT.resolve():
+        return folder / LIST
+    return folder / LIST_ELSEWHERE
 
 
-def _write_list(root: Path) -> None:
-    """Writes the list of all sites anew."""
-    entries = []
-    for name, entry in _entries(root):
-        # Entries of sites that earlier versions wrote name places.
-        model = without_places(entry.model)
-        entries.append({"name": name, **entry.model_dump(), "model": model})
-    write_text_atomically(root / LIST, render("sites.html.j2", entries=entries))
-    link_pages(root)
+def _listed_pages(folder: str, entry: SiteEntry) -> ListedPages:
+    """Returns the row of an entry. ``folder``: relative to that of the list."""
+    name = folder or "+".join(entry.runs)
+    if entry.kind != RUN and not folder:
+        name = entry.pages[0].removesuffix(".html")
+    return ListedPages(
+        name=name,
+        folder=folder,
+        kind=entry.kind,
+        pages=entry.pages,
+        model=without_places(entry.model),  # entries that earlier versions wrote name places
+        tasks=entry.tasks,
+        verdicts=entry.verdicts,
+        began=entry.created,
+    )
 
 
-def link_pages(folder: Path) -> None:
-    """Shows the links to pages that templates hide as long as those are not there."""
-    targets = _linked_pages(folder)
-    for path in filter(Path.is_file, folder.glob("*.html")):
-        former = path.read_bytes()
-        page = former
-        for target in targets:
-            page = show_link(page, target)
-        if page != former:
-            write_atomically(path, partial(_write_page, page))
-
-
-def _linked_pages(folder: Path) -> list[str]:
-    """Lists the pages that are there to be linked, by their addresses from a folder of pages."""
-    single = (FRONT, METHOD, IMPORTED, CLAIMS_PAGE)
-    targets = [name for name in single if (folder / name).is_file()]
-    targets += [page.name for page in folder.glob("examples-*.html")]
-    if _is_listed(folder):
-        root = folder.parent
-        if (root / LIST).is_file():
-            targets.append(f"../{LIST}")
-        registers = root.glob(f"*/{CLAIMS_PAGE}")
-        targets += [f"../{page.parent.name}/{page.name}" for page in registers]
-    return targets
-
-
-def _write_page(page: bytes, file: Path) -> None:
-    file.write_bytes(page)
-
-
-def link_sites(folder: Path) -> None:
-    """Shows the links of all sites beside a folder, if it is one of them."""
-    if _is_listed(folder):
-        for name, _ in _entries(folder.parent):
-            link_pages(folder.parent / name)
+def find_neighbours(folder: Path) -> Neighbours:
+    """Returns what a page of a folder can lead to: its list, which is made when the page is
+    written, and the pages of other commands that are there already."""
+    all_runs = _list_path(folder)
+    pages = {page.name for page in folder.glob("examples-*.html")}
+    pages |= {name for name in (METHOD, IMPORTED, CLAIMS_PAGE) if (folder / name).is_file()}
+    if (folder / FRONT).is_file() and all_runs != folder / FRONT:
+        pages.add(FRONT)
+    if not _is_listed(folder):
+        return Neighbours(all_runs.name, frozenset(pages))
+    for register in all_runs.parent.glob(f"*/{CLAIMS_PAGE}"):
+        pages.add(f"../{register.parent.name}/{register.name}")
+    return Neighbours(f"../{all_runs.name}", frozenset(pages))
 
 
 def _sites_of_runs(folder: Path) -> list[tuple[str, SiteEntry]]:
@@ -173,11 +198,18 @@ def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
     """Reads the entries of all sites with the names of their folders, the newest first."""
     entries = []
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        for kind in ENTRY_FILES:
-            entry = _entry(folder, kind)
-            if entry is not None:
-                entries.append((folder.name, entry))
+        entries += [(folder.name, entry) for entry in _entries_in(folder)]
     return sorted(entries, key=lambda named: named[1].created, reverse=True)
+
+
+def _entries_in(folder: Path) -> list[SiteEntry]:
+    """Reads the entries of a folder, in the order of their kinds."""
+    entries = []
+    for kind in ENTRY_FILES:
+        entry = _entry(folder, kind)
+        if entry is not None:
+            entries.append(entry)
+    return entries
 
 
 def _entry(folder: Path, kind: str) -> SiteEntry | None:

@@ -13,7 +13,7 @@ from leaderboards.claims.declaration import Text
 from leaderboards.claims.verdict import VERDICTS, Judgement, count_decided, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import CLAIMS
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import ALONE, Neighbours, render
 from leaderboards.statistics.text import p_equation
 
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
@@ -35,6 +35,7 @@ def build_claims(
     difficulty: str | None = None,
     data: PurePath | None = None,
     larger: str | None = None,
+    neighbours: Neighbours = ALONE,
 ) -> str:
     """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie
     in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``: the levels
@@ -50,6 +51,7 @@ def build_claims(
     sites = [run.site for run in runs.values() if run.site]
     return render(
         "claims.html.j2",
+        neighbours=neighbours,
         model=model,
         beside=beside,
         larger=larger,

@@ -18,7 +18,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_facts
 from leaderboards.pages.results import tasks_by_count
-from leaderboards.rendering.templating import Listing, render
+from leaderboards.rendering.templating import ALONE, Listing, Neighbours, render
 from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
@@ -53,6 +53,7 @@ def build_comparison(
     next_step: str = "",
     earlier: Sequence[str] = (),
     lost: StudySection | None = None,
+    neighbours: Neighbours = ALONE,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a
     verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``:
@@ -78,6 +79,7 @@ def build_comparison(
     tasks = dict.fromkeys(duel.task for duel in duels)
     return render(
         "comparison.html.j2",
+        neighbours=neighbours,
         model=model,
         teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,

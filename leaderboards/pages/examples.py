@@ -10,7 +10,7 @@ from pandas import DataFrame, Index, isna
 
 from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.aggregate.duels import QUESTION
-from leaderboards.rendering.templating import as_data, render
+from leaderboards.rendering.templating import ALONE, Neighbours, as_data, render
 from leaderboards.statistics.columns import with_levels
 from policies.declaration.names import CONTROLS, FULL
 
@@ -40,13 +40,20 @@ NUMBERS = {
 }
 
 
-def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
+def build_examples(
+    model: str,
+    task: str,
+    records: DataFrame,
+    page: str = "index.html",
+    neighbours: Neighbours = ALONE,
+) -> str:
     """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers
     of each policy and level are shown. ``page``: the file name of the page with the figures of the
     task."""
     return render(
         "examples.html.j2",
         ("examples.js",),
+        neighbours,
         model=model,
         task=task,
         task_page=page,

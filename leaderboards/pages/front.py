@@ -31,7 +31,7 @@ from leaderboards.pages.results import Results, distinct, distinct_labels, dtype
 from leaderboards.pages.sections import largest_row, make_sections, section_note, section_title
 from leaderboards.pages.uses import FACTS_OF_PROMPT, use_for, use_matrix, usual_kind
 from leaderboards.rendering.style import LineStyle, line_styles
-from leaderboards.rendering.templating import as_data, render
+from leaderboards.rendering.templating import ALONE, Neighbours, as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
@@ -113,7 +113,9 @@ def _leads(results: Results, task: str) -> str:
 
 
 def page_renderers(
-    results: Sequence[Results], entries: Sequence[TaskEntry] = ()
+    results: Sequence[Results],
+    entries: Sequence[TaskEntry] = (),
+    neighbours: Neighbours = ALONE,
 ) -> dict[str, Callable[[], str]]:
     """Returns by file name a function for each page that renders it, that of the front page first.
     A single task has no page of its own: it is on the front page. ``entries``: what a reader has to
@@ -127,7 +129,11 @@ def page_renderers(
     if len(tasks) > 1:
         pages = {task: task_page(task) for task in tasks}
     models = distinct(of_setting.model for of_setting in results)
-    shared: dict[str, Any] = {"model": ", ".join(models), "styles": line_styles(rows)}
+    shared: dict[str, Any] = {
+        "model": ", ".join(models),
+        "styles": line_styles(rows),
+        "neighbours": neighbours,
+    }
     examples = _examples_by_task(results)
     links = []
     for task, of_task in examples.items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
-from leaderboards.rendering.templating import Listing, render
+from leaderboards.rendering.templating import ALONE, Listing, Neighbours, render
 
 BLANK = "–"
 IMPORTED = "imported.html"
@@ -16,7 +16,11 @@ COLUMNS = (
 
 
 def build_imported(
-    source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
+    source: str,
+    rows: Sequence[Imported],
+    broken: Sequence[str] = (),
+    sheets: Sequence[Sheet] = (),
+    neighbours: Neighbours = ALONE,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be
     read, a line each. ``sheets``: tables that lie in ``data`` beside it."""
@@ -37,7 +41,12 @@ def build_imported(
         }
         sections.append(section)
     return render(
-        "imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets
+        "imported.html.j2",
+        neighbours=neighbours,
+        source=source,
+        sections=sections,
+        broken=broken,
+        sheets=sheets,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.results import distinct, spread
-from leaderboards.rendering.templating import Range, excerpt, render
+from leaderboards.rendering.templating import ALONE, Neighbours, Range, excerpt, render
 
 LONGEST = 700  # characters of a context that are shown whole
 AROUND = 60  # characters on either side of the evidence, of a longer one
@@ -116,11 +116,16 @@ class Method:
 
 
 def build_method(
-    method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0
+    method: Method,
+    sheets: Sequence[Sheet] = (),
+    records: str = "",
+    answers: int = 0,
+    neighbours: Neighbours = ALONE,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of
     all ``records`` with so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
+    beside["neighbours"] = neighbours
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 

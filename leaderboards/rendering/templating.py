@@ -50,14 +50,31 @@ class HeatMap:
     unit: str = ""
 
 
-def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
+@dataclass(frozen=True)
+class Neighbours:
+    """The pages of other commands that a page can lead to, by their addresses."""
+
+    all_runs: str = ""  # the list of all runs; empty where there is none
+    pages: frozenset[str] = frozenset()  # those that are there when the page is written
+
+
+ALONE = Neighbours()
+
+
+def render(
+    template: str,
+    scripts: Sequence[str] = ("address.js", "page.js"),
+    neighbours: Neighbours = ALONE,
+    **values: Any,
+) -> str:
     """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup`
-    is escaped."""
+    is escaped. ``neighbours``: of the page, which has links to them."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
     style = Markup(_palette() + _text("page.css"))
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    shared = {"style": style, "script": Markup(code), "script_digest": digest}
     page = _environment().get_template(template)
-    return page.render(style=style, script=Markup(code), script_digest=digest, **values)
+    return page.render(neighbours=neighbours, **shared, **values)
 
 
 @cache  # and with it what the templates are compiled to
@@ -86,14 +103,6 @@ def as_data(content: Any) -> Markup:
     """Returns JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
     text = json.dumps(content, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
-
-
-def show_link(page: bytes, other: str) -> bytes:
-    """Shows a link that templates hide, without an address, as long as the other page is not
-    there."""
-    hidden = f'<li hidden data-page="{other}"><a data-href='
-    shown = f'<li data-page="{other}"><a href='
-    return page.replace(hidden.encode(), shown.encode())
 
 
 def _text(name: str) -> str:

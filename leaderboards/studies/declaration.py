@@ -17,7 +17,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration import Chapter
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.style import LineStyle
-from leaderboards.rendering.templating import HeatMap, Listing, render
+from leaderboards.rendering.templating import ALONE, HeatMap, Listing, Neighbours, render
 from policies.declaration.names import by_name
 
 
@@ -104,7 +104,9 @@ class Study:
         return f"{self.name}.{number}.html"
 
 
-def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyContent]:
+def build_study(
+    study: Study, study_input: StudyInput, neighbours: Neighbours = ALONE
+) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
     content = study.find(study_input)
     identities = [run.get("identity", {}) for run in study_input.runs]
@@ -113,8 +115,8 @@ def build_study(study: Study, study_input: StudyInput) -> tuple[str, StudyConten
     if dtypes:
         facts.insert(0, ("Numbers in", ", ".join(dtypes)))
     shown: dict[str, Any] = {"facts": facts, "parts": content.parts, "sheets": content.sheets}
-    page = render("study.html.j2", study=study, model=study_input.model, **shown)
-    return page, content
+    shown |= {"study": study, "model": study_input.model, "neighbours": neighbours}
+    return render("study.html.j2", **shown), content
 
 
 @cache

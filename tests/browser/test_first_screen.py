@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.pages.front import FRONT
-from leaderboards.pages.results import task_page
-from leaderboards.rendering.templating import show_link
+from leaderboards.pages.front import FRONT, page_renderers
+from leaderboards.pages.results import Results, task_page
+from leaderboards.rendering.templating import Neighbours
 from policies import POLICIES
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
@@ -30,9 +30,13 @@ CUT = """selector => [...document.querySelectorAll(selector)].filter(each => eac
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = realistic_records(tasks=TASKS, contexts=6)
-    return write_pages(tmp_path_factory.mktemp("site"), results_of(records, "reference")).parent
+def results() -> Results:
+    return results_of(realistic_records(tasks=TASKS, contexts=6), "reference")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
+    return write_pages(tmp_path_factory.mktemp("site"), results).parent
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +144,14 @@ def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", [FRONT, task_page("hops")])
 def test_every_link_of_the_header_is_in_view(
-    browser: Chromium, site: Path, page: str, width: int
+    browser: Chromium, site: Path, results: Results, page: str, width: int
 ) -> None:
     """With the link to the list of all runs, which a folder in ``site`` has, and without a header
     that scrolls."""
     listed = site / f"listed-{page}"
-    listed.write_bytes(show_link((site / page).read_bytes(), "../index.html"))
+    neighbours = Neighbours("../index.html")
+    render_page = page_renderers([results], neighbours=neighbours)[page]
+    listed.write_text(render_page(), encoding="utf-8")
     browser.open_quietly(listed, width)
     links = browser.evaluate("""[...document.querySelectorAll('header a')].map(link => {
       const box = link.getBoundingClientRect(), middle = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];

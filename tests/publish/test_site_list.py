@@ -1,7 +1,6 @@
 """Each run has a folder of its own in ``site``, and the list there leads to all of them."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 from urllib.parse import unquote
@@ -23,16 +22,13 @@ SITE = Path("site")
 
 
 def shown_links(page: Path) -> list[str]:
-    """Returns the addresses that a reader of a page can follow: links in hidden entries are left
-    out."""
-    text = re.sub(
-        r"<li hidden[^>]*>.*?</li>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
-    )
-    return [
-        href
-        for tag, attributes in Elements(text).found
-        if tag == "a" and (href := attributes.get("href"))
-    ]
+    """Returns the addresses that a reader of a page can follow."""
+    links = []
+    for tag, attributes in Elements(page.read_text(encoding="utf-8")).found:
+        address = attributes.get("href")
+        if tag == "a" and address:
+            links.append(address)
+    return links
 
 
 def run_of_one_task(of: Path, folder: Path) -> None:
@@ -79,9 +75,7 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(
     ] in rows
     assert entry["verdicts"] == "4 open", "two methods, and two uses of two contexts"
     for page in pages:
-        assert '<li data-page="../index.html"><a href="../index.html">' in page.read_text(
-            encoding="utf-8"
-        )
+        assert "../index.html" in shown_links(page)
     before = pages[0].read_bytes()
     assert main(["site", "runs/an#other"]) == 0
     assert pages[0].read_bytes() == before
@@ -169,14 +163,62 @@ def reached(leads_to: dict[Path, set[Path]], first: Path) -> set[Path]:
 
 
 def test_claims_lead_to_the_run_behind_them_and_the_run_to_them(made: Path) -> None:
+    """The pages of the run are older than the register, and lead to it by the list."""
     assert "../one/index.html" in shown_links(made / "claims-reference/claims.html")
-    assert "../claims-reference/claims.html" in shown_links(made / "two of them/index.html")
-    assert {"claims.html", "../claims-reference/claims.html"} <= set(
-        shown_links(made / "one/index.html")
-    )
-    assert ["claims-reference", "claims"] in [
-        row[:2] for row in Elements((made / "index.html").read_text()).rows
-    ]
+    for name in ("one", "two of them"):
+        assert "../index.html" in shown_links(made / name / "index.html")
+    listed = made / "index.html"
+    assert {"claims-reference/claims.html", "one/claims.html"} <= set(shown_links(listed))
+    rows = Elements(listed.read_text(encoding="utf-8")).rows
+    assert ["claims-reference", "claims"] in [row[:2] for row in rows]
+
+
+def test_no_command_changes_the_pages_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of ``site`` too, where a folder has a list of its own; a run that is published again
+    leads directly to what has come beside it."""
+    monkeypatch.chdir(tmp_path)
+    store = small_store(Path("runs/one"))
+    evaluation(Path("results/x"), {"qa": {"string_match": 60.0}})
+    assert main(["site", "runs/one", "--site", "out"]) == 0
+    out = Path("out")
+    listed = out / "all-runs.html"
+    before = {page: page.read_bytes() for page in out.glob("*.html") if page != listed}
+    assert len(before) > 3
+    publish_comparison(store, store.frame(), "snapkv", ["random"], out, {})
+    publish_register(chosen_claims("R1"), "reference", {"routes": store}, 0, out)
+    assert main(["import-kvpress", "results", "--site", "out"]) == 0
+    assert {page: page.read_bytes() for page in before} == before
+    kinds = [row[:2] for row in Elements(listed.read_text(encoding="utf-8")).rows]
+    assert ["one", "run"] in kinds
+    assert ["compare-snapkv", "comparison of snapkv"] in kinds
+    assert ["imported", "imported results"] in kinds
+    others = {"claims.html", "imported.html"}
+    assert {"index.html", "compare-snapkv.html", *others} <= set(shown_links(listed))
+    front = out / "index.html"
+    assert "all-runs.html" in shown_links(front)
+    assert others.isdisjoint(shown_links(front))
+    assert main(["site", "runs/one", "--site", "out"]) == 0
+    assert others < set(shown_links(front))
+
+
+def test_the_list_has_the_last_run_of_a_folder_and_no_removed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second", "third"):
+        small_store(Path("runs") / name)
+    for name, folder in (("first", "same"), ("second", "same"), ("third", "other")):
+        assert main(["site", f"runs/{name}", "--site", f"site/{folder}"]) == 0
+    listed = SITE / "index.html"
+    assert {"same/index.html", "other/index.html"} < set(shown_links(listed))
+    entry = json.loads((SITE / "same" / ENTRY_FILES[RUN]).read_text())
+    assert entry["runs"] == ["second"]
+    shutil.rmtree(SITE / "same")
+    assert main(["site", "runs/third", "--site", "site/other"]) == 0
+    assert "other/index.html" in shown_links(listed)
+    assert "same/index.html" not in shown_links(listed)
 
 
 def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it(
