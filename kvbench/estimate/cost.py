@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvbench.engine.time_limit import NumericsOptions
 from kvbench.estimate.decoder import DecoderShape
 from kvbench.estimate.forecast import Passes, StudyPart
-from kvbench.estimate.loads import Load, PressCost
+from kvbench.estimate.loads import Load, PressCost, StudyLoad
 from kvbench.estimate.machines import Machine
 from kvbench.studies.registry import forecasts
 from policies import LazyModule, Policy
@@ -85,15 +85,25 @@ class RunCost:
         return self.shape.weight_bytes + self.copy_bytes + self.context + masks
 
     @property
+    def studied(self) -> list[tuple[Load, StudyLoad]]:
+        """Lists the tasks that studies look at, each with what they ask about its prompts."""
+        studied: list[tuple[Load, StudyLoad]] = []
+        for load in self.loads:
+            if load.study is not None:
+                studied.append((load, load.study))
+        return studied
+
+    @property
     def walked(self) -> float:
         """Returns the bytes of the caches that studies hold at once, in the widest dtype of
         numerics."""
         widest = max(self.shape.in_dtype(dtype).token_bytes for dtype in self.numerics.dtypes)
         tokens = 0.0
         for forecast in forecasts(self.tables):
-            if forecast.cache_tokens is not None:
-                counts = [forecast.cache_tokens(load, self.numerics) for load in self.loads]
-                tokens = max(tokens, *counts)
+            if forecast.cache_tokens is None:
+                continue
+            for load, study in self.studied:
+                tokens = max(tokens, forecast.cache_tokens(load, study, self.numerics))
         return tokens * widest
 
     @property
@@ -124,10 +134,10 @@ class RunCost:
     @cached_property
     def study_parts(self) -> list[StudyTime]:
         """Lists the parts of the studies with their times."""
-        shape = self.shape
+        run = (self.numerics, self.tables, self.shape.layers, self.shape.heads)
         times: list[StudyTime] = []
-        for load, forecast in product(self.loads, forecasts(self.tables)):
-            for part in forecast.parts(load, self.numerics, self.tables, shape.layers, shape.heads):
+        for (load, study), forecast in product(self.studied, forecasts(self.tables)):
+            for part in forecast.parts(load, study, *run):
                 lower_host, upper_host = part.host
                 lower = lower_host + sum(map(self._study_seconds, part.lower))
                 upper = upper_host + sum(map(self._study_seconds, part.upper))

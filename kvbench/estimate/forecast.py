@@ -51,11 +51,11 @@ class StudyPart:
 class Forecast:
     """Declares what the tables of a study cost (``forecast.py`` of its folder)."""
 
-    # Yields the parts of the work on a task, of its ``Load``, the ``NumericsOptions`` of the run,
-    # its tables, and the layers and heads of its model.
+    # Yields the parts of the work on a task, of its ``Load`` and ``StudyLoad``, the
+    # ``NumericsOptions`` of the run, its tables, and the layers and heads of its model.
     parts: Callable[..., Iterator[StudyPart]]
     # Counts by name what the parts need to know of a few prompts of a task.
     counts: Callable[..., Mapping[str, float]] | None = None
     # Counts the tokens of all caches that the study holds at once for a context, beside that of its
-    # answers, of a ``Load`` and of the ``NumericsOptions``.
+    # answers, of a ``Load``, its ``StudyLoad`` and the ``NumericsOptions``.
     cache_tokens: Callable[..., float] | None = None

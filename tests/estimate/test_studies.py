@@ -229,7 +229,8 @@ def part(
     of_plan: Load, tables: Sequence[str], layers: int = 2, heads: int = 4
 ) -> dict[str, StudyPart]:
     """Returns by name the parts of the study of routes."""
-    parts = FORECAST.parts(of_plan, NumericsOptions(), tables, layers, heads)
+    assert of_plan.study is not None
+    parts = FORECAST.parts(of_plan, of_plan.study, NumericsOptions(), tables, layers, heads)
     return {part.name: part for part in parts}
 
 

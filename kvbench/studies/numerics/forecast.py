@@ -32,12 +32,14 @@ ASSUMPTION = (
 
 
 def parts(
-    load: Load, numerics: NumericsOptions, tables: Sequence[str], layers: int, heads: int
+    load: Load,
+    study: StudyLoad,
+    numerics: NumericsOptions,
+    tables: Sequence[str],
+    layers: int,
+    heads: int,
 ) -> Iterator[StudyPart]:
     """Yields the walks of all tables on a task, as one part."""
-    study = load.study
-    if study is None:
-        return
     lower = list(numerics_passes(load, study, numerics, tables, layers, is_most=False))
     upper = list(numerics_passes(load, study, numerics, tables, layers, is_most=True))
     yield StudyPart("numerics", lower, upper, ASSUMPTION)
@@ -220,13 +222,11 @@ def _compared(
     return walks_of_answer * forced
 
 
-def cache_tokens(load: Load, numerics: NumericsOptions) -> float:
+def cache_tokens(load: Load, study: StudyLoad, numerics: NumericsOptions) -> float:
     """Counts the tokens of all caches that numerics holds at once for a context, beside that of its
     answers."""
-    if load.study is None:
-        return 0.0
-    steps = numerics.steps_on(load.study.longest)
-    return LIVE_CACHES * (load.tokens + load.study.first_tokens + steps)
+    steps = numerics.steps_on(study.longest)
+    return LIVE_CACHES * (load.tokens + study.first_tokens + steps)
 
 
 FORECAST = Forecast(parts, cache_tokens=cache_tokens)

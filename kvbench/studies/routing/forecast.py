@@ -46,12 +46,14 @@ INTERVENTIONS_ASSUMPTION = (
 
 
 def parts(
-    load: Load, numerics: NumericsOptions, tables: Sequence[str], layers: int, heads: int
+    load: Load,
+    study: StudyLoad,
+    numerics: NumericsOptions,
+    tables: Sequence[str],
+    layers: int,
+    heads: int,
 ) -> Iterator[StudyPart]:
     """Yields what is observed, and the interventions, on a task."""
-    study = load.study
-    if study is None:
-        return
     if any(table in tables for table in OBSERVED):
         yield _observed(load, tables, layers, heads)
     if INTERVENTIONS.name in tables:
