@@ -1,2 +1,2 @@
-"""Studies: the folder of each holds its suite, its tables and its forecast, and a run imports it
-only where it names it."""
+"""Holds the studies: the folder of each has its suite, its tables and its forecast, and a run
+imports them only where it names the study."""

@@ -1,1 +1,1 @@
-"""What is kept at equal bytes."""
+"""Compares policies that hold equally many bytes of the cache."""

@@ -1,1 +1,1 @@
-"""What small errors of every value break."""
+"""Changes every value of the cache a little and asks which answers break."""

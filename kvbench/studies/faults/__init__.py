@@ -1,1 +1,1 @@
-"""What a damaged cache breaks."""
+"""Damages rows of the cache and asks which answers break."""

@@ -1,1 +1,1 @@
-"""Whether heads that share keys and values drift more."""
+"""Asks whether heads that share keys and values drift further than others."""

@@ -1,1 +1,1 @@
-"""What of a system prompt is obeyed."""
+"""Asks which instructions of a system prompt a model still obeys."""

@@ -1,1 +1,1 @@
-"""Whether a cached answer is the answer without the cache."""
+"""Asks whether a model answers the same with its cache as without it."""

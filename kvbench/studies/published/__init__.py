@@ -1,1 +1,1 @@
-"""Whether the order of a public board carries over."""
+"""Asks whether small models rank presses as kvpress's public board does."""

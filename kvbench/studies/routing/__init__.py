@@ -1,1 +1,1 @@
-"""Whether evidence can be reached, and what its rows cause."""
+"""Asks whether evidence can be reached in the cache, and what its rows cause."""
