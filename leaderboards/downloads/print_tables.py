@@ -88,19 +88,24 @@ class PrintTable:
     def markdown(self) -> str:
         """Writes it as a table between pipes, below its caption."""
         rows = self._written(_markdown, "**{}**")
-        lines = [f"| {' | '.join(cells)} |" for cells in rows]
         numbers = len(self.rows[0]) - self.names
-        lines.insert(1, f"|{' :--- |' * self.names}{' ---: |' * numbers}")
-        return "\n".join([_markdown(self.caption), "", *lines, ""])
+        lines = [_markdown(self.caption), ""]
+        for place, cells in enumerate(rows):
+            lines.append(f"| {' | '.join(cells)} |")
+            if place == 0:
+                lines.append(f"|{' :--- |' * self.names}{' ---: |' * numbers}")
+        return "\n".join([*lines, ""])
 
     def _written(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
         """Returns all rows with their texts escaped, and what is bold in a ``bold`` form."""
         rows = []
         for row, texts in enumerate(self.rows):
-            cells = [escape(text) for text in texts]
-            for place, text in enumerate(cells):
+            cells = []
+            for place, text in enumerate(texts):
+                escaped = escape(text)
                 if (row, place) in self.bold:
-                    cells[place] = bold.format(text)
+                    escaped = bold.format(escaped)
+                cells.append(escaped)
             rows.append(cells)
         return rows
 
@@ -128,9 +133,18 @@ def data_sentences(
 ) -> str:
     """Says of which model, contexts and way of compression the numbers of a task are. ``levels``:
     of difficulty, by task."""
-    board_rows = [row for row in rows if row.task == task and row.mode == mode and row.n]
-    contexts = min((row.fewest_contexts for row in board_rows), default=0)
-    data = count_text(contexts, "context")
+    contexts: list[int] = []
+    tasks_of_means: dict[str, None] = {}
+    of_mode = []
+    for row in rows:
+        if row.mode != mode:
+            continue
+        if task in (row.task, ALL_TASKS):
+            of_mode.append(row)
+        if row.task == task and row.n:
+            contexts.append(row.fewest_contexts)
+            tasks_of_means.update(dict.fromkeys(row.mean_of))
+    data = count_text(min(contexts, default=0), "context")
     if task == ALL_TASKS:
         data = f"at least {data} of each task"
     data += _length_text(rows)
@@ -138,9 +152,7 @@ def data_sentences(
         if level:
             data += f", {name} at level {level}"
     if task == ALL_TASKS:
-        tasks = dict.fromkeys(name for row in board_rows for name in row.mean_of)
-        data += f"; means are over {', '.join(tasks)}"
-    of_mode = [row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)]
+        data += f"; means are over {', '.join(tasks_of_means)}"
     notes = ""
     for name, reason in reasons_by_task(of_mode).items():
         notes += f" {name}: {reason}, so that nobody is marked."
@@ -176,19 +188,23 @@ def result_table(
     nothing else is marked, as the comparison tests nothing else. ``every_interval``: whether each
     number has its interval, or those of the last column alone."""
     of_mode = [row for row in rows if row.mode == mode]
+    by_place: dict[tuple[str, str, Level], SummaryRow] = {}
+    levels: set[Level] = set()
+    for summary_row in of_mode:
+        by_place[summary_row.task, summary_row.policy, summary_row.at] = summary_row
+        if summary_row.policy != FULL:
+            levels.add(summary_row.at)
     measures = _leading_measures(of_mode)
     unmastered = reasons_by_task(of_mode)
     judged = [measure for task, measure in measures.items() if task not in unmastered]
     signs = _signs(compared, judged)
-    by_place = {(row.task, row.policy, row.at): row for row in of_mode}
-    levels = {row.at for row in of_mode if row.policy != FULL}
     in_order = sorted(levels, key=lambda level: (level == UNTREATED, level))
     names = {**name_levels(in_order), UNTREATED: "one level"}
     body: list[Sequence[str]] = [(kind_name(in_order), "policy", *_headings(measures))]
     bold = set()
     for level, policy in _in_order(of_mode, in_order):
         of_line = [by_place.get((task, policy, level)) for task in measures]
-        if all(row is None for row in of_line):
+        if not any(of_line):
             continue
         texts = []
         for place, (row, measure) in enumerate(zip(of_line, measures.values(), strict=True)):
@@ -270,10 +286,11 @@ def _leading_measures(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
     """Returns the measure that leads each task, those that the model cannot do first, and last that
     of the mean over tasks where there are several and one measure leads all that it is over."""
     full = {row.task: row for row in rows if row.policy == FULL}
-    tasks = [task for task in full if task != ALL_TASKS]
-    tasks.sort(key=lambda task: full[task].not_mastered is None)
-    measures = {task: find_lead(full[task]).measures[0] for task in tasks}
-    counted = full[ALL_TASKS].mean_of if ALL_TASKS in full else ()
+    mean = full.pop(ALL_TASKS, None)
+    measures: dict[str, Measure] = {}
+    for task in sorted(full, key=lambda task: full[task].not_mastered is None):
+        measures[task] = find_lead(full[task]).measures[0]
+    counted = mean.mean_of if mean else ()
     shared = {measures[task] for task in counted}
     if len(counted) > 1 and len(shared) == 1:
         measures[ALL_TASKS] = shared.pop()

@@ -62,9 +62,13 @@ def build_comparison(
     verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other runs whose
     answers are compared. ``lost``: what became of the answers that the policy has lost."""
     adapted = {press.policy for press in presses if press.is_adapted}
+    duels_by_other: dict[str, list[Duel]] = {}
+    examples: dict[str, str] = {}
+    for duel in duels:
+        duels_by_other.setdefault(duel.other, []).append(duel)
+        examples[duel.task] = examples_page(duel.task, 1)
     sections = []
-    for number, other in enumerate(dict.fromkeys(duel.other for duel in duels), start=1):
-        against = [duel for duel in duels if duel.other == other]
+    for number, against in enumerate(duels_by_other.values(), start=1):
         sections.append(_section(number, against, unmastered))
     areas = list_areas(outcomes)
     shared, details = shared_clauses(areas)
@@ -76,7 +80,6 @@ def build_comparison(
     for definition in STATISTICS.definitions:
         if definition.name in DEFINED:
             of_statistics.append(definition)
-    tasks = dict.fromkeys(duel.task for duel in duels)
     return render(
         "comparison.html.j2",
         neighbours=neighbours,
@@ -91,7 +94,7 @@ def build_comparison(
         of_areas=_sentence(clauses),
         presses=_arguments(presses),
         adapted=adapted,
-        examples={task: examples_page(task, 1) for task in tasks},
+        examples=examples,
         next_step=next_step,
         lost=lost,
         definitions=[BEATS_DEFINITION, LOST, *of_statistics],
@@ -162,16 +165,18 @@ def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dic
     rows: list[Pooled] = []
     for outcome in outcomes:
         rows += outcome.rows
-    levels = sorted({row.level for row in rows})
+    levels_shown: set[Level] = set()
+    names: dict[str, None] = {}  # of the tasks, in the order of the rows
+    for row in rows:
+        levels_shown.add(row.level)
+        names.update(dict.fromkeys(row.tasks))
+    levels = sorted(levels_shown)
     lines = []
     for outcome in outcomes:
         by_level = {row.level: _pooled_cell(row) for row in outcome.rows}
-        cells = [by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels]
-        name = _opponent(outcome.other, adapted)
-        lines.append(TableRow(f"against {name}", tuple(cells)))
-    names = dict[str, None]()  # of the tasks, in the order of the rows
-    for row in rows:
-        names.update(dict.fromkeys(row.tasks))
+        cells = tuple(by_level.get(level, TableCell.blank(NOT_COMPLETE)) for level in levels)
+        opponent = _opponent(outcome.other, adapted)
+        lines.append(TableRow(f"against {opponent}", cells))
     tasks = list(names)
     subject = tasks[0]
     if len(tasks) > 1:
@@ -216,14 +221,21 @@ def _grid(
 ) -> dict[str, Any]:
     """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere
     on a phone."""
-    by_cell = {(duel.task, duel.level): duel for duel in duels}
+    by_cell: dict[tuple[str, Level], Duel] = {}
+    tasks: dict[str, None] = {}
+    for duel in duels:
+        by_cell[duel.task, duel.level] = duel
+        if measure in duel.contests:
+            tasks[duel.task] = None
     lines = []
-    for task in dict.fromkeys(duel.task for duel in duels if measure in duel.contests):
-        cells = [_grid_cell(by_cell.get((task, level)), measure) for level in levels]
-        name = task
-        if task in unmastered:
-            name = f"{task}, no verdicts"
-            cells = [replace(cell, tone="") for cell in cells]
+    for task in tasks:
+        name = f"{task}, no verdicts" if task in unmastered else task
+        cells = []
+        for level in levels:
+            cell = _grid_cell(by_cell.get((task, level)), measure)
+            if task in unmastered:
+                cell = replace(cell, tone="")
+            cells.append(cell)
         lines.append(TableRow(name, tuple(cells)))
     title, better = COMPARED[measure].title, COMPARED[measure].better
     return {

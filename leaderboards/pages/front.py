@@ -137,8 +137,9 @@ def page_renderers(
     examples = _examples_by_task(results)
     links = []
     for task, of_task in examples.items():
-        links += [(_labelled(task, label), page) for label, page in of_task]
-    teaches = any(is_teaching(of_setting.model) for of_setting in results)
+        for label, page in of_task:
+            links.append((_labelled(task, label), page))
+    teaches = any(map(is_teaching, models))
     front = partial(
         _front_page,
         results,
@@ -221,14 +222,17 @@ def _front_page(
         for part in of_setting.sections:
             is_named = label in part.title.lower()
             parts.append(replace(part, title=_labelled(part.title, "" if is_named else label)))
-    modes = distinct(of_setting.mode for of_setting in results)
-    described = [f"{MODES[mode].removesuffix('.')} (mode {mode})." for mode in modes]
+    described = []
+    for mode in distinct(of_setting.mode for of_setting in results):
+        described.append(f"{MODES[mode].removesuffix('.')} (mode {mode}).")
     spread = usual_spread(TASKS["long_context"].questions_per_context)
     agreeing, detecting = (
         contexts_that_agree(tolerance / 100),
         clusters_to_detect(tolerance, spread),
     )
-    registers = [f"../{register_folder(of_setting.model)}" for of_setting in results]
+    claims = [CLAIMS_PAGE]
+    for of_setting in results:
+        claims.append(f"../{register_folder(of_setting.model)}/{CLAIMS_PAGE}")
     return render(
         "index.html.j2",
         styles=styles,
@@ -241,7 +245,7 @@ def _front_page(
         tolerance=f"{tolerance:g}",
         detect=_contexts_needed(_all_rows(results), tolerance),
         enough=max(agreeing, detecting),
-        claims=[CLAIMS_PAGE, *(f"{folder}/{CLAIMS_PAGE}" for folder in registers)],
+        claims=claims,
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=make_sections(results, shown),
@@ -312,10 +316,14 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Tells what was compared, in a few words each, and when, by which commit and on which
     machine."""
-    policies = {row.policy for row in rows}
+    policies = set()
+    answers = 0
+    for row in rows:
+        policies.add(row.policy)
+        if row.task != ALL_TASKS:
+            answers += row.n
     controls = policies & {*CONTROLS}
     methods = policies - controls
-    answers = sum(row.n for row in rows if row.task != ALL_TASKS)
     subject = ("Task", tasks[0])
     if len(tasks) > 1:
         subject = ("Tasks", str(len(tasks)))

@@ -109,16 +109,19 @@ def gallery(
 def _rows_by_kind(rows: Sequence[SummaryRow]) -> dict[str, list[SummaryRow]]:
     """Selects for each kind of level the rows that stand over it: those at a level of this kind,
     and those of what has one level, as the full cache and int4."""
-    have_levels = {row.policy for row in rows if row.at != UNTREATED}
-    have_none = {row.policy for row in rows} - have_levels
-    rows_by_kind = {}
+    kinds_by_policy: dict[str, set[str]] = {}
+    for row in rows:
+        kinds_of_policy = kinds_by_policy.setdefault(row.policy, set())
+        if row.at != UNTREATED:
+            kinds_of_policy.add(row.at.kind)
+    rows_by_kind: dict[str, list[SummaryRow]] = {}
     for kind in kinds_apart(row.at for row in rows):
-        of_kind = {row.policy for row in rows if row.at.kind == kind and row.at != UNTREATED}
-        policies = of_kind | have_none
-        kinds = (kind, UNTREATED.kind)
-        rows_by_kind[kind] = [
-            row for row in rows if row.policy in policies and row.at.kind in kinds
-        ]
+        rows_by_kind[kind] = []
+        for row in rows:
+            kinds_of_policy = kinds_by_policy[row.policy]
+            is_policy_shown = kind in kinds_of_policy or not kinds_of_policy
+            if is_policy_shown and row.at.kind in (kind, UNTREATED.kind):
+                rows_by_kind[kind].append(row)
     return rows_by_kind
 
 
@@ -135,14 +138,18 @@ def curve_plot(
     has it at each level of the others. ``rows``: their levels are of one kind. ``styles``: of all
     policies of a site, if the rows are not. ``place``: different for each drawing of a page."""
     styles = styles or line_styles(rows)
-    shown = [row for row in rows if row.task == task and row.mode == mode]
-    all_levels = sorted({row.at for row in shown})
-    horizontal = Axis.over(all_levels)
-    levels = [level for level in all_levels if level.declared == horizontal.kind]
-    full = next((row for row in shown if row.policy == FULL), None)
+    full: SummaryRow | None = None
     rows_by_style: dict[LineStyle, list[SummaryRow]] = {}
-    for row in shown:
+    levels_shown: set[Level] = set()
+    for row in rows:
+        if row.task != task or row.mode != mode:
+            continue
         rows_by_style.setdefault(styles[row.policy], []).append(row)
+        levels_shown.add(row.at)
+        if row.policy == FULL and full is None:
+            full = row
+    horizontal = Axis.over(sorted(levels_shown))
+    levels = [level for level in sorted(levels_shown) if level.declared == horizontal.kind]
     marks: list[Mark] = []
     spots: list[Spot] = []
     ends: list[float] = []
@@ -181,11 +188,12 @@ def _points(
             return []
         return [[(end, value, None) for end in horizontal.ends]]
     origin = None if full is None else horizontal.origin
-    of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
-    of_kind.sort(key=lambda row: row.at.amount)
-    cells = [(row.at.value, row) for row in of_kind]
+    cells: list[tuple[float, SummaryRow]] = []
     if full is not None and origin is not None:
-        cells.insert(0, (origin, full))
+        cells.append((origin, full))
+    for row in sorted(rows, key=lambda row: row.at.amount):
+        if row.at.declared == horizontal.kind and row.at.value != origin:
+            cells.append((row.at.value, row))
     runs: list[list[Point]] = [[]]
     for place, row in cells:
         value = _scale(measure, row)
@@ -226,13 +234,15 @@ def _scale(measure: Measure, row: SummaryRow) -> float | None:
 
 def _marks(style: LineStyle, run: Sequence[Point]) -> Iterator[Mark]:
     """Yields a line, and the band around it of what is no control."""
-    yield PolicyLine(style, tuple((ratio, value) for ratio, value, _ in run))
+    points: list[tuple[float, float]] = []
     places, lows, highs = [], [], []
-    for ratio, _, interval in run:
+    for ratio, value, interval in run:
+        points.append((ratio, value))
         if interval is not None:
             places.append(ratio)
             lows.append(interval[0])
             highs.append(interval[1])
+    yield PolicyLine(style, tuple(points))
     if not style.control and len(places) > 1:
         yield Band.between(style, places, lows, highs)
 
@@ -313,10 +323,9 @@ def _line(
     for task, name, level in cells:
         if name == policy and task != ALL_TASKS:
             levels.add(level)
-    in_order = sorted(levels, key=lambda level: level.amount)
-    treated = [level for level in in_order if level != UNTREATED]
+    treated = levels - {UNTREATED}
     line = []
-    for level in treated or in_order:
+    for level in sorted(treated or levels, key=lambda level: level.amount):
         point = held_and_kept(cells, tasks, policy, level)
         if point is not None:
             line.append((level, point))

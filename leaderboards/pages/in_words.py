@@ -13,7 +13,7 @@ from leaderboards.aggregate.leading_measures import (
     reasons_by_task,
 )
 from leaderboards.aggregate.pooled import Pooled
-from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.area_under_curve import BEATS
 from leaderboards.boards.safe_ratio import CHANCE
 from leaderboards.pages.gallery import held_and_kept
@@ -149,11 +149,15 @@ def _one_level_clause(results: Results, level: Level) -> list[str]:
     levels."""
     if level == UNTREATED:
         return []
-    cells = {(row.task, row.policy, row.at): row for row in results.rows}
-    has_levels = {row.policy for row in results.rows if row.at != UNTREATED}
-    names = {row.policy for row in results.rows} - has_levels
+    cells: dict[tuple[str, str, Level], SummaryRow] = {}
+    names, has_levels = set(), set()
+    for row in results.rows:
+        cells[row.task, row.policy, row.at] = row
+        names.add(row.policy)
+        if row.at != UNTREATED:
+            has_levels.add(row.policy)
     points = {}
-    for policy in sorted(names - {FULL, *CONTROLS}):
+    for policy in sorted(names - has_levels - {FULL, *CONTROLS}):
         point = held_and_kept(cells, results.mastered, policy, UNTREATED)
         if point:
             points[policy] = point
@@ -198,8 +202,8 @@ def _safe_clause(matrix: UseMatrix, level: Level) -> str:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
             if _is_safe(cell, level):
                 safe.setdefault(line.name, []).append(use.name)
-    uses = [use for use in matrix.uses if not use.withheld]  # others have no verdicts
-    counts = [use.contexts for use in uses]
+    # The contexts of each use with verdicts.
+    counts = [use.contexts for use in matrix.uses if not use.withheld]
     where = "" if level == UNTREATED else " there"
     if not safe and max(counts) < contexts_that_agree(matrix.tolerance / 100):
         return f"{range_text(min(counts), max(counts))} contexts are too few to show any use safe"
@@ -210,7 +214,7 @@ def _safe_clause(matrix: UseMatrix, level: Level) -> str:
         return f"{share} are shown safe{where} for some use"
     words = []
     for policy, names in safe.items():
-        is_every = len(names) == len(uses) > 1
+        is_every = len(names) == len(counts) > 1
         words.append(f"{policy} for {'every use' if is_every else ', '.join(names)}")
     return f"shown safe{where}: {' and '.join(words)}"
 

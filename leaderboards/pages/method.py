@@ -131,11 +131,13 @@ def build_method(
 
 def provenance_facts(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Tells when some runs began, by which commit and on which machine, as far as they know."""
-    facts = [spread(run) for run in runs]
+    facts = list(map(spread, runs))
     provenance = []
     for name, key, longest in PROVENANCE:
-        values = [str(of_run[key])[:longest] for of_run in facts if of_run.get(key)]
-        text = ", ".join(distinct(value.replace("T", " ") for value in values))
-        if text:
-            provenance.append((name, text))
+        values = []
+        for of_run in facts:
+            if of_run.get(key):
+                values.append(str(of_run[key])[:longest].replace("T", " "))
+        if values:
+            provenance.append((name, ", ".join(distinct(values))))
     return provenance

@@ -117,8 +117,12 @@ def spread(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def dtype_names(runs: Iterable[Mapping[str, Any]]) -> str:
     """Names the types of numbers in which some runs computed, as far as they say."""
-    dtypes = [spread(run).get("dtype") for run in runs]
-    return ", ".join(distinct(str(dtype) for dtype in dtypes if dtype))
+    names = []
+    for run in runs:
+        dtype = spread(run).get("dtype")
+        if dtype:
+            names.append(str(dtype))
+    return ", ".join(distinct(names))
 
 
 def distinct(names: Iterable[str]) -> list[str]:

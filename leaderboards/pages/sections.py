@@ -29,13 +29,13 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.gallery import CAUTIONS, gallery
-from leaderboards.pages.results import Results, distinct, distinct_labels, tasks_by_count
+from leaderboards.pages.results import Results, distinct_labels, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
 from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
-from policies.declaration.levels import UNTREATED, kind_title, name_levels
+from policies.declaration.levels import UNTREATED, Level, kind_title, name_levels
 from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
@@ -92,10 +92,14 @@ def section_title(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
     return title
 
 
+def rows_on(task: str, results: Results) -> list[SummaryRow]:
+    """Selects the rows of a task."""
+    return [row for row in results.rows if row.task == task]
+
+
 def largest_row(results: Results, task: str) -> SummaryRow:
     """Returns the row of a task with the most questions."""
-    rows = [row for row in results.rows if row.task == task]
-    return max(rows, key=lambda row: row.n)
+    return max(rows_on(task, results), key=lambda row: row.n)
 
 
 def section_note(results: Results, task: str) -> str:
@@ -134,7 +138,7 @@ def section_note(results: Results, task: str) -> str:
 def _why_withheld(results: Results, task: str, reason: str) -> str:
     beginning = reason[:1].upper() + reason[1:]
     text = f"{beginning}: numbers are shown, ranks and verdicts are withheld"
-    if any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task):
+    if is_told(DELTA_NLL, rows_on(task, results)):
         text += "; the rise of the right answer’s NLL, which moves before answers do, comes first"
     return text
 
@@ -172,12 +176,11 @@ def _section(
     styles: Mapping[str, LineStyle],
     highest: Mapping[str, float],
 ) -> dict[str, Any]:
-    rows_of_task = [row for row in results.rows if row.task == task]
+    rows_of_task = rows_on(task, results)
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
-    policies = distinct(row.policy for row in rows_of_task)
-    shown = [styles[policy] for policy in policies]
-    shown.sort(key=lambda style: style.control)
+    shown = dict.fromkeys(styles[row.policy] for row in rows_of_task)
+    in_order = sorted(shown, key=lambda style: style.control)
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
     pictures = gallery(results.rows, task, results.mode, styles, identifier)
@@ -196,7 +199,7 @@ def _section(
         "title": title,
         "note": section_note(results, task),
         "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
-        "styles": {style.policy: style for style in shown},
+        "styles": {style.policy: style for style in in_order},
         "pictures": pictures,
         "tables": tables,
     }
@@ -208,11 +211,19 @@ def measure_table(
     """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of
     full heat. ``examples``: the name of the page of examples, if there is one."""
     has_levels = {row.policy for row in rows if row.at != UNTREATED}
-    levels = sorted({row.at for row in rows if row.policy in has_levels})
+    levels_shown: set[Level] = set()
+    by_place: dict[tuple[str, Level], SummaryRow] = {}
+    for summary_row in rows:
+        by_place[summary_row.policy, summary_row.at] = summary_row
+        if summary_row.policy in has_levels:
+            levels_shown.add(summary_row.at)
+    levels = sorted(levels_shown)
     names = name_levels(levels)
-    by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
-    lines: list[TableRow] = []
+    reference: TableRow | None = None
+    methods: list[TableRow] = []
+    controls: list[TableRow] = []
+    one_level: list[TableRow] = []
     for policy in dict.fromkeys(row.policy for row in rows):
         places = {UNTREATED: policy}
         if policy in has_levels:
@@ -221,18 +232,25 @@ def measure_table(
         for level, where in places.items():
             row = by_place.get((policy, level))
             cells.append(_cell(row, measure, highest, notes, where, examples))
-        lines.append(TableRow(policy, tuple(cells)))
-    several = [line for line in lines if line.name in has_levels]
+        line = TableRow(policy, tuple(cells))
+        if policy == FULL:
+            reference = line
+        if policy in has_levels and policy in CONTROLS:
+            controls.append(line)
+        elif policy in has_levels:
+            methods.append(line)
+        elif policy != FULL:
+            one_level.append(line)
     beside, _ = BESIDE.get(measure.name, ("95 % interval", None))
     return Table(
         measure=measure,
         beside=beside,
         title=kind_title(levels) if levels else "",
         columns=tuple(names.values()),
-        reference=next((line for line in lines if line.name == FULL), None),
-        methods=tuple(line for line in several if line.name not in CONTROLS),
-        controls=tuple(line for line in several if line.name in CONTROLS),
-        one_level=tuple(line for line in lines if line.name not in {FULL, *has_levels}),
+        reference=reference,
+        methods=tuple(methods),
+        controls=tuple(controls),
+        one_level=tuple(one_level),
         notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
     )
 

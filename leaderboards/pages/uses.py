@@ -178,13 +178,16 @@ class UseMatrix:
     @property
     def few(self) -> str:
         """Warns of uses with few contexts; empty where there are enough."""
-        few = [use for use in self.uses if use.few]
+        counts, few = [], []
+        for use in self.uses:
+            if use.few:
+                counts.append(use.contexts)
+                few.append(use.name)
         if not few:
             return ""
-        counts = [use.contexts for use in few]
         contexts = range_text(min(counts), max(counts))
         unit = "context" if contexts == "1" else "contexts"
-        names = ", ".join(use.name for use in few)
+        names = ", ".join(few)
         if len(few) == len(self.uses) > 1:
             names = "each use"
         warning = f"Only {contexts} {unit} for {names}"
@@ -214,8 +217,13 @@ class UseMatrix:
     @property
     def verdict_counts(self) -> str:
         """Counts the verdicts of methods, as "2 safe, 5 open"; empty where there is none."""
-        verdicts = Counter(cell.verdict for line in self.methods for cell in line.cells)
-        counts = [f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdicts[verdict]]
+        verdicts: Counter[str] = Counter()
+        for line in self.methods:
+            verdicts.update(cell.verdict for cell in line.cells)
+        counts = []
+        for verdict in VERDICTS:
+            if verdicts[verdict]:
+                counts.append(f"{verdicts[verdict]} {verdict}")
         return ", ".join(counts)
 
     @property
@@ -231,12 +239,15 @@ def use_for(task: str, rows: Iterable[SummaryRow]) -> str:
     use = next((use for use, tasks in USES.items() if task in tasks), task)
     if use != SYSTEM_PROMPT:
         return use
-    of_task = [row for row in rows if row.task == task and row.complete]
     leakage = MEASURES["leakage"]
-    for row in of_task:
+    was_run = False
+    for row in rows:
+        if row.task != task or not row.complete:
+            continue
+        was_run = True
         if OBEYED.value(row) is not None or leakage.value(row) is not None:
             return use
-    return FACTS_OF_PROMPT if of_task else use
+    return FACTS_OF_PROMPT if was_run else use
 
 
 def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
@@ -255,7 +266,11 @@ def all_uses(results: Results) -> tuple[Use, ...]:
     for task in results.tasks:
         tasks_by_use.setdefault(use_for(task, results.rows), []).append(task)
     facts = _facts_of_tasks(results)
-    return tuple(_use(name, tasks, results, facts) for name, tasks in tasks_by_use.items() if tasks)
+    uses = []
+    for name, tasks in tasks_by_use.items():
+        if tasks:
+            uses.append(_use(name, tasks, results, facts))
+    return tuple(uses)
 
 
 @dataclass(frozen=True)
@@ -285,7 +300,15 @@ def _facts_of_tasks(results: Results) -> _Facts:
 
 
 def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -> Use:
-    tasks = [task for task in all_tasks if task in results.mastered] or all_tasks
+    mastered, left_out = [], []
+    for task in all_tasks:
+        if task in results.mastered:
+            mastered.append(task)
+        else:
+            left_out.append(task)
+    if not mastered:
+        left_out = []
+    tasks = mastered or all_tasks
     withheld = ""
     if all(task in facts.unmastered for task in tasks):
         reasons = dict.fromkeys(facts.unmastered[task] for task in tasks)
@@ -293,7 +316,7 @@ def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -
     return Use(
         name,
         tasks=tuple(tasks),
-        left_out=tuple(task for task in all_tasks if task not in tasks),
+        left_out=tuple(left_out),
         contexts=min(facts.contexts[task] for task in tasks),
         tokens=_mean_over(tasks, facts.tokens),
         full=_mean_over(tasks, facts.heights),
@@ -303,7 +326,10 @@ def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -
 
 
 def _mean_over(tasks: Sequence[str], by_task: Mapping[str, float]) -> float | None:
-    values = [by_task[task] for task in tasks if task in by_task]
+    values = []
+    for task in tasks:
+        if task in by_task:
+            values.append(by_task[task])
     if not values:
         return None
     return fmean(values)
@@ -394,8 +420,7 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     difference = difference_text(safe.tested.difference, safe.tolerance)
     chance = CHANCE if safe.may_be_chance else ""
     notes = tuple(filter(None, (held_text(safe), more_text(safe), chance)))
-    detail = [difference, *notes]
-    detail += [" ".join(words) for words in beyond]
+    detail = [difference, *notes, *map(" ".join, beyond)]
     return UseCell(
         f"{verdict} {level}".strip(),
         "\n".join(filter(None, detail)),

@@ -15,7 +15,7 @@ from pandas import DataFrame
 from leaderboards.paper.pictures import Distribution, Printable
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import INK, Band, Dots, Frame, PolicyLine, Region, depth
-from leaderboards.rendering.style import SERIES_COLOURS, LineStyle
+from leaderboards.rendering.style import SERIES_COLOURS
 from leaderboards.rendering.templating import HeatMap
 from policies.declaration.lazy import LazyModule
 
@@ -43,20 +43,29 @@ def paint(axes: "Axes", picture: Printable, size: Size) -> None:
 
 def _paint_drawing(axes: "Axes", drawing: Drawing, size: Size) -> None:
     _dress(axes, drawing.frame, size)
-    lines = [mark for mark in drawing.marks if isinstance(mark, PolicyLine)]
-    in_legend = {line.style for line in lines}
-    for region in (mark for mark in drawing.marks if isinstance(mark, Region)):
-        left, below = region.low
-        right, above = region.high
-        axes.fill_between([left, right], below, above, color=INK, alpha=0.12, linewidth=0)
-    for band in (mark for mark in drawing.marks if isinstance(mark, Band)):
+    plain_lines, marked_lines = [], []
+    bands, all_dots = [], []
+    for mark in drawing.marks:
+        match mark:
+            case Region(low=(left, below), high=(right, above)):
+                axes.fill_between([left, right], below, above, color=INK, alpha=0.12, linewidth=0)
+            case Band():
+                bands.append(mark)
+            case Dots():
+                all_dots.append(mark)
+            case PolicyLine() if mark.style.marker:
+                marked_lines.append(mark)
+            case PolicyLine():
+                plain_lines.append(mark)
+    in_legend = {line.style for line in (*plain_lines, *marked_lines)}
+    for band in bands:
         # An interval belongs to a line, which the legend has; the layer of a stack has no line.
         label = "_" if band.style in in_legend else band.style.label
         _paint_band(axes, band, label)
     # seaborn refuses a call with markers for some lines alone: controls have none.
-    _paint_lines(axes, [line for line in lines if not line.style.marker])
-    _paint_lines(axes, [line for line in lines if line.style.marker])
-    for dots in (mark for mark in drawing.marks if isinstance(mark, Dots)):
+    _paint_lines(axes, plain_lines)
+    _paint_lines(axes, marked_lines)
+    for dots in all_dots:
         _paint_dots(axes, dots)
     axes.set(xlabel=drawing.frame.horizontal.title, ylabel=drawing.frame.vertical.title)
 
@@ -119,7 +128,8 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
     colours, dashes, markers, sizes = {}, {}, {}, {}
     for piece, line in enumerate(lines):
         style = line.style
-        rows += [(x, y, style.label, piece) for x, y in line.places]
+        for x, y in line.places:
+            rows.append((x, y, style.label, piece))
         colours[style.label] = style.colours[0]
         dashes[style.label] = style.dashes or ""
         markers[style.label] = style.marker
@@ -151,7 +161,7 @@ def _paint_lines(axes: "Axes", lines: Sequence[PolicyLine]) -> None:
 def _paint_dots(axes: "Axes", dots: Dots) -> None:
     if not dots.places:
         return
-    x, y = (list(values) for values in zip(*dots.places, strict=True))
+    x, y = map(list, zip(*dots.places, strict=True))
     colour, hollow = dots.style.colours[0], dots.style.control
     looks = {
         "color": colour,
@@ -169,9 +179,9 @@ def _paint_dots(axes: "Axes", dots: Dots) -> None:
 def _paint_map(axes: "Axes", heat_map: HeatMap, size: Size) -> None:
     """Draws the tiles, the darker the higher, with their texts where there is room. What was not
     run is a dash."""
-    names = [name for name, _ in heat_map.rows]
-    heats = []
-    for _, tiles in heat_map.rows:
+    names, heats = [], []
+    for name, tiles in heat_map.rows:
+        names.append(name)
         heats.append([float("nan") if tile is None else tile.heat for tile in tiles])
     seaborn.heatmap(
         DataFrame(heats, index=names, columns=list(heat_map.columns)),
@@ -209,19 +219,22 @@ def _paint_texts(axes: "Axes", heat_map: HeatMap) -> None:
 
 
 def _paint_distribution(axes: "Axes", distribution: Distribution, size: Size) -> None:
-    rows = [
-        (box.place, value, box.style.label) for box in distribution.boxes for value in box.values
-    ]
+    rows: list[tuple[str, float, str]] = []
+    colours: dict[str, str] = {}
+    for box in distribution.boxes:
+        label = box.style.label
+        colours[label] = box.style.colours[0]
+        for value in box.values:
+            rows.append((box.place, value, label))
     places = list(dict.fromkeys(box.place for box in distribution.boxes))
-    styles: dict[str, LineStyle] = {box.style.label: box.style for box in distribution.boxes}
     seaborn.boxenplot(
         DataFrame(rows, columns=["place", "value", "group"]),
         x="place",
         y="value",
         hue="group",
         order=places,
-        hue_order=list(styles),
-        palette={label: style.colours[0] for label, style in styles.items()},
+        hue_order=list(colours),
+        palette=colours,
         saturation=1,
         linewidth=0.5,
         line_kws={"linewidth": 1.2, "color": "black"},

@@ -48,15 +48,14 @@ def figures_of_run(
             styles_of_task = with_adapted(line_styles(rows), adapted_presses(of_task))
             curves[task] = gallery(of_mode, task, mode, styles_of_task)
             yield from _curves(curves[task], task, mode)
-            yield from _maps_of_layers([row for row in of_mode if row.task == task], task, mode)
+            rows_of_task = [row for row in of_mode if row.task == task]
+            yield from _maps_of_layers(rows_of_task, task, mode)
             if task != ALL_TASKS:
                 yield from _differences(
                     profiles.board_profiles(mode, task), task, mode, styles_of_task
                 )
                 at_task = (levels["task"] == task) & (levels["mode"] == mode)
-                yield from _evicted_by_outcome(
-                    levels[at_task], [row for row in of_mode if row.task == task]
-                )
+                yield from _evicted_by_outcome(levels[at_task], rows_of_task)
         yield from _tradeoff(of_mode, mode, styles)
         yield from _small_multiples(of_mode, curves, mode)
 
@@ -106,20 +105,24 @@ def _small_multiples(
     if len(tasks) < 2:
         return
     measures = _measures_of_grid(rows, tasks)
-    kinds = dict.fromkeys(plot.kind for of_task in curves.values() for plot in of_task)
+    kinds: dict[str, None] = {}
+    for of_task in curves.values():
+        kinds.update(dict.fromkeys(plot.kind for plot in of_task))
     for kind in kinds:
-        by_place = {}
+        by_place: dict[str, dict[str, GalleryPlot]] = {}
         for task in tasks:
-            for plot in curves[task]:
-                if plot.kind == kind:
-                    by_place[task, plot.name] = plot
-        names = set.intersection(*({name for at, name in by_place if at == task} for task in tasks))
-        shown = [measure for measure in measures if measure.name in names][:GRID_MEASURES]
+            by_place[task] = {plot.name: plot for plot in curves[task] if plot.kind == kind}
+        shown = []
+        for measure in measures:
+            if all(measure.name in of_task for of_task in by_place.values()):
+                shown.append(measure)
+        shown = shown[:GRID_MEASURES]
         if not shown:
             continue
         panels = []
-        for task in tasks:
-            panels += [_panel(by_place[task, measure.name], task, measure) for measure in shown]
+        for task, plots in by_place.items():
+            for measure in shown:
+                panels.append(_panel(plots[measure.name], task, measure))
         stem = _stem(f"tasks-{kind}" if kind else "tasks", ALL_TASKS, mode)
         heading = f"Tasks and measures, {mode}"
         yield PaperFigure("tasks", stem, heading, tuple(panels), columns=len(shown))
@@ -149,21 +152,27 @@ def _maps_of_layers(rows: Sequence[SummaryRow], task: str, mode: str) -> Iterato
     for row in _removing(rows):
         if row.ger_by_layer:
             by_policy.setdefault(row.policy, {})[row.at] = row.ger_by_layer
-    panels = tuple(
-        Panel(policy, _map_of_layers(by_level)) for policy, by_level in by_policy.items()
-    )
+    panels = []
+    for policy, by_level in by_policy.items():
+        panels.append(Panel(policy, _map_of_layers(by_level)))
     if panels:
         heading = f"GER of each layer taken alone: {_where(task, mode)}"
-        yield PaperFigure(
-            "ger-layers", _stem("ger-layers", task, mode), heading, panels, columns=MAPS_BESIDE
-        )
+        stem = _stem("ger-layers", task, mode)
+        yield PaperFigure("ger-layers", stem, heading, tuple(panels), columns=MAPS_BESIDE)
 
 
 def _removing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
     """Selects the rows of treatments that remove tokens, those of methods before those of
     controls."""
-    shown = [row for row in rows if row.at != UNTREATED and not row.removes_nothing]
-    return sorted(shown, key=lambda row: row.policy in CONTROLS)
+    methods, controls = [], []
+    for row in rows:
+        if row.at == UNTREATED or row.removes_nothing:
+            continue
+        if row.policy in CONTROLS:
+            controls.append(row)
+        else:
+            methods.append(row)
+    return [*methods, *controls]
 
 
 def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
@@ -172,8 +181,8 @@ def _map_of_layers(by_level: Mapping[Level, Sequence[float]]) -> HeatMap:
     layers = max(map(len, by_level.values()))
     rows = []
     for layer in range(layers):
-        tiles = [_tile(by_level[level], layer) for level in levels]
-        rows.append((str(layer), tuple(tiles)))
+        tiles = tuple(_tile(by_level[level], layer) for level in levels)
+        rows.append((str(layer), tiles))
     columns = tuple(names[level] for level in levels)
     return HeatMap("GER by layer", "layer", columns, tuple(rows), levels[0].declared.axis, "GER")
 
@@ -217,7 +226,10 @@ def _is_compared(policy: str) -> bool:
 def _boxes(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
     """Makes a box for each policy and level; where two measures lead the task, of their mean in
     each context."""
-    levels = sorted({level for profile in profiles for level in profile.levels[1:]})
+    treated: set[Level] = set()
+    for profile in profiles:
+        treated.update(profile.levels[1:])
+    levels = sorted(treated)
     names = {**name_levels(levels), UNTREATED: ONE_LEVEL}
     boxes = []
     for level in levels:

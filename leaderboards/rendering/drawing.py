@@ -199,7 +199,8 @@ class Plot:
         for spot in self.spots:
             x, y = pixel_place(self.drawing.frame, (spot.x, spot.y))
             row: list[Any] = [spot.index, round(x, 1), round(y, 1)]
-            row += [places_of_texts.get(text, _shortened(text)) for text in spot.texts]
+            for text in spot.texts:
+                row.append(places_of_texts.get(text, _shortened(text)))
             spots.append(row)
         names = {str(index): name for index, name in self.names.items()}
         return as_data({"names": names, "texts": list(map(_shortened, repeated)), "spots": spots})

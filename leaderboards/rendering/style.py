@@ -133,8 +133,7 @@ def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
     every site, and in print. Defaults have a colour each, what somebody brings has one of its own,
     and what is made of a policy of the package, such as ``snapkv+int4``, has its colour."""
     names = list(dict.fromkeys(policies))
-    methods = [name for name in names if name not in CONTROLS]
-    looks = _looks(methods)
+    looks = _looks([name for name in names if name not in CONTROLS])
     styles = {}
     for index, name in enumerate(names):
         if name in CONTROLS:
@@ -201,10 +200,16 @@ def _free_look(name: str, taken: Collection[Look]) -> Look:
     colour = packaged[base][0] if base in packaged else _free_colour(place, taken)
     variants = list(product(range(len(REPEAT_DASHES)), range(len(MARKERS))))
     first = place % len(variants)
-    looks = [(colour, marker, dashes) for dashes, marker in variants[first:] + variants[:first]]
-    free = [look for look in looks if look not in taken]
-    unused = [look for look in free if look not in packaged.values()]
-    return (unused or free or looks)[0]
+    fallback: Look | None = None
+    for dashes, marker in variants[first:] + variants[:first]:
+        look = (colour, marker, dashes)
+        if look in taken:
+            continue
+        if look not in packaged.values():
+            return look
+        fallback = fallback or look
+    dashes, marker = variants[first]
+    return fallback or (colour, marker, dashes)
 
 
 def _free_colour(place: int, taken: Collection[Look]) -> int:
