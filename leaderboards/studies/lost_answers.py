@@ -28,9 +28,11 @@ def lost_section(policies: Sequence[LostAnswers]) -> StudySection | None:
         present.update(*lost.by_level.values())
     styles = named_styles([*map(str, Fate)])
     styles = {name: style for name, style in styles.items() if name in present}
-    drawn = [lost for lost in policies if set(lost.by_level) - {UNTREATED}]
-    pictures = [_bars(lost, styles) for lost in drawn]
-    sentences = [lost.sentence for lost in policies]
+    pictures, sentences = [], []
+    for lost in policies:
+        sentences.append(lost.sentence)
+        if set(lost.by_level) - {UNTREATED}:
+            pictures.append(_bars(lost, styles))
     if pictures:
         sentences.append(TEXT)
     text = Markup("<br>").join(sentences)  # which escapes names of policies
@@ -40,10 +42,11 @@ def lost_section(policies: Sequence[LostAnswers]) -> StudySection | None:
 
 def _bars(lost: LostAnswers, styles: Mapping[str, LineStyle]) -> Picture:
     axis = Axis.over(list(lost.by_level))
-    levels = [level for level in sorted(lost.by_level) if level in axis]
     marks: list[Band] = []
     highest = 0
-    for level in levels:
+    for level in sorted(lost.by_level):
+        if level not in axis:
+            continue
         counts = lost.by_level[level]
         ends = _ends_of_bar(level, axis)
         top = 0

@@ -64,6 +64,11 @@ def full_last(policies: Iterable[str]) -> dict[str, LineStyle]:
     return policy_styles(sorted(names, key=lambda policy: policy == FULL))
 
 
+def without_full(styles: Mapping[str, LineStyle]) -> tuple[LineStyle, ...]:
+    """Returns the styles of a legend whose lines all begin at the full cache, which has none."""
+    return tuple(style for name, style in styles.items() if name != FULL)
+
+
 def exactly(value: float) -> Estimate:
     """Makes a number without an interval."""
     return Estimate(value, None, None, 0)
@@ -136,7 +141,8 @@ def curve(
     heights: list[float] = []
     marks: list[Mark] = []
     for line in lines:
-        heights += [y for _, y in line.places]
+        for _, height in line.places:
+            heights.append(height)
         heights += [*line.low, *line.high]
         marks += line.marks
     frame = Frame(axis, upright or Axis.from_values("", heights))
@@ -193,11 +199,16 @@ def level_table(
 ) -> Listing:
     """Lists policies, which the ``first`` column holds, against levels. The full cache has the same
     at each."""
-    treated = {level for policy, level in cells if policy != FULL}
+    treated: set[Level] = set()
+    policies: dict[str, None] = {}
+    for policy, level in cells:
+        policies[policy] = None
+        if policy != FULL:
+            treated.add(level)
     levels = sorted(treated, key=lambda level: (level.kind, level.amount))
     names = name_levels(levels)
     rows = []
-    for policy in dict.fromkeys(policy for policy, _ in cells):
+    for policy in policies:
         texts = []
         for level in levels:
             place = (FULL, UNTREATED) if policy == FULL else (policy, level)
@@ -212,8 +223,7 @@ def list_rows(
     """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
     lines = []
     for row in rows:
-        texts = [_text(write(row)) for write in columns.values()]
-        lines.append(tuple(texts))
+        lines.append(tuple(_text(write(row)) for write in columns.values()))
     return Listing(title, tuple(columns), tuple(lines))
 
 
@@ -226,13 +236,16 @@ def listing_of_fields(
     """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the
     values of a field are written, where that is not as everywhere; the text of a function, or a
     format."""
-    names = [field.name for field in fields(rows[0]) if field.name not in leave_out]
+    names, headings = [], []
+    for field in fields(rows[0]):
+        if field.name not in leave_out:
+            names.append(field.name)
+            headings.append(field.name.replace("_", " "))
     lines = []
     for row in rows:
         texts = [_text(getattr(row, name), forms.get(name, "")) for name in names]
         lines.append(tuple(texts))
-    headings = tuple(name.replace("_", " ") for name in names)
-    return Listing(title, headings, tuple(lines))
+    return Listing(title, tuple(headings), tuple(lines))
 
 
 def _text(value: object, form: str | Callable[[Any], str] = "") -> str:

@@ -50,7 +50,11 @@ class SweptTasks:
     @property
     def withheld(self) -> str:
         """Says how little the model itself has of the tasks; empty where it can do them."""
-        return "; ".join(f"{task.name}: {task.withheld}" for task in self.tasks if task.withheld)
+        reasons = []
+        for task in self.tasks:
+            if task.withheld:
+                reasons.append(f"{task.name}: {task.withheld}")
+        return "; ".join(reasons)
 
     @property
     def title(self) -> str:
@@ -111,15 +115,17 @@ def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
     """Returns the mean over the tasks that the model can do, over all where it can do none, then
     each task by itself; tasks with one level, and those whose answers are not judged so, are left
     out."""
-    alone, shown = [], []
+    alone, shown, mastered = [], [], []
     for task in _judged_tasks(study_input):
         swept = SweptTasks.of(task.name, [task])
-        if swept.sweeps:
-            alone.append(swept)
-            shown.append(task)
+        if not swept.sweeps:
+            continue
+        alone.append(swept)
+        shown.append(task)
+        if not task.withheld:
+            mastered.append(task)
     if len(alone) < 2:
         return alone
-    mastered = [task for task in shown if not task.withheld]
     whole = SweptTasks.of(ALL_TASKS, mastered or shown)
     return [whole, *alone] if whole.sweeps else alone
 
@@ -347,10 +353,10 @@ def _draw_models(
     sweeps: Sequence[Sweep], styles: Sequence[LineStyle], where: str, identifier: str
 ) -> list[Picture]:
     """Draws one policy on several models: a picture for hallucination and one for F1."""
-    measured: dict[str, list[FloatArray]] = {
-        "hallucination rate": [sweep.rate for sweep in sweeps],
-        "F1, percent": [sweep.mean("f1") for sweep in sweeps],
-    }
+    measured: dict[str, list[FloatArray]] = {"hallucination rate": [], "F1, percent": []}
+    for sweep in sweeps:
+        measured["hallucination rate"].append(sweep.rate)
+        measured["F1, percent"].append(sweep.mean("f1"))
     axis = _realised_axis(sweeps)
     policy = sweeps[0].policy
     pictures = []

@@ -137,7 +137,8 @@ class Sweep:
     def cells(self) -> list[Cell]:
         cells: list[Cell] = []
         for task in self.tasks:
-            cells += [(task, self.policy, level.value) for level in self.levels[1:]]
+            for level in self.levels[1:]:
+                cells.append((task, self.policy, level.value))
         return cells
 
     @cached_property
@@ -177,7 +178,9 @@ class Sweep:
         return self.estimate_if_any(_correlation(self.sums))
 
     @cached_property
-    def sums(self) -> FloatArray:  # of the partial correlation, which other policies' are added to
+    def sums(self) -> FloatArray:
+        """Adds up the products of GER and the rate that the partial correlation needs: shape
+        (3, 1 + resamples). Those of several policies may be added."""
         return _sums(self.cells, WITH_ANSWER)
 
     def estimate_if_any(self, values: FloatArray) -> Estimate | None:
@@ -200,11 +203,13 @@ def together(sweeps: Sequence[Sweep]) -> tuple[Estimate | None, Estimate | None]
     """Estimates both correlations over the points of all policies: over ratios, where the full
     cache is one point, and over contexts, given policy and level."""
     first = sweeps[0]
-    ger = _joined([sweep.plain_ger for sweep in sweeps])
-    rate = _joined([sweep.plain_rate for sweep in sweeps])
-    sums: FloatArray = np.sum([sweep.sums for sweep in sweeps], axis=0)
-    over_ratios = first.estimate_if_any(pearson(ger, rate))
-    over_contexts = first.estimate_if_any(_correlation(sums))
+    gers, rates, sums = [], [], []
+    for sweep in sweeps:
+        gers.append(sweep.plain_ger)
+        rates.append(sweep.plain_rate)
+        sums.append(sweep.sums)
+    over_ratios = first.estimate_if_any(pearson(_joined(gers), _joined(rates)))
+    over_contexts = first.estimate_if_any(_correlation(np.sum(sums, axis=0)))
     return over_ratios, over_contexts
 
 

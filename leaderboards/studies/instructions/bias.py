@@ -126,14 +126,18 @@ def _points(
 ) -> list[tuple[float, Estimate]]:
     """Returns the places of a policy in one order, from the full cache's on, by their realised
     ratio."""
-    of_policy = [row for row in rows if row["arm"] == arm and row["policy"] in (policy, FULL)]
-    places = [(row["realised_ratio"], row[column]) for row in of_policy]
+    places = []
+    for row in rows:
+        if row["arm"] == arm and row["policy"] in (policy, FULL):
+            places.append((row["realised_ratio"], row[column]))
     return sorted(places, key=itemgetter(0))
 
 
 def _has_levels(rows: Iterable[Row], policy: str, arm: str) -> bool:
-    levels = {row["level"] for row in rows if (row["policy"], row["arm"]) == (policy, arm)}
-    return bool(levels - {UNTREATED})
+    for row in rows:
+        if (row["policy"], row["arm"]) == (policy, arm) and row["level"] != UNTREATED:
+            return True
+    return False
 
 
 def _arms(rows: Iterable[Row]) -> list[str]:
@@ -189,13 +193,16 @@ def _protected_section(rows: Sequence[Row], bases: Mapping[str, Sequence[str]]) 
     pictures = []
     for base, forms in bases.items():
         for arm in _arms(rows):
-            drawn = [form for form in forms if _has_levels(rows, form, arm)]
-            ways = [plain_and_way(form)[1] for form in drawn]
-            if not set(ways) - {PLAIN}:
-                continue
             lines = []
-            for form, way in zip(drawn, ways, strict=True):
+            has_protected = False
+            for form in forms:
+                if not _has_levels(rows, form, arm):
+                    continue
+                _, way = plain_and_way(form)
+                has_protected |= way != PLAIN
                 lines.append(banded_line(styles[way], _points(rows, form, arm, "difference")))
+            if not has_protected:
+                continue
             note = "defence less directives, shares kept"
             salt = f"protected/{arm}/{base}"
             pictures.append(curve(_titled(base, arm), note, lines, REALISED, salt, DIFFERENCE))
@@ -243,7 +250,9 @@ def _layers_section(
                 continue
             lines = []
             for span, style in styles.items():
-                points = [(row["layer"], exactly(row[f"{span}_kept"])) for row in shown]
+                points = []
+                for row in shown:
+                    points.append((row["layer"], exactly(row[f"{span}_kept"])))
                 lines.append(banded_line(style, points))
             title = f"{_titled(base, arm)}, {middle.where}"
             pictures.append(curve(title, SHARE_KEPT, lines, axis, f"layers/{arm}/{base}", KEPT))

@@ -31,7 +31,8 @@ def relative_obedience(
     prompts: PromptRecords, treated: DataFrame, whole: DataFrame
 ) -> FloatArray | None:
     """Divides the share of directives obeyed in some rows by that of the full cache's rows, as
-    measured and in each resample; None where there are no rows, or the full cache obeys nothing."""
+    measured and in each resample: shape (1 + resamples,). None where there are no rows, or the full
+    cache obeys nothing."""
     if treated.empty or whole.empty or not whole["strict"].any():
         return None
     kept: FloatArray = prompts.means(treated, "strict") / prompts.means(whole, "strict")

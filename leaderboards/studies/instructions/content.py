@@ -33,6 +33,7 @@ from leaderboards.studies.instructions.prompts import (
     forms_by_policy,
     leaks,
     percent_table,
+    plain_policies,
     prompt_records,
     styles_of_ways,
 )
@@ -167,8 +168,10 @@ def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
             lines: list[PolicyLine] = []
             for policy in forms:
                 cells = [(FULL, UNTREATED), *((policy, level) for level in prompts.levels)]
-                cells = [cell for cell in cells if cell in leaked and cell in obeyed]
-                places = [(leaked[cell].mean, obeyed[cell].mean) for cell in cells]
+                places = []
+                for cell in cells:
+                    if cell in leaked and cell in obeyed:
+                        places.append((leaked[cell].mean, obeyed[cell].mean))
                 _, way = plain_and_way(policy)
                 lines.append(PolicyLine(ways[way], tuple(places)))
             marks: list[Mark] = [_still_right(leaked), *lines]
@@ -204,8 +207,7 @@ def _still_right(leaked: Cells) -> Region:
 
 def _defence(prompts: PromptRecords, leaked: DataFrame) -> StudySection:
     """Draws in how many attacks the defence holds, in each order, under plain policies."""
-    plain = [policy for policy in prompts.policies if plain_and_way(policy)[1] == PLAIN]
-    styles = policy_styles(plain)
+    styles = policy_styles(plain_policies(prompts.policies))
     pictures: list[Picture] = []
     tables = []
     for arm, of_arm in leaked.groupby("arm", sort=False):

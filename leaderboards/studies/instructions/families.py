@@ -16,10 +16,11 @@ from leaderboards.studies.instructions.prompts import (
     estimates_by_cell,
     forms_by_policy,
     percent_table,
+    plain_policies,
 )
 from leaderboards.studies.parts import NONE, in_numbers, level_table, over_levels
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import FULL, PLAIN, plain_and_way
+from policies.declaration.names import FULL
 
 FEWEST_FAMILIES = 4  # of three, chance alone has one order in six
 TOO_FEW = f"fewer than {FEWEST_FAMILIES} families"
@@ -149,8 +150,7 @@ def families_section(prompts: PromptRecords) -> StudySection:
 def ranks_section(correlations: Sequence[RankCorrelation]) -> StudySection:
     """Draws the rank correlations of plain policies, and lists those of all."""
     policies = [result.policy for result in correlations]
-    plain = [policy for policy in policies if plain_and_way(policy)[1] == PLAIN]
-    styles = policy_styles(plain or policies)
+    styles = policy_styles(plain_policies(policies) or policies)
     pictures: list[Picture] = []
     tables = []
     for number, title in PROMPTS_OF.items():

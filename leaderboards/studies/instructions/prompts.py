@@ -3,7 +3,7 @@
 An answer that failed stays in the denominator: it obeys, refuses and leaks nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.parts import Cells, in_percent, level_table
 from policies.declaration.levels import Level
-from policies.declaration.names import CONTROLS, FULL, plain_and_way
+from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
 
 OF_ONE_ORDER = ""  # the arm of prompts that are written in one way, such as one's own
 VERDICTS = ("strict", "loose")
@@ -169,11 +169,18 @@ def estimates_by_cell(table: DataFrame, name: str) -> dict[Any, Estimate]:
     return cells
 
 
+def plain_policies(policies: Iterable[str]) -> list[str]:
+    """Selects the policies that nothing is put around to protect instructions."""
+    return [policy for policy in policies if plain_and_way(policy)[1] == PLAIN]
+
+
 def styles_of_ways(forms: Mapping[str, Sequence[str]]) -> dict[str, LineStyle]:
     """Returns a style for each way to protect, plain among them. ``forms``: by plain policy."""
     ways: dict[str, None] = {}
     for of_policy in forms.values():
-        ways |= dict.fromkeys(plain_and_way(form)[1] for form in of_policy)
+        for form in of_policy:
+            _, way = plain_and_way(form)
+            ways[way] = None
     return named_styles(list(ways))
 
 

@@ -117,7 +117,11 @@ def tasks_in_both(study_input: StudyInput) -> list[TaskInBoth]:
         return []
     agnostic = _tasks_with_f1(only(study_input.records, shared))
     aware = _tasks_with_f1(only(others[0].records, shared))
-    return [TaskInBoth((task, aware[name])) for name, task in agnostic.items() if name in aware]
+    in_both = []
+    for name, task in agnostic.items():
+        if name in aware:
+            in_both.append(TaskInBoth((task, aware[name])))
+    return in_both
 
 
 def _tasks_with_f1(records: DataFrame) -> dict[str, MeasuredTask]:
@@ -171,8 +175,9 @@ def _lines(task: TaskInBoth) -> tuple[tuple[str, ...], ...]:
     for policy, level in task.cells:
         texts = []
         for column in MEASURES:
-            scores = [task.score(mode, policy, level, column) for mode in MODES]
-            texts += [in_numbers(score, "z.0f") for score in scores]
+            for mode in MODES:
+                score = task.score(mode, policy, level, column)
+                texts.append(in_numbers(score, "z.0f"))
             difference = task.difference(policy, level, column)
             texts.append(NONE if difference is None else difference.text)
         lines.append((policy, str(level), *texts))
@@ -188,6 +193,7 @@ def print_table(study_input: StudyInput, data: str) -> PrintTable | None:
     body: list[Sequence[str]] = [HEADINGS]
     for task in tasks:
         label = _label(task)
-        body += [(label, *line) for line in _lines(task)]
+        for line in _lines(task):
+            body.append((label, *line))
     caption = f"Agnostic beside aware, percent, and aware less agnostic in points; in brackets 95 % intervals. {data}"
     return PrintTable(body, caption, is_long=True, names=3)

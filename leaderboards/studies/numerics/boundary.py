@@ -124,7 +124,8 @@ def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
 
 
 def welch_test(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
-    """Returns Welch's t and its two-sided p; None where no third varies."""
+    """Returns Welch's t and its two-sided p for the mean KL of early flips, shape (early,), and of
+    late ones, shape (late,); None where no third varies."""
     if not early.std() and not late.std():
         return None, None
     result = stats.ttest_ind(early, late, equal_var=False)
@@ -235,8 +236,9 @@ def _scatter(dtype: str, places: Mapping[LineStyle, list[Place]]) -> Picture:
     heights: list[float] = []
     dots = []
     for style, of_style in places.items():
-        steps += [step for step, _ in of_style]
-        heights += [kl for _, kl in of_style]
+        for step, kl in of_style:
+            steps.append(step)
+            heights.append(kl)
         dots.append(Dots(style, tuple(of_style)))
     across = Axis.from_values("first token that differs", steps)
     frame = Frame(across, Axis.from_values("", heights))

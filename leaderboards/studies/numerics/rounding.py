@@ -112,8 +112,10 @@ LAYER_TEXT = (
 
 def _pictures(layers: list[LayerError]) -> Iterator[Picture]:
     styles = named_styles(MEASURES)
-    for dtype in dict.fromkeys(row.dtype for row in layers):
-        rows = [row for row in layers if row.dtype == dtype]
+    layers_by_dtype: dict[str, list[LayerError]] = {}
+    for row in layers:
+        layers_by_dtype.setdefault(row.dtype, []).append(row)
+    for dtype, rows in layers_by_dtype.items():
         lines = []
         for name, style in styles.items():
             points = [(row.layer, getattr(row, name)) for row in rows]

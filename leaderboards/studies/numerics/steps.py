@@ -66,10 +66,13 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     if not steps:  # every logit overflows
         return StudyContent(())
     styles = named_styles(list(dict.fromkeys(map(_line_name, steps))))
+    steps_by_part: dict[tuple[str, str], list[StepDivergence]] = {}
+    for step in steps:
+        steps_by_part.setdefault((step.task, step.regime), []).append(step)
     pictures: list[Picture] = []
     for task in dict.fromkeys(step.task for step in steps):
         for regime in (FORCED, FREE):
-            shown = [step for step in steps if (step.task, step.regime) == (task, regime)]
+            shown = steps_by_part.get((task, regime), [])
             pictures += _pictures(task, regime, shown, styles)
     few = [step for step in steps if step.step & (step.step - 1) == 0]
     listing = listing_of_fields("At steps 0, 1, 2, 4 and so on", few, {"kl": ".2g", "js": ".2g"})
@@ -98,10 +101,13 @@ def _pictures(
     if regime == FORCED and steps:
         first = steps[0].sampling
         steps = [step for step in steps if step.sampling == first]
+    steps_by_line: dict[str, list[StepDivergence]] = {}
+    for step in steps:
+        steps_by_line.setdefault(_line_name(step), []).append(step)
     for measure, name in MEASURES.items():
         lines = []
         for line, style in styles.items():
-            of_line = [step for step in steps if _line_name(step) == line]
+            of_line = steps_by_line.get(line, [])
             points = in_powers((step.step, getattr(step, measure)) for step in of_line)
             if points:
                 lines.append(banded_line(style, points))

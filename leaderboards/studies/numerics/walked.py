@@ -87,13 +87,13 @@ def find_flip(tokens: Sequence[int], other: Sequence[int]) -> int | None:
 
 def thirds(flips: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Tells which flips are early, up to their 33rd percentile, and which are late, from the 67th
-    on. Flips at few different steps may be both."""
+    on; all of shape (flips,). Flips at few different steps may be both."""
     first, last = np.quantile(flips, (1 / THIRDS, 1 - 1 / THIRDS))
     return flips <= first, flips >= last
 
 
 def finite_mean(values: FloatArray) -> float:
-    """Averages the finite numbers; NaN where there is none."""
+    """Averages the finite numbers of an array of any shape; NaN where there is none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 

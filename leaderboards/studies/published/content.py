@@ -134,11 +134,13 @@ def key(mode: str, ratio: float) -> list[Pair]:
 
 def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
     """Computes Kendall's tau-b over the policies that both have; None of fewer than three."""
-    names = [name for name in first if name in second]
-    if len(names) < 3:
+    values, others = [], []
+    for name, value in first.items():
+        if name in second:
+            values.append(value)
+            others.append(second[name])
+    if len(values) < 3:
         return None
-    values = [first[name] for name in names]
-    others = [second[name] for name in names]
     return float(stats.kendalltau(values, others).statistic)
 
 
@@ -173,9 +175,12 @@ class Order:
         """Averages each policy that ran on all tasks over them, in percent."""
         means: dict[str, float] = {}
         for name in OURS[self.mode].values():
-            cells = [(task, name, ratio) for task in self.tasks]
-            if cells and self.shares.keys() >= {*cells}:
-                means[name] = float(np.mean([self.shares[cell][0] for cell in cells]))
+            shares = []
+            for task in self.tasks:
+                if (task, name, ratio) in self.shares:
+                    shares.append(self.shares[task, name, ratio][0])
+            if shares and len(shares) == len(self.tasks):
+                means[name] = float(np.mean(shares))
         return means
 
     def judge(self, pair: Pair) -> Judged:

@@ -258,9 +258,10 @@ def _beside(study_input: StudyInput, results: Sequence[Agreement]) -> list[Study
 
 def _consensus(results: Sequence[Agreement]) -> dict[tuple[str, Level], list[float]]:
     """Returns the consensus of each layer by policy and level."""
-    return {
-        (result.policy, result.level): result.by_layer["consensus"].tolist() for result in results
-    }
+    consensus: dict[tuple[str, Level], list[float]] = {}
+    for result in results:
+        consensus[result.policy, result.level] = result.by_layer["consensus"].tolist()
+    return consensus
 
 
 def _over_depth(
@@ -269,7 +270,9 @@ def _over_depth(
     lines = []
     for of_model, style in zip(layers, styles, strict=True):
         last = max(1, len(of_model) - 1)
-        points = [(layer / last, exactly(value)) for layer, value in enumerate(of_model)]
+        points = []
+        for layer, value in enumerate(of_model):
+            points.append((layer / last, exactly(value)))
         lines.append(banded_line(style, points))
     axis = Axis.from_values("depth, of the layers", [1.0])
     return curve(name, "consensus", lines, axis, f"{salt}/{name}")
@@ -280,8 +283,8 @@ def _heat_map(reads: HeadReads) -> HeatMap:
     rows = []
     for layer in range(layers):
         shares = reads.shares[layer].tolist()
-        tiles = [Tile(f"{100 * share:.0f}", "", share) for share in shares]
-        rows.append((str(layer), tuple(tiles)))
+        tiles = tuple(Tile(f"{100 * share:.0f}", "", share) for share in shares)
+        rows.append((str(layer), tiles))
     columns = tuple(map(str, range(heads)))
     title = "Answers that a head reads, full cache, percent"
     return HeatMap(title, "layer", columns, tuple(rows), "head", "share of answers")

@@ -34,6 +34,7 @@ from leaderboards.studies.parts import (
     in_percent,
     listing_of_fields,
     over_levels,
+    without_full,
 )
 from leaderboards.studies.routing.routes import CELL, CONTEXT, context_names
 from policies.declaration.lazy import LazyModule
@@ -211,8 +212,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
     beside = list(beside_answers(states, cells, depths(last)))
     parts = []
     if layers:
-        of_last = [result for result in cells if result.layer == last]
-        parts.append(_section(layers, of_last))
+        of_last_layer = [result for result in cells if result.layer == last]
+        parts.append(_section(layers, of_last_layer))
     if beside:
         parts.append(_depth_section(beside, _telling_depths(layers, depths(last))))
     rows = [*map(vars, layers), *map(vars, cells)]
@@ -265,9 +266,11 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
     styles = named_styles((*names, "right"))
     styles = {name: style for name, style in styles.items() if name in drawn}
     shown = [row for row in rows if row["label"] == LETTER] or list(rows)
-    whole = next((row for row in shown if row["policy"] == FULL), None)
+    whole: Mapping[str, Any] | None = None
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for row in shown:
+        if row["policy"] == FULL and whole is None:
+            whole = row
         by_policy.setdefault(row["policy"], []).append(row)
     pictures = list[Picture]()
     for policy, of_policy in by_policy.items():
@@ -276,8 +279,7 @@ def _depth_section(rows: Sequence[Mapping[str, Any]], telling: Sequence[str]) ->
     columns = ("label", "policy", "level", *names, "right", "f1")
     lines = []
     for row in rows:
-        texts = [_cell(row[name]) for name in columns]
-        lines.append(tuple(texts))
+        lines.append(tuple(_cell(row[name]) for name in columns))
     heading = "Macro-F1 of probes by depth, beside right answers and F1, percent"
     listing = Listing(heading, columns, tuple(lines))
     text = (
@@ -301,15 +303,17 @@ def _draw_policy(
     """Draws one policy over its levels of each kind, from the full cache on."""
     for ending, axis in axes_by_kind(row["level"] for row in rows).items():
         on_axis = [row for row in rows if row["level"] in axis]
+        on_axis.sort(key=lambda row: row["level"].value)
         lines = []
         for name, style in styles.items():
             start = _number(whole[name])
             if start <= 0:
                 continue
-            values = sorted((row["level"].value, _number(row[name])) for row in on_axis)
-            points = [(place, exactly(value / start)) for place, value in values]
+            points = []
             if axis.origin is not None:
-                points.insert(0, (axis.origin, exactly(1.0)))
+                points.append((axis.origin, exactly(1.0)))
+            for row in on_axis:
+                points.append((row["level"].value, exactly(_number(row[name]) / start)))
             lines.append(banded_line(style, points))
         if lines:
             title = f"{policy}{ending}"
@@ -346,15 +350,17 @@ def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
             title = f"{name}, last layer"
             pictures += over_levels(scores, styles, title, "macro-F1", f"probes/{label}")
     listing = listing_of_fields("Probes of the last layer", cells, {}, leave_out=("layer",))
-    shown = tuple(style for name, style in styles.items() if name != FULL)
+    shown = without_full(styles)
     title = "What a probe finds in what the question’s last token holds"
     return StudySection("probes", title, TEXT, shown, tuple(pictures), details=(listing,))
 
 
 def _over_layers(results: Sequence[Probed], title: str) -> Picture:
     styles = named_styles((PROBE, CONTROL))
-    scores = [(result.layer, exactly(result.macro_f1)) for result in results]
-    controls = [(result.layer, exactly(result.control)) for result in results]
+    scores, controls = [], []
+    for result in results:
+        scores.append((result.layer, exactly(result.macro_f1)))
+        controls.append((result.layer, exactly(result.control)))
     lines = [banded_line(styles[PROBE], scores), banded_line(styles[CONTROL], controls)]
     layers = Axis.for_layers(results[-1].layer + 1)
     axis = replace(layers, title="layer, 0 before the first")

@@ -14,7 +14,12 @@ from leaderboards.routing.agreement import consensus
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.shares import estimate_share
 from leaderboards.studies.declaration import StudySection
-from leaderboards.studies.parts import full_last, listing_of_fields, over_levels
+from leaderboards.studies.parts import (
+    full_last,
+    listing_of_fields,
+    over_levels,
+    without_full,
+)
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -81,10 +86,15 @@ def two_modes(answers: DataFrame) -> Iterator[TwoModes]:
 
 def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
     """Draws the shares of erased and of rigid answers of a task over levels, policy by policy."""
-    of_task = [mode for mode in modes if mode.task == task]
-    erased = {(mode.policy, mode.level): mode.erased for mode in of_task}
-    rigid = {(mode.policy, mode.level): mode.rigid for mode in of_task}
-    styles = full_last(mode.policy for mode in of_task)
+    of_task: list[TwoModes] = []
+    erased: dict[tuple[str, Level], Estimate] = {}
+    rigid: dict[tuple[str, Level], Estimate] = {}
+    for mode in modes:
+        if mode.task == task:
+            of_task.append(mode)
+            erased[mode.policy, mode.level] = mode.erased
+            rigid[mode.policy, mode.level] = mode.rigid
+    styles = full_last(policy for policy, _ in erased)
     note = "share of answers"
     pictures = (
         *over_levels(erased, styles, "Erased", note, f"erased/{task}"),
@@ -99,6 +109,6 @@ def build_section(task: str, modes: Sequence[TwoModes]) -> StudySection:
     )
     heading = "Percent of answers, and of right ones"
     listing = listing_of_fields(heading, of_task, {}, leave_out=("task",))
-    shown = tuple(style for name, style in styles.items() if name != FULL)
+    shown = without_full(styles)
     title = f"Why answers are wrong: erased or rigid, {task}"
     return StudySection(f"rigidity-{task}", title, text, shown, pictures, details=(listing,))

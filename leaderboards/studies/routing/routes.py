@@ -24,6 +24,7 @@ from leaderboards.studies.parts import (
     in_percent,
     listing_of_fields,
     over_levels,
+    without_full,
 )
 from leaderboards.studies.routing import rigidity
 from policies.declaration.levels import UNTREATED, Level
@@ -108,7 +109,7 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
         FailureClass.CONFUSED: joined["hallucination_kind"].eq("confused") & said,
     }
     classes = [*holds, FailureClass.UNUSED]
-    conditions = [np.asarray(condition) for condition in holds.values()]
+    conditions = list(map(np.asarray, holds.values()))
     numbers = np.select(conditions, range(len(holds)), len(holds))
     return [classes[number] for number in numbers]
 
@@ -188,7 +189,9 @@ def build_content(study_input: StudyInput) -> StudyContent:
     by_task = _shares_by_task(joined, outcomes)
     modes = _measure_modes(study_input, joined, outcomes)
     curves = list(reach_curves(joined, epsilon))
-    sections = [_classes(task, of_task, epsilon) for task, of_task in by_task.items()]
+    sections = []
+    for task, of_task in by_task.items():
+        sections.append(_classes(task, of_task, epsilon))
     if modes:
         sections += [rigidity.build_section(task, modes) for task in by_task]
     for task in dict.fromkeys(reached.task for reached in curves):
@@ -268,7 +271,9 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     contexts = _count_contexts(records)
     observed = _count_contexts(joined)
-    counts = [f"{observed[task]} of {contexts[task]} of {task}" for task in joined["task"].unique()]
+    counts = []
+    for task in joined["task"].unique():
+        counts.append(f"{observed[task]} of {contexts[task]} of {task}")
     yield "Contexts observed", ", ".join(counts)
     yield "Not observed", f"{missing} of {len(joined)} answers" if missing else "nothing"
     yield "Least attention in each step", f"{epsilon:g}"
@@ -304,10 +309,15 @@ def _classes(task: str, cells: Mapping[tuple[str, Level], Shares], epsilon: floa
 
 
 def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection:
-    of_task = [reached for reached in curves if reached.task == task]
-    styles = full_last(reached.policy for reached in of_task)
-    reached_at = {(reached.policy, reached.level): reached.reached for reached in of_task}
-    relayed_at = {(reached.policy, reached.level): reached.relayed for reached in of_task}
+    of_task: list[Reached] = []
+    reached_at: dict[tuple[str, Level], Estimate] = {}
+    relayed_at: dict[tuple[str, Level], Estimate] = {}
+    for reached in curves:
+        if reached.task == task:
+            of_task.append(reached)
+            reached_at[reached.policy, reached.level] = reached.reached
+            relayed_at[reached.policy, reached.level] = reached.relayed
+    styles = full_last(policy for policy, _ in reached_at)
     title = f"Reached, routes of at least {epsilon:g}"
     relayed_title = "Reached, though none of it is left"
     note = "share of answers"
@@ -326,7 +336,7 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
         "answer’s tokens to the place where the answer is written, and from as many tokens drawn "
         "from the context."
     )
-    shown = tuple(style for name, style in styles.items() if name != FULL)
+    shown = without_full(styles)
     heading = f"What reaches the answer: {task}"
     return StudySection(f"reach-{task}", heading, text, shown, pictures, details=(listing,))
 
@@ -372,7 +382,8 @@ def _stack(
     across = tuple(sorted(places))
     heights = np.zeros((len(across), len(FailureClass)))
     for row, place in enumerate(across):
-        heights[row] = [places[place][outcome].mean for outcome in FailureClass]
+        for column, outcome in enumerate(FailureClass):
+            heights[row, column] = places[place][outcome].mean
     tops = np.cumsum(heights, axis=1)
     marks = []
     for style, top, height in zip(styles.values(), tops.T, heights.T, strict=True):

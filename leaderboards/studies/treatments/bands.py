@@ -56,8 +56,13 @@ def band_cells(tasks: Sequence[MeasuredTask], members: Sequence[Damage]) -> list
         by_fault.setdefault(member.in_all_layers, []).append(member)
     cells: list[BandCell] = []
     for fault, of_fault in by_fault.items():
-        bands = sorted((member for member in of_fault if member.band), key=_band_place)
-        whole = [member for member in of_fault if not member.band]
+        bands, whole = [], []
+        for member in of_fault:
+            if member.band:
+                bands.append(member)
+            else:
+                whole.append(member)
+        bands.sort(key=_band_place)
         if len(bands) >= FEWEST_BANDS:
             for task in tasks:
                 cells += _cells_of_map(task, fault, bands, whole)
@@ -94,15 +99,19 @@ def band_section(cells: Sequence[BandCell]) -> list[StudySection]:
         "% interval over contexts. Q1 to Q4 are the quarters of the layers from the input on, H1 "
         "and H2 the halves."
     )
-    maps = [_heat_map(f"{task}: {fault}", of_map) for (task, fault), of_map in by_map.items()]
+    maps = []
+    for (task, fault), of_map in by_map.items():
+        maps.append(_heat_map(f"{task}: {fault}", of_map))
     return [StudySection("bands", "Bands of layers", text, maps=tuple(maps))]
 
 
 def _heat_map(title: str, cells: Sequence[BandCell]) -> HeatMap:
     tiles: dict[str, dict[Level, Tile | None]] = {}
+    levels_shown: set[Level] = set()
     for cell in cells:
         tiles.setdefault(cell.band, {})[cell.level] = _tile(cell.kept)
-    levels = sorted({cell.level for cell in cells}, key=lambda level: level.amount)
+        levels_shown.add(cell.level)
+    levels = sorted(levels_shown, key=lambda level: level.amount)
     rows = []
     for band, by_level in tiles.items():
         rows.append((band, tuple(map(by_level.get, levels))))

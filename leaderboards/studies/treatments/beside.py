@@ -187,6 +187,7 @@ def beside_sheet(pairs: Sequence[ModelPair], members: Sequence[Damage]) -> Sheet
     rows = []
     for pair in pairs:
         for member in members:
-            rows += [pair.row(member.policy, level) for level in pair.levels(member.policy)]
+            for level in pair.levels(member.policy):
+                rows.append(pair.row(member.policy, level))
     title = "What two models keep with each treatment, on the same questions"
     return Sheet.of("treatments-beside", title, rows)

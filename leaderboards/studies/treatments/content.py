@@ -98,8 +98,7 @@ def _styles_of_compared(
     drawn: set[str] = set()
     for faults in compared.values():
         drawn.update(fault.policy for fault in faults)
-    policies = [member.policy for member in group.members]
-    return policy_styles([policy for policy in policies if policy in drawn])
+    return policy_styles(member.policy for member in group.members if member.policy in drawn)
 
 
 def _risen(tasks: Sequence[MeasuredTask], group: DamageGroup, dtype: str) -> StudySection:
@@ -146,15 +145,15 @@ def _over_changed(
     for fault in reversed(faults):
         points = []
         for level in task.evidence.levels(fault.policy):
+            estimate = None
             if level.amount:
                 estimate = quantity.of(task, fault.policy, level)
-            else:
-                estimate = None
             if estimate is not None:
-                points.append((fault.changed(level.value, dtype), estimate))
+                place = fault.changed(level.value, dtype)
+                points.append((place, estimate))
+                places.append(place)
         if points:
             lines.append(banded_line(styles[fault.policy], [(0.0, start), *points]))
-            places += [place for place, _ in points]
     axis = Axis.from_values("share of numbers changed", places)
     return curve(task.label, quantity.note, lines, axis, f"{quantity.note}/{task.name}")
 
@@ -181,7 +180,8 @@ def _every_cell(task: MeasuredTask, members: Sequence[Damage]) -> Listing:
     if task.shows_rise:
         columns.append("NLL rise, nats")
     columns.append("share kept, percent")
-    columns += [f"{name}, percent" for name in OUTCOMES.values()]
+    for name in OUTCOMES.values():
+        columns.append(f"{name}, percent")
     lines = []
     for row in _rows(task, members):
         texts = [row["policy"], format(row["level"], "g")]
@@ -240,12 +240,13 @@ def build_content(study_input: StudyInput) -> StudyContent:
         beside_sheet(all_pairs, members),
     )
     shown = [part for part in parts if part.pictures or part.maps or _has_rows(part)]
-    facts = [
-        *((f"Full cache, {task.name}", _full_cache_fact(task)) for task in tasks),
-        ("Contexts", _contexts(tasks)),
-        ("Draws of each", str(1 + int(study_input.records["repeat"].max()))),
-        *(("Tells nothing", reason) for reason in unknown),
-    ]
+    facts: list[tuple[str, str]] = []
+    for task in tasks:
+        facts.append((f"Full cache, {task.name}", _full_cache_fact(task)))
+    facts.append(("Contexts", _contexts(tasks)))
+    facts.append(("Draws of each", str(1 + int(study_input.records["repeat"].max()))))
+    for reason in unknown:
+        facts.append(("Tells nothing", reason))
     return StudyContent(shown, facts, [sheet for sheet in sheets if sheet.rows])
 
 
@@ -274,7 +275,10 @@ def has_treatments(study_input: StudyInput) -> bool:
     treated = records[records["level"] > 0]
     levels = treated.groupby("policy", observed=True)["level"].nunique()
     members = damages(policies)
-    faults = [member for member in members if isinstance(member.options, FaultOptions)]
-    if any(levels.get(fault.policy, 0) > 1 for fault in faults):
-        return True
-    return 0 < len(faults) < len(members) or has_families(policies)
+    faults = 0
+    for member in members:
+        if isinstance(member.options, FaultOptions):
+            faults += 1
+            if levels.get(member.policy, 0) > 1:
+                return True
+    return 0 < faults < len(members) or has_families(policies)

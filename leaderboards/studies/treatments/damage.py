@@ -88,13 +88,18 @@ def damages(policies: Iterable[str]) -> list[Damage]:
 def group_damages(members: Sequence[Damage]) -> list[DamageGroup]:
     """Parts what is replaced anew before every pass from the rest, which is damaged once or stored
     otherwise."""
-    fresh = [member for member in members if _is_fresh(member)]
-    others = [member for member in members if not _is_fresh(member)]
+    fresh, others = [], []
+    phases = set()  # of the others
+    for member in members:
+        if _is_fresh(member):
+            fresh.append(member)
+        else:
+            others.append(member)
+            phases.add(member.phase)
     groups = []
     if fresh:
         groups.append(DamageGroup("-fresh", FRESH_TITLE, FRESH_TEXT, fresh))
     if others:
-        phases = {member.phase for member in others}
         if phases == {"resident"}:
             words = (ONCE_TITLE, ONCE_TEXT)
         else:
