@@ -66,7 +66,7 @@ class RunCost:
     def copy_bytes(self) -> int:
         """Counts the bytes of the largest copy of the network: one is held at a time
         (:class:`NetworkCopies`)."""
-        return max((self._weight_bytes(dtype) for dtype in self.other_dtypes), default=0)
+        return max(map(self._weight_bytes, self.other_dtypes), default=0)
 
     def _weight_bytes(self, dtype: str) -> int:
         weights = self.shape.in_dtype(dtype).weight_bytes

@@ -15,7 +15,7 @@ from policies import LazyModule, Point, Policy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from kvbench.prompts.prompt import Prompt, TokenizedQuestion
+    from kvbench.prompts.prompt import Prompt
 
 # Which needs transformers, and a mistyped option waits for none.
 prompt_texts = LazyModule("kvbench.prompts.prompt")
@@ -59,12 +59,7 @@ class PressCost(NamedTuple):
             cost = PressCost(*PRESSES[name])
             if (cost.prefills > 0) == is_private:
                 costs.append(cost)
-        return cls(
-            short=median(cost.short for cost in costs),
-            long=median(cost.long for cost in costs),
-            level=median(cost.level for cost in costs),
-            prefills=median(cost.prefills for cost in costs),
-        )
+        return cls(*map(median, zip(*costs, strict=True)))  # field by field
 
 
 PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]  # by name, the fields of PressCost
@@ -85,15 +80,19 @@ class StudyLoad:
     def of(cls, prompts: "Sequence[Prompt]", longest: int, tables: Sequence[str]) -> Self:
         """Counts what studies ask about prompts, in the mean. ``longest``: tokens of an answer that
         the task allows; ``tables``: those that the studies fill."""
-        firsts = [prompt.questions[0] for prompt in prompts]
+        tokens, gold_tokens = [], []
+        for prompt in prompts:
+            first = prompt.questions[0]
+            tokens.append(len(first.token_ids))
+            gold_tokens.append(len(first.gold_ids))
         counts: dict[str, float] = {}
         for forecast in forecasts(tables):
             if forecast.counts is not None:
                 counts |= forecast.counts(prompts)
         return cls(
-            first_tokens=mean(len(question.token_ids) for question in firsts),
-            first_gold=mean(len(question.gold_ids) for question in firsts),
-            is_text=not firsts[0].question.golds,
+            first_tokens=mean(tokens),
+            first_gold=mean(gold_tokens),
+            is_text=not prompts[0].questions[0].question.golds,
             longest=longest,
             counts=counts,
         )
@@ -147,10 +146,12 @@ def count_load(
     for index in range(contexts_read):
         example = grid.example(task, index)
         prompts += prompt_texts.build_prompts(tokenizer, task, example, grid.setting.mode)
-    tokenized: list[TokenizedQuestion] = []
+    question_tokens, gold_tokens = [], []
     for prompt in prompts:
-        tokenized += prompt.questions
-    golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
+        for question in prompt.questions:
+            question_tokens.append(len(question.token_ids))
+            gold_tokens.append(max(0, len(question.gold_ids) - 1))
+    golds = mean(gold_tokens)
     # Where its sentence does not end an answer, a chat model writes on; the lines of a base model
     # end.
     ends_with_sentence = task.begins_answers and task.answer_end == "sentence"
@@ -162,7 +163,7 @@ def count_load(
     for policy in grid.policies_on(task):
         shares = [_held_share(policy, point, tokens) for point in grid.points(policy)]
         branches.append((policy, shares))
-    questions = len(tokenized) / contexts_read
+    questions = len(question_tokens) / contexts_read
     prompts_of_context = 1.0
     if grid.setting.mode == "aware":
         prompts_of_context = questions
@@ -171,7 +172,7 @@ def count_load(
         contexts=contexts,
         tokens=tokens,
         questions=questions,
-        question_tokens=mean(len(question.token_ids) for question in tokenized),
+        question_tokens=mean(question_tokens),
         answer_tokens=answer_tokens,
         gold_tokens=golds,
         branches=branches,

@@ -36,13 +36,18 @@ def publish_register(
     larger: str | None = None,
 ) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of
-    the site."""
+    the site; raises :class:`KVBenchError` where a file cannot be written."""
     stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
-    evidence = {name: _evidence(name, store, seed) for name, store in stores.items()}
+    folder = site or ROOT / register_folder(str(Path(model).resolve()))
+    evidence: dict[str, Evidence] = {}
+    places: dict[str, str] = {}
+    runs: dict[str, Run] = {}
+    for name, store in stores.items():
+        evidence[name] = _evidence(name, store, seed)
+        places[name] = name_of_place(store.folder)
+        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
     judgements = judge(claims, evidence)
     count = count_decided(judgements)
-    folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    places = {name: name_of_place(store.folder) for name, store in stores.items()}
     names = _Names(
         model=name_of_place(model),
         beside=beside and name_of_place(beside),
@@ -64,9 +69,6 @@ def publish_register(
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs: dict[str, Run] = {}
-    for name, store in stores.items():
-        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
     text = build_claims(
         names.model,
         judgements,

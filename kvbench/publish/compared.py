@@ -149,8 +149,9 @@ def _compare(
     records = run.records
     of_policy = records[records["policy"] == mine]
     levels = [*levels_by_policy(records)[mine]]
-    parts = [records]
+    parts, labels = [records], []
     for other_run in earlier:
+        labels.append(other_run.label)
         folder = other_run.store.folder
         stored = [point.level for point in other_run.policy(mine).points]
         check_common_level(mine, levels, stored, folder)
@@ -163,11 +164,11 @@ def _compare(
         if changed:
             notes.append(f"{changed} questions have another text in {folder} and are not compared")
     together = pd.concat(parts, ignore_index=True) if earlier else records
-    labels = [other_run.label for other_run in earlier]
     published = publish_comparison(
         run.store, together, mine, others, run.site, run.unmastered, notes, labels
     )
     judged = {duel.other for duel in published.duels}
-    unmet = [other for other in others if without_places(other) not in judged]
-    notes += (f"no verdict against {other}: no cell of both is complete" for other in unmet)
+    for other in others:
+        if without_places(other) not in judged:
+            notes.append(f"no verdict against {other}: no cell of both is complete")
     return Compared(mine, tuple(named), published, tuple(notes))

@@ -34,13 +34,15 @@ def downloaded_tables(stores: Iterable[Store]) -> list[str]:
 
 
 def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
-    """Writes each sheet as CSV below ``folder``, that of the pages."""
+    """Writes each sheet as CSV below ``folder``, that of the pages; raises :class:`KVBenchError`
+    where a file cannot be written."""
     for sheet in sheets:
         write_text_atomically(folder / sheet_file(sheet), sheet.csv())
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
-    """Writes all records as one file, with the labels of each part; returns how many there are."""
+    """Writes all records as one file, with the labels of each part; returns how many there are.
+    Raises :class:`KVBenchError` where the file cannot be written."""
     schema = joined_schema()
     tables = []
     for labels, frame in parts:

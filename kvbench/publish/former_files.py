@@ -25,13 +25,14 @@ _NAMES = TypeAdapter(list[str])
 
 def announce_files(folder: Path, names: Collection[str]) -> None:
     """Lists the files that are about to be written beside those that are there: whoever interrupts
-    a build leaves no file behind that is not listed."""
+    a build leaves no file behind that is not listed. Raises :class:`KVBenchError` where the list
+    cannot be written."""
     _write(folder, {*_listed(folder), *names})
 
 
 def remove_former_files(folder: Path, names: Collection[str]) -> None:
     """Removes the listed files but those of the present build, of these names, and lists these
-    alone."""
+    alone; raises :class:`KVBenchError` where the list cannot be written."""
     for name in _listed(folder) - {*names}:
         (folder / name).unlink(missing_ok=True)
     _write(folder, names)
@@ -64,7 +65,7 @@ def _names_before_manifests(folder: Path) -> list[str]:
     names: list[str] = []
     for pattern in BEFORE_MANIFESTS:
         names += (page.name for page in folder.glob(pattern))
-    study_names = {study.name for study in studies().values()}
+    study_names = set(studies())
     for page in folder.glob("*.html"):
         # A study has a page for each board: routing.html, routing.2.html.
         if page.name.partition(".")[0] in study_names:

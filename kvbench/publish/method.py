@@ -126,7 +126,9 @@ def describe_method(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -
     for name, task in tasks.items():
         task_entries.append(_task(task, records_by_task.get(name), prompts.get(name, {})))
     used = _arguments_used(records)
-    policy_entries = [_policy(policy, used.get(name, "")) for name, policy in policies.items()]
+    policy_entries = []
+    for name, policy in policies.items():
+        policy_entries.append(_policy(policy, used.get(name, "")))
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(task_entries),
@@ -139,10 +141,13 @@ def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
     """Tells by policy the arguments that its press ran with, and on which tasks."""
     columns = [rows[["policy", "task", "press_arguments"]].drop_duplicates() for rows in records]
     arguments_by_key = arguments_of_records(concat(columns))
-    by_policy: dict[str, list[str]] = {}
+    by_policy: dict[str, str] = {}
     for policy, arguments, tasks in argument_rows(list(arguments_by_key.values())):
-        by_policy.setdefault(policy, []).append(f"{arguments} (on {tasks})")
-    return {policy: "; ".join(texts) for policy, texts in by_policy.items()}
+        text = f"{arguments} (on {tasks})"
+        if policy in by_policy:
+            text = f"{by_policy[policy]}; {text}"
+        by_policy[policy] = text
+    return by_policy
 
 
 def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
@@ -166,7 +171,9 @@ def _description(name: str) -> str:
     descriptions = []
     for part in name.split("+"):
         kind = kind_in(part)
-        descriptions += [registry[kind].description for registry in registries if kind in registry]
+        for registry in registries:
+            if kind in registry:
+                descriptions.append(registry[kind].description)
     return "; ".join(descriptions)
 
 

@@ -34,7 +34,7 @@ class PublishedStore(Store):
         rows = self._store.study_table(table)
         for place, field in enumerate(rows.schema):
             if field.name in COLUMNS and pa.types.is_string(field.type):
-                texts = [_published_text(text) for text in rows[field.name].to_pylist()]
+                texts = list(map(_published_text, rows[field.name].to_pylist()))
                 rows = rows.set_column(place, field, pa.array(texts, field.type))
         return rows
 
@@ -53,11 +53,11 @@ def published_records(records: pd.DataFrame) -> pd.DataFrame:
     for name in COLUMNS:
         if name not in records:
             continue
-        shown: dict[str, str] = {}
+        shown: dict[str, str] = {}  # of the texts that change
         for text in records[name].unique():
-            if isinstance(text, str):
+            if isinstance(text, str) and without_places(text) != text:
                 shown[text] = without_places(text)
-        if any(text != published for text, published in shown.items()):
+        if shown:
             changed[name] = records[name].map(lambda text, shown=shown: shown.get(text, text))
     return records.assign(**changed) if changed else records
 

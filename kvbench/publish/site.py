@@ -87,7 +87,8 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same
     for all: its means leave out tasks that the model cannot do. The rows that are returned leave
-    out nothing where ``every_task``."""
+    out nothing where ``every_task``. Raises :class:`KVBenchError` where records cannot be
+    aggregated or the file cannot be written."""
     rows = rows_of_run(store, records)
     content = json.dumps([row.model_dump() for row in rows], indent=1)
     # A run that is at work writes its own summary at its end.
@@ -99,7 +100,8 @@ def publish_summary(store: Store, records: DataFrame, every_task: bool = False) 
 
 
 def rows_of_run(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
-    """Aggregates all records of a store, warns of what is missing, and writes nothing."""
+    """Aggregates all records of a store, warns of what is missing, and writes nothing; raises
+    :class:`KVBenchError` where they cannot be aggregated."""
     group = RunGroup((store,))
     rows = summary_rows(records, group, every_task)
     _warn(group.stores, rows)
@@ -109,11 +111,13 @@ def rows_of_run(store: Store, records: DataFrame, every_task: bool = False) -> l
 def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
     """Warns of runs that are not complete, and of those that lack records though they were: a file
     is gone."""
-    unfinished = [store for store in stores if store.run.status != "complete"]
-    for store in unfinished:
-        state = store.run.reason or store.run.status
-        warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
-    if unfinished:
+    is_unfinished = False
+    for store in stores:
+        if store.run.status != "complete":
+            is_unfinished = True
+            state = store.run.reason or store.run.status
+            warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
+    if is_unfinished:
         return
     for row in rows:
         if row.task != ALL_TASKS and not row.complete:
@@ -145,7 +149,8 @@ def publish_site(
     others: Sequence[Store] = (),
 ) -> PublishedRun:
     """Writes the pages of a run and its summary. ``others``: runs of other models or modes, which
-    stand beside it on the site."""
+    stand beside it on the site. Raises :class:`KVBenchError` where records cannot be aggregated or
+    a file cannot be written."""
     place = site_folder(folder, [store])
     groups = [RunGroup((store,)), *group_runs(others)]
     if others:
@@ -159,11 +164,11 @@ def other_model(beside: Path, runs: Sequence[Identity]) -> list[Store]:
     their model and mode or has none of their tasks."""
     other = Store.open(beside)
     model, mode = other.identity.model, other.identity.mode
-    if (model, mode) in [(run.model, run.mode) for run in runs]:
-        reason = f"it is of {model} in mode {mode} too"
-        raise KVBenchError(f"--beside {beside}: {reason}; give a run of another model or mode")
     tasks: set[str] = set()
     for run in runs:
+        if (run.model, run.mode) == (model, mode):
+            reason = f"it is of {model} in mode {mode} too"
+            raise KVBenchError(f"--beside {beside}: {reason}; give a run of another model or mode")
         tasks.update(task.name for task in run.tasks)
     if tasks.isdisjoint(task.name for task in other.identity.tasks):
         reason = f"it has none of the tasks {', '.join(sorted(tasks))}"
@@ -179,7 +184,8 @@ def publish_sites(
 ) -> Sequence[Path]:
     """Writes the pages of several runs, on boards of their own where they cannot be compared, and
     returns the pages to begin with. ``tolerance``: the loss in points below which a level is safe,
-    if not that of the runs."""
+    if not that of the runs. Raises :class:`KVBenchError` where records cannot be aggregated or a
+    file cannot be written."""
     groups = group_runs(stores)
     records = [group.records() for group in groups]
     return _write(groups, records, site_folder(folder, stores), every_task, tolerance)[0].pages
@@ -242,11 +248,16 @@ def _write(
     files += map(table_file, downloaded_tables(stores))
     announce_files(folder, files)
     write_sheets(folder, sheets)
-    answers = write_records(folder, [(part.labels, part.study_input.records) for part in parts])
+    labelled_records: list[tuple[Mapping[str, str], DataFrame]] = []
+    labelled_stores: list[tuple[Mapping[str, str], Sequence[Store]]] = []
+    for part in parts:
+        labelled_records.append((part.labels, part.study_input.records))
+        labelled_stores.append((part.labels, part.group.stores))
+    answers = write_records(folder, labelled_records)
     contents.pages[METHOD] = build_method(method, sheets, RECORDS_FILE, answers, neighbours)
     for page, text in contents.pages.items():
         write_text_atomically(folder / page, text)
-    write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])
+    write_study_tables(folder, labelled_stores)
     remove_former_files(folder, files)
     first = [folder / page for page in contents.first]
     counts = [use_matrix(results).verdict_counts for results in contents.results]
@@ -316,14 +327,20 @@ def _build_parts(parts: Sequence[_Part], neighbours: Neighbours) -> _Contents:
 
 def _other_models(part: _Part, parts: Sequence[_Part], study: Study) -> list[StudyInput]:
     """Returns the results of other models on the site that have what a study needs."""
-    others = [other for other in parts if other.study_input.model != part.study_input.model]
-    return [other.study_input for other in others if study in other.studies]
+    others = []
+    for other in parts:
+        if other.study_input.model != part.study_input.model and study in other.studies:
+            others.append(other.study_input)
+    return others
 
 
 def _other_modes(study_input: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
     """Returns the results of the same model in other modes."""
-    same_model = [other for other in inputs if other.model == study_input.model]
-    return [other for other in same_model if other.mode != study_input.mode]
+    others = []
+    for other in inputs:
+        if other.model == study_input.model and other.mode != study_input.mode:
+            others.append(other)
+    return others
 
 
 def _summarise(

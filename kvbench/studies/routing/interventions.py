@@ -91,8 +91,12 @@ def _trials(answers: "Sequence[Answer]") -> Iterator[_Trial]:
 def _chosen(answers: "Sequence[Answer]") -> "Iterator[tuple[Answer, str]]":
     """Yields the answers to the first questions that the full cache has right: a policy's lost
     answers, and the right ones of the full cache."""
-    usable = [answer for answer in answers if answer.generation and answer.question.evidence_tokens]
-    by_question = {answer.number: answer for answer in usable}
+    usable: list[Answer] = []
+    by_question: dict[int, Answer] = {}
+    for answer in answers:
+        if answer.generation and answer.question.evidence_tokens:
+            usable.append(answer)
+            by_question[answer.number] = answer
     right_with_full = []
     for number, answer in sorted(by_question.items()):
         if answer.full and answer.score(answer.full)["right"]:
@@ -118,7 +122,8 @@ def _cases(answer: "Answer", action: str) -> Iterator[Any]:
     """Lists what is tried on one answer."""
     rows = [intervene.QuestionRows(name) for name in (*SPANS, "evidence")]
     for name, count in DRAWS[action].items():
-        rows += [intervene.QuestionRows(name, draw) for draw in range(1, count + 1)]
+        for draw in range(1, count + 1):
+            rows.append(intervene.QuestionRows(name, draw))
     yield from intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, rows)
 
 
