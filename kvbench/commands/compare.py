@@ -20,6 +20,7 @@ from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import GateError, KVBenchError
+from leaderboards.statistics.paired_difference import fewest_clusters
 from policies import LazyModule
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ local = LazyModule("kvbench.execution.local")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-paired_difference = LazyModule("leaderboards.statistics.paired_difference")
 tables = LazyModule("leaderboards.terminal.table")
 verdicts = LazyModule("leaderboards.terminal.verdicts")
 
@@ -208,7 +208,7 @@ def choose_sides(
 
 def check_can_fail(grid: "Grid", gate: "Gate") -> None:
     """Raises :class:`KVBenchError` where no verdict can be given, and the gate asks for one."""
-    needed = paired_difference.fewest_clusters()
+    needed = fewest_clusters()
     few = [f"{count} of {task.name}" for task, count in grid.tasks if count < needed]
     if few and gate.fails_if_worse:
         reason = f"there are too few contexts for any verdict ({', '.join(few)})"

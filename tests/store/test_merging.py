@@ -123,7 +123,7 @@ def test_a_site_of_several_runs(
             "examples-base.html",
             "examples-hops.html",
         ),
-        *("examples-base.2.html", "examples-hops.2.html", "method.html", "data"),
+        *("examples-base.2.html", "examples-hops.2.html", "method.html", "all-runs.html", "data"),
     }
     task = (site / "task-base.html").read_text()
     assert re.findall(r'href="(examples-[^#"]+)#', task).count("examples-base.2.html") > 0
