@@ -74,7 +74,10 @@ def describe_comparison(comparison: "PipelineComparison") -> Result:
     total = sum(comparison.seconds.values())
     rows: list[tuple[object, ...]] = []
     for name, seconds in comparison.seconds.items():
-        equal = [same for cell, same in comparison.cells.items() if cell[0] == name]
+        equal: list[bool] = []
+        for (policy, *_), is_equal in comparison.cells.items():
+            if policy == name:
+                equal.append(is_equal)
         # The engine has one time for all.
         rows.append((name, seconds, None, sum(equal), len(equal)))
     rows.append(("all", total, comparison.engine_seconds, equal_count, count))
@@ -85,7 +88,9 @@ def describe_comparison(comparison: "PipelineComparison") -> Result:
         Column("equal", right=True),
         Column("compared", right=True),
     )
-    notes = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in unequal]
+    notes: list[str] = []
+    for policy, ratio, question in unequal:
+        notes.append(f"unequal: {policy} at {ratio}, {question}")
     for policy, reason in comparison.failed.items():
         failure = f"kvpress's pipeline failed: {reason}"
         notes.append(f"not compared: {policy}, on which {failure}")

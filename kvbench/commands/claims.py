@@ -47,18 +47,22 @@ TASKS_HELP = (
     "in place of generated system prompts."
 )
 
+Beside = Annotated[
+    str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")
+]
+Larger = Annotated[
+    str | None, Option(help="A larger model of the family, to compare.", metavar="MODEL")
+]
+Only = Annotated[
+    str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")
+]
+
 
 def command(
     model: options.Model = "reference",
-    beside: Annotated[
-        str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")
-    ] = None,
-    larger: Annotated[
-        str | None, Option(help="A larger model of the family, to compare.", metavar="MODEL")
-    ] = None,
-    only: Annotated[
-        str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")
-    ] = None,
+    beside: Beside = None,
+    larger: Larger = None,
+    only: Only = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
     tasks: Annotated[str | None, Option(help=TASKS_HELP)] = None,
@@ -70,7 +74,8 @@ def command(
     out: options.Runs = Path("runs"),
     site: options.Site = None,
 ) -> Result:
-    """Runs what is missing for each claim, and tells which claims hold on a model."""
+    """Runs what is missing for each claim, and tells which claims hold on a model. Raises
+    :class:`KVBenchError` for options that make no sense, before anything is run."""
     claims = find_claims(only)
     if limit is not None:
         check_count("--limit", limit)
@@ -82,7 +87,7 @@ def command(
     # No run has all of these tasks: their levels are checked once for all.
     at_levels([KNOWN_TASKS[name] for name in sorted(claimed)], difficulty)
     options_by_name = options_of_tasks(tasks, claimed)
-    job = partial(
+    make = partial(
         make_job,
         difficulty=difficulty,
         limit=limit,
@@ -94,15 +99,17 @@ def command(
         dtype=dtype,
     )
     others = {declaration.BESIDE: beside, declaration.LARGER: larger}
-    jobs = make_jobs(claims, model, others, job)
+    jobs = make_jobs(claims, model, others, make)
     check_has_numerics(suite, jobs.values())
-    plans = {name: (job, build.check_job(job)) for name, job in jobs.items()}
+    plans: dict[str, tuple[Job, Grid]] = {}
+    for name, job in jobs.items():
+        plans[name] = (job, build.check_job(job))
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
     # One model after the other: all may not fit into memory.
     for size in dict.fromkeys((model, beside, larger)):
-        stores |= _run({name: plan for name, plan in plans.items() if plan[0].model == size}, out)
+        stores |= _run(plans, size, out)
     result: Result = published.publish_register(
         claims, model, stores, seed, site, beside, difficulty, _data(options_by_name), larger
     )
@@ -220,10 +227,11 @@ def make_job(
     }
     if IFEVAL.name in options_by_name and tasks == [INSTRUCTIONS.name]:
         tasks = [IFEVAL.name]
-    options |= {
-        "tasks": ",".join(tasks),
-        "task_options": {task: options_by_name[task] for task in tasks if task in options_by_name},
-    }
+    task_options: dict[str, TaskOptions] = {}
+    for task in tasks:
+        if task in options_by_name:
+            task_options[task] = options_by_name[task]
+    options |= {"tasks": ",".join(tasks), "task_options": task_options}
     if experiment.suite == NUMERICS:
         options |= of_suite
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
@@ -241,19 +249,22 @@ def _chosen_levels(difficulty: str | None, tasks: Sequence[str]) -> str | None:
     return None
 
 
-def _run(plans: "Mapping[str, tuple[Job, Grid]]", out: Path) -> "dict[str, Store]":
-    """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded
-    once."""
+def _run(
+    plans: "Mapping[str, tuple[Job, Grid]]", model_name: str | None, out: Path
+) -> "dict[str, Store]":
+    """Runs of the jobs of one model, which is loaded once, what neither an earlier start nor a run
+    beside it has. ``plans``: jobs with their grids, by experiment and model."""
+    plans_of_model = {name: plan for name, plan in plans.items() if plan[0].model == model_name}
     stores: dict[str, Store] = {}
     model = None
-    for job, _ in plans.values():
+    for job, _ in plans_of_model.values():
         if job.suite == NUMERICS:  # before other runs use the GPU
             determinism.prepare_determinism(precision.choose_device(job.device))
-    for name, (undated, grid) in plans.items():
+    for name, (undated, grid) in plans_of_model.items():
         job = with_date(undated, out)
         executor = local.on_this_machine(job, grid, model)
         model = executor.model
-        experiment, model_name = name.split()[0], Path(job.model).resolve().name
-        folder = out / f"claims-{experiment}-{model_name}-{executor.identity.short_hash()}"
+        experiment, short_name = name.split()[0], Path(job.model).resolve().name
+        folder = out / f"claims-{experiment}-{short_name}-{executor.identity.short_hash()}"
         stores[name] = runs.complete(executor, folder)
     return stores

@@ -91,9 +91,7 @@ def command(
     earlier = [earlier_runs.EarlierRun.open(folder) for folder in opponents.folders]
     if is_run(press):
         check_nothing_is_run(context, press)
-        today = earlier_runs.EarlierRun.open(Path(press))
-        others = [find_policy(policy).name for policy in opponents.policies]
-        return describe(compared.compare_runs(today, others, earlier, site, every_task), gate)
+        return describe(compare_stored(press, opponents, earlier, site, every_task), gate)
     job = with_date(make_job(context, opponents, earlier), out, name)
     grid = check_job(job)
     sides = choose_sides(job, grid, opponents, earlier)
@@ -111,12 +109,28 @@ def command(
         store = _complete(machine, folder, job, every_task)
     except controls.UnmasteredError as error:
         return Result([error.table], notes=error.remedies, fault=str(error))
-    policies = machine.grid.policies
-    warnings, fault = reports.collect_warnings(store, store.frame(), policies)
+    warnings, fault = reports.collect_warnings(store, store.frame(), machine.grid.policies)
     comparison = compared.compare_press(
         store, sides.press, press, sides.others, sides.named, earlier, site, every_task, warnings
     )
     return describe(comparison, gate, fault)
+
+
+def compare_stored(
+    press: str,
+    opponents: Opponents,
+    earlier: "Sequence[EarlierRun]",
+    site: Path | None,
+    every_task: bool,
+) -> "ComparedRun":
+    """Compares the press of a stored run with its other policies and with earlier runs. Nothing is
+    run."""
+    today = earlier_runs.EarlierRun.open(Path(press))
+    others: list[str] = []
+    for policy in opponents.policies:
+        others.append(find_policy(policy).name)
+    stored: ComparedRun = compared.compare_runs(today, others, earlier, site, every_task)
+    return stored
 
 
 def _complete(machine: "LocalExecutor", folder: Path, job: Job, every_task: bool) -> "Store":
@@ -234,7 +248,8 @@ def describe(run: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
             comparison.published.outcomes, comparison.published.presses
         )
         warnings += comparison.warnings
-    shown += [tables.terminal_table(run.rows, measure) for measure in tables.telling(run.rows)[:1]]
+    for measure in tables.telling(run.rows)[:1]:
+        shown.append(tables.terminal_table(run.rows, measure))
     for comparison in comparisons:
         shown.append(verdicts.verdict_table(comparison.published.duels, run.unmastered))
     pages = [comparison.published.page for comparison in comparisons]
@@ -262,7 +277,9 @@ def _notes(run: "ComparedRun") -> list[str]:
     store, model = run.store, run.store.identity.model
     if lead.is_teaching(model):
         notes.append(f"{Path(model).name} is {lead.CARRIES_OVER}")
-    shares = [f"{task} {value:.0f} %" for task, value in lead.full_by_task(run.rows).items()]
+    shares: list[str] = []
+    for task, value in lead.full_by_task(run.rows).items():
+        shares.append(f"{task} {value:.0f} %")
     notes.append(f"full cache: {', '.join(shares)}")
     first = run.comparisons[0]
     level = first.published.duels[0].run_at[0]

@@ -46,7 +46,7 @@ def command(
 ) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it. Without
     a press, it checks whether the model is fit for the benchmark, and fails if it masters no
-    task."""
+    task. Raises :class:`KVBenchError` beside a press for an option that is for a model alone."""
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported

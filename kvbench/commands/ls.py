@@ -55,12 +55,16 @@ def _policies() -> ResultTable:
 
 def _metrics() -> ResultTable:
     columns = (Column("metric"), Column("unit"), Column("better", text=lambda end: end or "-"))
-    rows = [(m.name, m.unit, m.better, m.line) for m in METRICS.values()]
+    rows = []
+    for metric in METRICS.values():
+        rows.append((metric.name, metric.unit, metric.better, metric.line))
     return ResultTable("metrics", (*columns, Column("definition", of_sentences=True)), rows)
 
 
 def _models() -> ResultTable:
-    natural = [(model.name, model.description) for model in NATURAL_MODELS.values()]
+    natural = []
+    for model in NATURAL_MODELS.values():
+        natural.append((model.name, model.description))
     files = "also a GGUF file, or a LoRA adapter of peft"
     others = ("a path or hub name", f"{files}: any causal language model that kvpress supports")
     rows = [*REFERENCE_MODELS.items(), *natural, *ADAPTERS.items(), others]
@@ -103,7 +107,8 @@ def command(
         str | None, typer.Option(help="Only policies or tasks of this family.", metavar="NAME")
     ] = None,
 ) -> Result:
-    """Lists what a run can be made of."""
+    """Lists what a run can be made of. Raises :class:`KVBenchError` for a listing or a family that
+    there is not."""
     if kind not in KINDS:
         raise KVBenchError(unknown_name("listing", kind, KINDS))
     table = KINDS[kind]()

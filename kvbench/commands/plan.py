@@ -57,7 +57,8 @@ def command(
         str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")
     ] = "h100",
 ) -> Result:
-    """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
+    """Estimates the time, the bytes and the contexts of a run, and lists the assumptions. Raises
+    :class:`KVBenchError` for a machine that there is not."""
     check_tolerance(tolerance)
     params = job_values(context.params)
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])

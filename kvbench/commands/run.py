@@ -86,8 +86,10 @@ def command(
     for mode_options in _options_by_mode(params["mode"], policies):
         jobs.append(Job.of({**params, **mode_options}))
     run_names = _names_by_mode(name, jobs)
-    begun = [_with_date_and_levels(*run, out) for run in zip(jobs, run_names, strict=True)]
-    plans = [(job, check_job(job)) for job in begun]
+    plans: list[tuple[Job, Grid]] = []
+    for job, run_name in zip(jobs, run_names, strict=True):
+        begun = _with_date_and_levels(job, run_name, out)
+        plans.append((begun, check_job(begun)))
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
     check_writable("--out", out)
     where = (params["executor"], params["cluster"])

@@ -88,7 +88,8 @@ def command(
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> Result:
     """Prints an example of a task: its context with the spans marked, its questions and what
-    answers them. Or the worst answers of a policy in a run: what is lost of what they needed."""
+    answers them. Or the worst answers of a policy in a run: what is lost of what they needed.
+    Raises :class:`KVBenchError` for options of the one beside the other."""
     # A file without an ending may be what is left of a run, and is said to be none.
     name, task_options = one_task(what)
     is_file = is_file_of_questions(name) and Path(name).suffix != ""
@@ -230,7 +231,8 @@ class WorstAnswer(StoredAnswer):
 def show_worst_answers(store: Store, policy: str, levels: Sequence[Level], count: int) -> Result:
     """Shows the worst answers: of the first policy that is no control, if none is named."""
     names = [entry.name for entry in store.identity.policies]
-    policy = policy or next((name for name in names if name not in CONTROLS), names[-1])
+    if not policy:
+        policy = next((name for name in names if name not in CONTROLS), names[-1])
     level = choose_level(store.identity, policy, levels)
     answers, failed = worst_answers(store, policy, level, count)
     others = f"others: --policy, of {', '.join(names)}"
@@ -240,7 +242,10 @@ def show_worst_answers(store: Store, policy: str, levels: Sequence[Level], count
     tables = [answers_table(answers)]
     stored_prompts = store.identity.prompts
     tasks = dict.fromkeys(answer.record.task for answer in answers)
-    sent = [(task, stored_prompts[task]) for task in tasks if task in stored_prompts]
+    sent: list[tuple[str, str]] = []
+    for task in tasks:
+        if task in stored_prompts:
+            sent.append((task, stored_prompts[task]))
     if sent:
         tables.append(prompt_table(sent))
     return Result(tables, notes=notes)
@@ -269,11 +274,16 @@ def worst_answers(
 ) -> tuple[list[WorstAnswer], int]:
     """Returns the answers in the order of :func:`worst_first`, and counts those that failed; raises
     :class:`KVBenchError` where there are none."""
-    answers = [answer for answer in _answers(store, policy) if answer.record.point.level == level]
+    answers: list[StoredAnswer] = []
+    for answer in _answers(store, policy):
+        if answer.record.point.level == level:
+            answers.append(answer)
     if not answers:
         where = f"{policy} at {level.where}"
         raise KVBenchError(f"{store.folder} holds no answers of {where} yet: start the run again")
-    full = {answer.record.question_id: answer.record for answer in _answers(store, FULL)}
+    full: dict[str, Record] = {}
+    for answer in _answers(store, FULL):
+        full[answer.record.question_id] = answer.record
     answered = [answer for answer in answers if answer.record.output_text is not None]
     tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
     worst = []

@@ -80,7 +80,9 @@ def control_table(answers: DataFrame) -> ResultTable:
     """Lists the answers beside what would be right: people see a few, wrong ones first, and
     programs all."""
     texts = answers[list(CONTROL_COLUMNS)].assign(golds=answers["golds"].map(_texts))
-    rows = [tuple(row) for row in texts.to_numpy()]
+    rows: list[tuple[object, ...]] = []
+    for row in texts.to_numpy():
+        rows.append(tuple(row))
     few = sorted(rows, key=lambda row: bool(row[-1]))[:SHOWN]
     columns = (
         Column("task", shown=False),

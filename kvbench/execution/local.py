@@ -135,8 +135,8 @@ def _run(number: int) -> Any:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Lets errors out that can be pickled: any other, also an exit, would look like a killed
-    worker."""
+    """Raises errors of the body as errors that can be pickled: any other, also an exit, would look
+    like a killed worker."""
     try:
         yield
     except KVBenchError:

@@ -37,8 +37,8 @@ prompts = LazyModule("kvbench.prompts.prompt")
 
 
 def build_grid(job: Job, count: Count) -> Grid:
-    """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the
-    model's tokens."""
+    """Builds the grid of a job. Raises :class:`KVBenchError` for options that make no sense.
+    ``count``: of the model's tokens."""
     suite = find_suite(job.suite)
     scope = job.compress or suite.scope
     tasks = _prepare_tasks(job, count)
@@ -234,7 +234,10 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
     :class:`KVBenchError` with the reason if tasks were named, or where none is left."""
     tasks = [task for task, _ in grid.tasks]
     reasons: Mapping[str, str] = prompts.without_system_turn(tokenizer, tasks)
-    left = [(task, contexts) for task, contexts in grid.tasks if task.name not in reasons]
+    left: list[tuple[Task, int]] = []
+    for task, contexts in grid.tasks:
+        if task.name not in reasons:
+            left.append((task, contexts))
     if reasons and (job.tasks is not None or not left):
         raise KVBenchError(f"{next(iter(reasons.values()))}: leave it out of --tasks")
     for reason in reasons.values():

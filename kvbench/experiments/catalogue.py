@@ -217,8 +217,8 @@ def check_is_press(policy: Policy) -> None:
 
 
 def press_alone(names: str) -> Policy:
-    """Finds the one press that is named; :class:`KVBenchError` for none, or one that quantises or
-    damages."""
+    """Finds the one press that is named. Raises :class:`KVBenchError` for none, for several, and
+    for one that quantises or damages."""
     if len(parts := split_outside_brackets(names)) != 1:
         raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
     policy = find_policy(parts[0])
@@ -246,8 +246,8 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
 def without(
     policies: Sequence[Policy], missing: Mapping[str, str], names: str | None
 ) -> list[Policy]:
-    """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if
-    any were named."""
+    """Leaves out policies by name, and prints the reasons. Raises :class:`KVBenchError` with the
+    reason if any were named."""
     if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
         raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
     for reason in missing.values():
@@ -284,8 +284,8 @@ def at_some_level(
     policies: Sequence[Policy], points: Sequence[Point], everything: bool = False
 ) -> list[Policy]:
     """Leaves out the controls that take no level of the given kinds. A policy that reaches none of
-    the levels is left out where none was named, ``everything``, and a :class:`KVBenchError` else:
-    it would have no record."""
+    the levels is left out where none was named, ``everything``. Raises :class:`KVBenchError` for
+    such a policy else: it would have no record."""
     kinds = {point.level.kind for point in points}
     reached: list[Policy] = []
     for policy in policies:

@@ -32,7 +32,7 @@ class Opponents:
 
     @classmethod
     def of(cls, against: str) -> Self:
-        """Reads the text of the option; :class:`KVBenchError` where it names nothing."""
+        """Reads the text of the option. Raises :class:`KVBenchError` where it names nothing."""
         policies: list[str] = []
         folders: list[Path] = []
         for word in dict.fromkeys(split_outside_brackets(against)):

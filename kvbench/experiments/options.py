@@ -24,7 +24,7 @@ def parse_points(
 ) -> tuple[Point, ...]:
     """Returns the levels of a run with the draws of each. ``texts``: what was given, by kind;
     ``repeats``: draws of random policies; ``comparing``: with the few default levels of a
-    comparison. :class:`KVBenchError` for a text that names no levels, two kinds that one policy
+    comparison. Raises :class:`KVBenchError` for a text that names no levels, two kinds that one policy
     would take both, and a policy that takes none of what is given."""
     try:
         # Controls stand beside what is named: their levels are run for their own sake only where
@@ -119,7 +119,7 @@ def choose(
 
 
 def check_count(option: str, value: int) -> int:
-    """Returns the number; :class:`KVBenchError` where it is no number of contexts."""
+    """Returns the number. Raises :class:`KVBenchError` where it is no number of contexts."""
     if not 1 <= value <= MOST_CONTEXTS:
         raise KVBenchError(f"{option} is 1 or more and at most {MOST_CONTEXTS:,}, not {value}")
     return value
@@ -238,8 +238,8 @@ def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
-    """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given
-    any."""
+    """Checks the options of the study of numerics. Raises :class:`KVBenchError` where another run
+    is given any."""
     is_given = {
         "dtypes": bool(job.dtypes),
         "sampling": bool(job.sampling),
@@ -269,7 +269,7 @@ def check_tolerance(points: float | None) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name of a run; :class:`KVBenchError` where it is no name of a folder."""
+    """Returns the name of a run. Raises :class:`KVBenchError` where it is no name of a folder."""
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(
             f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or "
@@ -279,7 +279,7 @@ def check_name(name: str) -> str:
 
 
 def check_above_zero(option: str, value: float) -> float:
-    """Returns the number; :class:`KVBenchError` where it is not above 0, or not finite."""
+    """Returns the number. Raises :class:`KVBenchError` where it is not above 0, or not finite."""
     if not math.isfinite(value * 1e9) or value <= 0:
         raise KVBenchError(f"{option} is a number above 0, not {value:g}")
     return value
