@@ -17,6 +17,7 @@ from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
 
 TREATED = ["--tasks", "base", "--limit", "1", "--ratios", "0.5"]
+SHORT = ["--context-tokens", "native", "--max-new-tokens", "6"]
 PLACES = ["--out", "RUNS", "--site", "SITE"]
 BROKEN = """
 from kvpress import KnormPress
@@ -38,7 +39,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         }.items()
     },
     "run": (
-        ["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"],
+        ["run", "--model", "TOY", *TREATED, *SHORT, *PLACES, "--policies", "knorm"],
         {"scores": "value", "losses": "reason"},
     ),
     "compare": (
@@ -50,7 +51,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "--model",
             "TOY",
             *TREATED,
-            *("--limit", "2", "--ratios", "0.3,0.5"),
+            *("--context-tokens", "native", "--limit", "2", "--ratios", "0.3,0.5"),
             "--every-task",
             *PLACES,
         ],

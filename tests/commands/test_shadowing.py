@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.models.runs import small_command
+
 ROOT = Path(__file__).parents[2]
 SHADOW = "raise ImportError('the module of the current folder was imported')\n"
 COMMANDS = {
@@ -68,22 +70,12 @@ def test_a_press_of_the_current_folder_is_loaded_all_the_same(
             (shadowing_folder / path / "__init__.py").unlink()
         for module in ("random", "typer", "tokenizers", "tempfile", "datasets_gen"):
             (shadowing_folder / f"{module}.py").unlink()
-    script = [
-        "run",
-        "--model",
-        str(toy_folder),
-        "--policies",
-        "mine:MyPress",
-        "--tasks",
-        "base",
-        "--limit",
-        "1",
-        "--ratios",
-        "0.5",
-    ]
-    done = call_in_folder(
-        COMMANDS[command], shadowing_folder, *script, "--context-tokens", "native", "--name", "x"
+    script = small_command(
+        toy_folder,
+        shadowing_folder,
+        *("--policies", "mine:MyPress", "--tasks", "base", "--site", shadowing_folder / "site/x"),
     )
+    done = call_in_folder(COMMANDS[command], shadowing_folder, *map(str, script))
     assert done.returncode == 0, done.stderr
     assert (shadowing_folder / "runs/x/records/base").is_dir()
 
