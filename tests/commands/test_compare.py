@@ -12,7 +12,6 @@ from tests.support.wording import assert_says
 PRESS = """
 from dataclasses import dataclass
 from kvpress import ScorerPress
-from tests.support.models.runs import CommandLine
 
 @dataclass
 class Loud(ScorerPress):
