@@ -32,7 +32,7 @@ COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
 # A single context of its own length here, one ratio to compare at, and the toy model where no run
 # of before is read: tests/checks and tests/claims try more.
 SMALLER = {
-    r"^(run .*)--limit \d+": r"\1--limit 1 --context-tokens native",
+    r"^(run .*)--limit \d+": r"\1--limit 1 --context-tokens native --max-new-tokens 6",
     r"^(compare .*)--limit \d+": r"\1--limit 1 --context-tokens native --ratios 0.5",
     r"^(doctor|claims) .*": r"\g<0> --model TOY",
     r"--limit \d+": "--limit 1",
