@@ -33,7 +33,7 @@ def measure(
     return collect_answers(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
 
 
-def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def divide_by_question(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Lists all records of one task, and those of each kind of question where there are several."""
     parts = {"all": frame}
     plain = frame[frame.leakage.isna()]
@@ -44,7 +44,8 @@ def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
     for column, (records, name) in columns.items():
         if records[column].nunique() > 1:
-            parts |= {name.format(value): part for value, part in records.groupby(column)}
+            for value, part in records.groupby(column):
+                parts[name.format(value)] = part
     parts["unanswerable"] = frame[~frame.answerable]
     parts["under directives"] = frame[frame.directives_obeyed.notna()]
     attacks = frame[frame.leakage.notna()]
@@ -56,10 +57,10 @@ def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
     """Averages every score over every part of a task; null where no question has it."""
     rows: list[dict[str, object]] = []
-    for name, part in parts_of(frame).items():
-        means = {score: part[score].astype(float).mean() for score in SCORES}
+    for name, part in divide_by_question(frame).items():
         row: dict[str, object] = {"task": task, "questions": name, "n": len(part)}
-        for score, mean in means.items():
+        for score in SCORES:
+            mean = part[score].astype(float).mean()
             row[score] = None if pd.isna(mean) else round(float(mean), 4)
         rows.append(row)
     return rows

@@ -137,9 +137,9 @@ class Card:
         if self.sizes.shipped:
             return load_model("reference", device, "float32")
         torch.manual_seed(0)
-        made = random_llama("reference", self.sizes.large, "cpu", torch.float32)
-        moved: Any = made.network  # whose types do not know that it moves
-        return wrap_model("reference", moved.to(torch.device(device)), made.tokenizer, "")
+        on_host = random_llama("reference", self.sizes.large, "cpu", torch.float32)
+        moved: Any = on_host.network  # whose types do not know that it moves
+        return wrap_model("reference", moved.to(torch.device(device)), on_host.tokenizer, "")
 
     def peak(self) -> float | None:
         """Returns the most gigabytes of tensors since :meth:`forget_peak`; None on a CPU, which
@@ -191,13 +191,10 @@ def base_task(model: LoadedModel, tokens: int | None, answer: int) -> Task:
 
 def share(row: str, equal: int, count: int, remarks: Sequence[str]) -> Value:
     """Returns the share of what is equal, with the counts and the first remarks in its note."""
-    more = [f"and {len(remarks) - 3} more"] if remarks[3:] else []
-    return Value(
-        row,
-        equal / max(1, count),
-        None,
-        "; ".join([f"{equal:,} of {count:,}", *remarks[:3], *more]),
-    )
+    notes = [f"{equal:,} of {count:,}", *remarks[:3]]
+    if len(remarks) > 3:
+        notes.append(f"and {len(remarks) - 3} more")
+    return Value(row, equal / max(1, count), None, "; ".join(notes))
 
 
 # Answers beside kvpress's own pipeline.
@@ -205,10 +202,8 @@ def share(row: str, equal: int, count: int, remarks: Sequence[str]) -> Value:
 
 def beside_pipeline(model: str, dtype: str, seconds: float) -> Part:
     """Compares every answer about one context with kvpress's own pipeline, and the times."""
-    equal, times = (
-        f"`{model}`, {dtype}: answers equal to kvpress's",
-        f"`{model}`, {dtype}: kvpress's time over ours",
-    )
+    equal = f"`{model}`, {dtype}: answers equal to kvpress's"
+    times = f"`{model}`, {dtype}: kvpress's time over ours"
 
     def measure(card: Card) -> Iterator[Value]:
         if model in NATURAL_MODELS and not (card.sizes.shipped and NATURAL_MODELS[model].is_here):
@@ -232,28 +227,25 @@ def _compared(
     model: LoadedModel, task: Task, grid: Grid, equal: str, times: str
 ) -> Iterator[Value]:
     result = compare(model, [(task, task.example(0, 0))], grid)
-    remarks = [
-        f"{name} failed: {reason}" for name, reason in (result.failed | result.errors).items()
-    ]
-    remarks += [f"not equal: {policy} at {ratio}" for policy, ratio, _ in result.unequal]
+    remarks = []
+    for name, reason in (result.failed | result.errors).items():
+        remarks.append(f"{name} failed: {reason}")
+    for policy, ratio, _ in result.unequal:
+        remarks.append(f"not equal: {policy} at {ratio}")
     count = len(result.cells)
     yield share(equal, count - len(result.unequal), count, remarks)
-    seconds = ", ".join(f"{name} {taken:.2f} s" for name, taken in result.seconds.items())
-    note = (
-        f"kvpress: {seconds}; ours, all together: {result.engine_seconds:.2f} s"
-        if len(result.seconds) < 4
-        else ""
-    )
+    note = ""
+    if len(result.seconds) < 4:
+        seconds = ", ".join(f"{name} {taken:.2f} s" for name, taken in result.seconds.items())
+        note = f"kvpress: {seconds}; ours, all together: {result.engine_seconds:.2f} s"
     yield Value(times, sum(result.seconds.values()) / result.engine_seconds, None, note)
 
 
 def large_beside_pipeline(number: int, seconds: float) -> Part:
     """Times three policies at one ratio in kvpress's pipeline and here, on the large model."""
     tokens = WHOLE.lengths[number]
-    equal, times = (
-        f"8B at {tokens:,}: {what}"
-        for what in ("answers equal to kvpress's", "kvpress's over ours")
-    )
+    equal = f"8B at {tokens:,}: answers equal to kvpress's"
+    times = f"8B at {tokens:,}: kvpress's over ours"
 
     def measure(card: Card) -> Iterator[Value]:
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
@@ -279,46 +271,48 @@ class Treated:
 
     @property
     def note(self) -> str:
-        failed = [branch.error for branch in self.trace.branches if branch.error]
-        remarks = [f"{len(failed)} branches failed: {failed[0]}"] if failed else []
-        return "; ".join(
-            [f"{len(self.answers):,} answers of {len(self.trace.branches)} branches", *remarks]
-        )
+        branches = self.trace.branches
+        note = f"{len(self.answers):,} answers of {len(branches)} branches"
+        failed = [branch.error for branch in branches if branch.error]
+        if failed:
+            note += f"; {len(failed)} branches failed: {failed[0]}"
+        return note
 
 
 def treat(card: Card, task: Task, policies: Sequence[Policy], points: Sequence[Point]) -> Treated:
+    """Reads the first context of a task for some policies, and answers its questions."""
     model = card.large
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]
     card.forget_peak()
     start = model.clock()
     trace = prefill(model, prompt, with_reference(plan(policies, points, prompt, 0), prompt))
-    read, read_peak = model.clock(), card.peak()
+    reading, peak_of_reading = model.clock() - start, card.peak()
     card.forget_peak()
-    begun = model.clock()
+    start = model.clock()
     answers = decode(model, trace, task.max_new_tokens, None, gold=True)
-    return Treated(trace, answers, read - start, model.clock() - begun, (read_peak, card.peak()))
+    answering, peak_of_answering = model.clock() - start, card.peak()
+    return Treated(trace, answers, reading, answering, (peak_of_reading, peak_of_answering))
 
 
 # Takes no time for anything.
 NO_MACHINE = Machine("counts", math.inf, math.inf, 1e15, "counts alone")
+UNITS = {  # of the rows of a large model
+    "prefill": "s",
+    "presses": "s",
+    "answers": "s",
+    "peak of reading": "GB",
+    "peak of answering": "GB",
+    "prefill over the card's operations": "share",
+    "answers over the card's bandwidth": "share",
+}
 
 
 def large_model(number: int, seconds: float) -> Part:
     """Reads a context for the default policies at five ratios and answers its six questions, beside
     what ``plan`` says and what the data sheet allows."""
     tokens = WHOLE.lengths[number]
-    units = {
-        "prefill": "s",
-        "presses": "s",
-        "answers": "s",
-        "peak of reading": "GB",
-        "peak of answering": "GB",
-    }
-    units |= {
-        "prefill over the card's operations": "share",
-        "answers over the card's bandwidth": "share",
-    }
-    rows = {what: f"8B at {tokens:,}: {what}" for what in units}
+    part = f"8B at {tokens:,}"
+    rows = {name: f"{part}: {name}" for name in UNITS}
 
     def measure(card: Card) -> Iterator[Value]:
         policies, points = default_policies(), at_ratios(FIVE)
@@ -326,29 +320,32 @@ def large_model(number: int, seconds: float) -> Part:
         treat(card, base_task(card.large, card.sizes.warm_up, 2), policies, at_ratios((0.5,)))
         task = base_task(card.large, card.sizes.lengths[number], card.sizes.answer)
         cost = cost_of(card.large, task, policies, points, card.machine or NO_MACHINE)
-        planned: Callable[[float], float | None] = lambda value: value if card.machine else None  # noqa: E731
+        planned = _plan_of_large_model(cost) if card.machine else {}
         done = treat(card, task, policies, points)
-        yield Value(rows["prefill"], done.trace.seconds, planned(seconds_of(cost, "prefill")))
-        yield Value(
-            rows["presses"],
-            done.reading - done.trace.seconds,
-            planned(seconds_of(cost, "compression")),
-        )
-        yield Value(
-            rows["answers"], done.answering, planned(seconds_of(cost, "answers")), done.note
-        )
-        all_kept = sum(sum(shares) for _, shares in cost.loads[0].branches) * cost.context
-        most = min(cost.held + all_kept, USABLE * cost.machine.memory)
-        for what, peak, bound in zip(
-            ("reading", "answering"), done.peaks, (cost.held, most), strict=True
-        ):
+        pressing = done.reading - done.trace.seconds
+        yield Value(rows["prefill"], done.trace.seconds, planned.get("prefill"))
+        yield Value(rows["presses"], pressing, planned.get("presses"))
+        yield Value(rows["answers"], done.answering, planned.get("answers"), done.note)
+        for name, peak in zip(("peak of reading", "peak of answering"), done.peaks, strict=True):
             if peak is not None:
-                yield Value(rows[f"peak of {what}"], peak, planned(bound / GIGABYTE))
+                yield Value(rows[name], peak, planned.get(name))
         yield from _shares_of_data_sheet(card, cost, done, rows)
 
-    return Part(
-        f"8B at {tokens:,}", seconds, {rows[what]: unit for what, unit in units.items()}, measure
-    )
+    units = {rows[name]: unit for name, unit in UNITS.items()}
+    return Part(part, seconds, units, measure)
+
+
+def _plan_of_large_model(cost: RunCost) -> dict[str, float]:
+    """Returns the seconds, and the gigabytes at most, that ``plan`` says, by name of the row."""
+    all_kept = sum(sum(shares) for _, shares in cost.loads[0].branches) * cost.context
+    peak_of_answering = min(cost.held + all_kept, USABLE * cost.machine.memory)
+    return {
+        "prefill": seconds_of(cost, "prefill"),
+        "presses": seconds_of(cost, "compression"),
+        "answers": seconds_of(cost, "answers"),
+        "peak of reading": cost.held / GIGABYTE,
+        "peak of answering": peak_of_answering / GIGABYTE,
+    }
 
 
 def _shares_of_data_sheet(
@@ -359,25 +356,23 @@ def _shares_of_data_sheet(
     if (sheet := TABLE["machines"].get(find_card(card.name))) is None:
         return
     flops, _, _, bandwidth, memory = sheet  # in 16 bits, as the model is
-    sums = defaultdict[str, float](float)
-    inner = sum(weight.numel() for weight in find_decoder(card.large.network).layers.parameters())
+    # A machine that takes a second for each of one kind, and no time for the others, counts them.
     counting = replace(NO_MACHINE, flops=1.0, memory=memory)
-    sums["operations"] = seconds_of(replace(cost, machine=counting), "prefill")
+    operations = seconds_of(replace(cost, machine=counting), "prefill")
     counting = replace(NO_MACHINE, bandwidth=1.0, memory=memory)
-    sums["bytes"] = seconds_of(replace(cost, machine=counting), "answers")
+    bytes_read = seconds_of(replace(cost, machine=counting), "answers")
     counting = replace(NO_MACHINE, layer_seconds=1.0, memory=memory)
-    sums["calls"] = seconds_of(replace(cost, machine=counting), "answers")
+    calls = seconds_of(replace(cost, machine=counting), "answers")
     # Embeddings multiply nothing, and behind a context nobody reads its logits.
+    inner = sum(weight.numel() for weight in find_decoder(card.large.network).layers.parameters())
     outside = 2.0 * (cost.shape.parameters - inner) * cost.loads[0].tokens
-    prefill_share = (sums["operations"] - outside) / flops / done.trace.seconds
+    prefill_share = (operations - outside) / flops / done.trace.seconds
     yield Value(rows["prefill over the card's operations"], prefill_share)
-    yield Value(
-        rows["answers over the card's bandwidth"], sums["bytes"] / bandwidth / done.answering
-    )
-    card.constants["compute_share"] = min(1.0, sums["operations"] / flops / done.trace.seconds)
+    least = bytes_read / bandwidth  # seconds
+    yield Value(rows["answers over the card's bandwidth"], least / done.answering)
+    card.constants["compute_share"] = min(1.0, operations / flops / done.trace.seconds)
     if "layer_seconds" in card.constants:
-        reading = done.answering - sums["calls"] * card.constants["layer_seconds"]
-        least = sums["bytes"] / bandwidth
+        reading = done.answering - calls * card.constants["layer_seconds"]
         card.constants["reading_share"] = least / max(least, reading)
 
 
@@ -416,7 +411,8 @@ def calls_of_a_layer(seconds: float) -> Part:
                 model.network(input_ids=token)
             taken = (model.clock() - start) / CALLS / layers
         card.constants["layer_seconds"] = taken
-        yield Value(row, 1000 * taken, 1000 * card.machine.layer_seconds if card.machine else None)
+        planned = 1000 * card.machine.layer_seconds if card.machine else None
+        yield Value(row, 1000 * taken, planned)
 
     return Part("calls of a layer", seconds, {row: "ms"}, measure)
 
@@ -447,29 +443,34 @@ def _step_of(card: Card, name: str) -> tuple[float, None, str]:
     model = card.large
     task = base_task(model, card.sizes.lengths[0], card.sizes.answer)
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]
-    policy, times = find_policy(name), list[float]()
-    for count in (2, 2, 2 + card.sizes.answer // 4):  # the first warms up
-        trace = prefill(model, prompt, plan([policy], _points_of(policy), prompt, 0))
+    policy = find_policy(name)
+    points = [Point(Level(kind, float(AT_EACH[kind]))) for kind in policy.kinds if kind in AT_EACH]
+    more_steps = card.sizes.answer // 4
+    times: list[float] = []
+    for count in (2, 2, 2 + more_steps):  # the first warms up
+        trace = prefill(model, prompt, plan([policy], points, prompt, 0))
         start = model.clock()
         answers = decode(model, trace, count, None)
         times.append(model.clock() - start)
         if not answers:
             raise KVBenchError(f"{name} failed: {trace.branches[0].error}")
-    return (times[2] - times[1]) / (card.sizes.answer // 4), None, f"{len(answers)} answers"
-
-
-def _points_of(policy: Policy) -> tuple[Point, ...]:
-    return tuple(
-        Point(Level(kind, float(AT_EACH[kind]))) for kind in policy.kinds if kind in AT_EACH
-    )
+    return (times[2] - times[1]) / more_steps, None, f"{len(answers)} answers"
 
 
 # Answers of the card beside those of the CPU.
 
+SMALLEST_JOB = {
+    "model": "reference",
+    "dtype": "float32",
+    "limit": 1,
+    "repeats": 1,
+    "controls": False,
+}
 
-def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[str, Any]]]) -> Part:
+
+def as_on_cpu(kind: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[str, Any]]]) -> Part:
     """Compares answers with those of the CPU of the same machine, both in float32."""
-    row = f"every {what}: answers equal to the CPU's, float32"
+    row = f"every {kind}: answers equal to the CPU's, float32"
 
     def measure(card: Card) -> Iterator[Value]:
         models = [card.reference(device) for device in ("cpu", card.device)]
@@ -477,28 +478,24 @@ def as_on_cpu(what: str, seconds: float, jobs: Callable[[Sizes], Iterator[dict[s
         remarks: list[str] = []
         runs = list(jobs(card.sizes))
         for number, options in enumerate(runs, 1):
-            job = {
-                "model": "reference",
-                "dtype": "float32",
-                "limit": 1,
-                "repeats": 1,
-                "controls": False,
-            } | options
-            told = ", ".join(str(options.get(name, "")) for name in ("suite", "tasks", "policies"))[
-                :60
-            ]
+            job = SMALLEST_JOB | options
+            words = [str(options.get(name, "")) for name in ("suite", "tasks", "policies")]
+            shown = ", ".join(words)[:60]
             try:
                 host, there = (_answers(model, job) for model in models)
             except Exception as error:  # one run is not worth the others
-                remarks.append(f"{told} failed: {type(error).__name__}: {first_line(error)}")
+                remarks.append(f"{shown} failed: {type(error).__name__}: {first_line(error)}")
             else:
-                unequal = [answer for answer in host if host[answer] != there.get(answer)]
-                remarks += [f"not equal: {answer}" for answer in unequal]
-                equal, count = equal + len(host) - len(unequal), count + len(host)
+                count += len(host)
+                for answer, content in host.items():
+                    if content == there.get(answer):
+                        equal += 1
+                    else:
+                        remarks.append(f"not equal: {answer}")
             # After each run, so that a part which is cut says how far it came.
             yield share(row, equal, count, [f"{number} of {len(runs)} runs", *remarks])
 
-    return Part(f"every {what}", seconds, {row: "share"}, measure)
+    return Part(f"every {kind}", seconds, {row: "share"}, measure)
 
 
 def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -514,14 +511,12 @@ def _answers(model: LoadedModel, options: Mapping[str, Any]) -> dict[str, Any]:
             model, executor.grid, Unit(task.name, 0, range(1), policies), bound
         ).tables.items():
             rows.add(name, more)
-    answers: dict[str, Any] = {
-        f"rows of {name}": len(of_table) for name, of_table in rows.tables.items()
-    }
-    for one in rows.records:
-        answers[f"{one.policy} at {one.point.where}, {one.question_id}"] = (
-            one.status,
-            one.output_token_ids,
-        )
+    answers: dict[str, Any] = {}
+    for name, of_table in rows.tables.items():
+        answers[f"rows of {name}"] = len(of_table)
+    for record in rows.records:
+        answer = f"{record.policy} at {record.point.where}, {record.question_id}"
+        answers[answer] = record.status, record.output_token_ids
     return answers
 
 
@@ -530,19 +525,17 @@ def jobs_of_policies(sizes: Sizes) -> Iterator[dict[str, Any]]:
     ratio = {"ratio": AT_EACH["ratio"]}
     yield {"tasks": "base", "policies": sizes.policies, "levels": ratio}
     by_kind = defaultdict[str, list[str]](list)
-    for policy in (TREATMENTS[name] for name in sizes.treatments):
-        by_kind[policy.kinds[0] if policy.kinds else ""].append(policy.name)
+    for name in sizes.treatments:
+        policy = TREATMENTS[name]
+        kind = policy.kinds[0] if policy.kinds else ""
+        by_kind[kind].append(policy.name)
     for kind, names in by_kind.items():
-        yield {
-            "tasks": "base",
-            "policies": ",".join(names),
-            "levels": {kind: AT_EACH[kind]} if kind else {},
-        }
-    asking = [
-        policy.name
-        for policy in POLICIES.values()
-        if policy.needs.question and not policy.needs.weights
-    ]
+        levels = {kind: AT_EACH[kind]} if kind else {}
+        yield {"tasks": "base", "policies": ",".join(names), "levels": levels}
+    asking = []
+    for policy in POLICIES.values():
+        if policy.needs.question and not policy.needs.weights:
+            asking.append(policy.name)
     yield {"tasks": "base", "policies": ",".join(asking), "levels": ratio, "mode": "aware"}
     yield {
         "tasks": "instructions",

@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from datasets_gen import RULER, TASKS
+from docs.scripts.gpu_parts import FIVE, GIGABYTE, default_policies
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
@@ -30,11 +31,9 @@ from policies import FULL, POLICIES, Policy, at_ratios
 
 DOCS = Path(__file__).parents[1]
 KVBENCH = (sys.executable, "-m", "kvbench")
-FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
 ANSWER = 32  # tokens at most
 LENGTHS = (1024, 4096, 16384)
 BRANCHES = (1, 4, 16, 64, 256)
-GIGABYTE = 1e9
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,13 @@ class Row:
     at_least: bool  # whether the target is a least value, or a highest
     note: str = ""
 
+    @property
+    def is_met(self) -> bool:
+        """Tells whether what was measured reaches the target."""
+        if self.at_least:
+            return self.measured >= self.target
+        return self.measured <= self.target
+
 
 def held(process: int) -> int:
     """Returns the bytes that a process and all below it hold, shared ones once."""
@@ -56,25 +62,28 @@ def held(process: int) -> int:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has just ended
         return 0
-    own = next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-    return own + sum(held(int(one)) for one in below)
+    total = sum(held(int(child)) for child in below)
+    for line in lines:
+        if line.startswith("Pss:"):
+            total += 1024 * int(line.split()[1])
+    return total
 
 
 def timed(*words: str) -> tuple[float, float, str]:
     """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB,
     and its output. Raises :class:`SystemExit` where the command fails."""
-    start, most = time.monotonic(), 0
+    start, peak = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         (*KVBENCH, *words), stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         while process.poll() is None and words[0] == "run":
-            most = max(most, held(process.pid))
+            peak = max(peak, held(process.pid))
             time.sleep(1)
         output, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
-    return time.monotonic() - start, most / GIGABYTE, output
+    return time.monotonic() - start, peak / GIGABYTE, output
 
 
 def against_pipeline() -> Iterator[Row]:
@@ -87,54 +96,32 @@ def against_pipeline() -> Iterator[Row]:
         "reference": (20, ()),
     }
     for model, (target, options) in rows.items():
-        last = json.loads(timed("bench", "--model", model, *options, "--json")[2])["tables"][
-            "bench"
-        ][-1]
+        *_, output = timed("bench", "--model", model, *options, "--json")
+        last = json.loads(output)["tables"]["bench"][-1]
         times = last["pipeline_seconds"] / last["engine_seconds"]
-        yield Row(
-            f"`bench --model {model}`, float32",
-            times,
-            "times",
-            target,
-            True,
-            f"{last['equal']:,} answers equal",
-        )
+        name, note = f"`bench --model {model}`, float32", f"{last['equal']:,} answers equal"
+        yield Row(name, times, "times", target, True, note)
 
 
 def whole_commands(folder: Path) -> Iterator[Row]:
     """Times a run of twelve contexts, its page, and a list."""
-    words = (
-        "--model",
-        "smollm2",
-        "--tasks",
-        "niah_single_2",
-        "--context-tokens",
-        "1024",
-        "--limit",
-        "12",
-    )
-    seconds, gigabytes, _ = timed(
-        "run", *words, "--name", "grid", "--out", str(folder), "--site", str(folder / "site")
-    )
-    yield Row(
-        "12 contexts × default policies × 5 ratios, SmolLM2, 1,024 tokens", seconds, "s", 90, False
-    )
+    work = ("--model", "smollm2", "--tasks", "niah_single_2")
+    sizes = ("--context-tokens", "1024", "--limit", "12")
+    places = ("--name", "grid", "--out", str(folder), "--site", str(folder / "site"))
+    seconds, gigabytes, _ = timed("run", *work, *sizes, *places)
+    name = "12 contexts × default policies × 5 ratios, SmolLM2, 1,024 tokens"
+    yield Row(name, seconds, "s", 90, False)
     yield Row("peak memory of that, all processes", gigabytes, "GB", 6, False)
     seconds, *_ = timed("site", str(folder / "grid"), "--site", str(folder / "again"))
     yield Row("`site` of that run", seconds, "s", 5, False)
     yield Row("`ls policies`", min(timed("ls", "policies")[0] for _ in range(3)), "s", 1, False)
 
 
-def default_policies() -> list[Policy]:
-    return [policy for policy in POLICIES.values() if policy.by_default and not policy.per_question]
-
-
-def prompt_of(model: LoadedModel, name: str, tokens: int) -> Prompt:
+def build_prompt(model: LoadedModel, name: str, tokens: int) -> Prompt:
     """Returns a context of a task with its questions."""
-    (task,) = phrase_tasks(
-        lengthen([{**TASKS, **RULER}[name]], tokens, None, model.count_tokens, model.name),
-        model.name,
-    )
+    tasks = [{**TASKS, **RULER}[name]]
+    longer = lengthen(tasks, tokens, None, model.count_tokens, model.name)
+    (task,) = phrase_tasks(longer, model.name)
     return build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]
 
 
@@ -144,28 +131,28 @@ def costs(
     """Returns the processor seconds of reading a context for all policies and of decoding all
     answers, and how many tokens went through the model."""
     start = time.process_time()
-    trace = prefill(
-        model, prompt, with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt)
-    )
+    treatments = with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt)
+    trace = prefill(model, prompt, treatments)
     read = time.process_time()
     answers = decode(model, trace, ANSWER, None)
     end = time.process_time()
-    asked = sum(
-        len(prompt.questions[one.question].token_ids) + len(one.token_ids) for one in answers
-    )
-    return read - start, end - read, trace.length + asked
+    tokens = trace.length
+    for answer in answers:
+        tokens += len(prompt.questions[answer.question].token_ids) + len(answer.token_ids)
+    return read - start, end - read, tokens
 
 
 def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
     """Returns the least processor seconds of a token: the products with all weights, at a size that
     is fast here."""
-    weights = [one for one in find_decoder(model.network).layers.parameters() if one.ndim == 2]
-    rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
+    parameters = find_decoder(model.network).layers.parameters()
+    weights = [parameter for parameter in parameters if parameter.ndim == 2]
+    rows = {width: torch.randn(tokens, width) for width in {weight.shape[1] for weight in weights}}
     best = float("inf")
     for _ in range(3):
         start = time.process_time()
-        for one in weights:
-            rows[tuple(one.shape)] @ one.T
+        for weight in weights:
+            rows[weight.shape[1]] @ weight.T
         best = min(best, time.process_time() - start)
     return best / tokens
 
@@ -174,9 +161,8 @@ def shares_of_the_roof() -> Iterator[Row]:
     """Compares the products that a context needs, alone, with the time that the engine takes."""
     for name, least in (("smollm2", 0.75), ("reference", 0.6)):
         model = load_model(name, "cpu", "float32")
-        read, decoded, tokens = costs(
-            model, prompt_of(model, "base", 1000), default_policies(), FIVE
-        )
+        prompt = build_prompt(model, "base", 1000)
+        read, decoded, tokens = costs(model, prompt, default_policies(), FIVE)
         share = tokens * seconds_a_token(model) / (read + decoded)
         yield Row(f"share of the roof, `{name}`, base at 1,000 tokens", share, "", least, True)
 
@@ -191,14 +177,15 @@ def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
     lengths: list[tuple[int, float, float]] = []
     branches: list[tuple[int, float]] = []
     for tokens in LENGTHS:
-        prompt = prompt_of(model, "base", tokens)
+        prompt = build_prompt(model, "base", tokens)
         alone, *_ = costs(model, prompt, [POLICIES[FULL]], FIVE[:1])
         read, decoded, _ = costs(model, prompt, default_policies(), (0.5, 0.9))
         lengths.append((tokens, alone, read + decoded))
-    prompt = prompt_of(model, "base", LENGTHS[0])
+    prompt = build_prompt(model, "base", LENGTHS[0])
     for count in BRANCHES:
         ratios = [0.1 + 0.8 * number / count for number in range(count)]
-        branches.append((count, costs(model, prompt, [POLICIES["streaming_llm"]], ratios)[1]))
+        _, decoded, _ = costs(model, prompt, [POLICIES["streaming_llm"]], ratios)
+        branches.append((count, decoded))
     return lengths, branches
 
 
@@ -229,32 +216,14 @@ def main() -> None:
     draw(lengths, branches, DOCS / "costs.png")
     first, last = lengths[0], lengths[-1]
     times = (last[2] / first[2]) / (last[1] / first[1])
-    rows.append(
-        Row(
-            f"growth from {first[0]:,} to {last[0]:,} tokens, over the prefill's",
-            times,
-            "times",
-            1,
-            False,
-        )
-    )
+    name = f"growth from {first[0]:,} to {last[0]:,} tokens, over the prefill's"
+    rows.append(Row(name, times, "times", 1, False))
     times = branches[-1][1] / branches[0][1] / branches[-1][0]
-    rows.append(
-        Row(
-            f"growth from 1 to {branches[-1][0]} branches, over their number",
-            times,
-            "times",
-            1,
-            False,
-        )
-    )
+    name = f"growth from 1 to {branches[-1][0]} branches, over their number"
+    rows.append(Row(name, times, "times", 1, False))
     content = {
         "machine": f"{processor_name()}, {os.cpu_count()} cores",
-        "rows": [
-            asdict(row)
-            | {"met": row.measured >= row.target if row.at_least else row.measured <= row.target}
-            for row in rows
-        ],
+        "rows": [{**asdict(row), "met": row.is_met} for row in rows],
     }
     (DOCS / "performance.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 

@@ -28,14 +28,19 @@ from policies.declaration.devices import TimedWork, timing
 class LayerInputs:
     """Holds what kvpress hands to a press."""
 
-    module: (
-        Any  # the attention layer of any architecture, on which kvpress sets attributes of its own
-    )
+    # The attention layer of any architecture, on which kvpress sets attributes of its own.
+    module: Any
     hidden_states: torch.Tensor
     keys: torch.Tensor  # shape (1, num_kv_heads, seq_len, head_dim)
     values: torch.Tensor  # likewise
     attentions: torch.Tensor | None
     kwargs: dict[str, Any]
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Returns what kvpress's ``score`` and ``compress`` take, in their order."""
+        states = self.hidden_states, self.keys, self.values
+        return self.module, *states, self.attentions, self.kwargs
 
 
 # The scores of a press, shape (1, num_kv_heads, seq_len), and their time.
@@ -234,14 +239,7 @@ def _ranked(
     """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
     with _isolated(inputs, press, copies) as isolated:
-        scores: torch.Tensor = press.score(
-            isolated.module,
-            isolated.hidden_states,
-            isolated.keys,
-            isolated.values,
-            isolated.attentions,
-            isolated.kwargs,
-        )
+        scores: torch.Tensor = press.score(*isolated.arguments)
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(
             f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}"
@@ -302,14 +300,7 @@ def _compress(
             repeatable_draws(branch, inputs.module.layer_idx, model.device),
         ):
             with timing(inputs.keys.device) as work:
-                keys, values = branch.press.compress(
-                    isolated.module,
-                    isolated.hidden_states,
-                    isolated.keys,
-                    isolated.values,
-                    isolated.attentions,
-                    isolated.kwargs,
-                )
+                keys, values = branch.press.compress(*isolated.arguments)
             branch.work.append(work)
             masked = isolated.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))
