@@ -67,6 +67,10 @@ class TaskEvidence:
     every_task: bool = False  # whether it is measured although the model cannot do it
     name: str = ""  # of the evidence: the context that resamples have more is another one in each
     times: int = 1
+    # Filled as cells are asked for.
+    _by_cell: dict[tuple[str, float | None], DataFrame] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def resampler(self) -> Resampler:
@@ -131,16 +135,26 @@ class TaskEvidence:
     def _rows_at(
         self, policy: str, level: float | None, column: str, where: Mapping[str, object]
     ) -> DataFrame:
-        records = self._by_policy.get(policy, self.records[:0])
+        records = self._records_at(policy, level)
         chosen = records[column].notna() | (records["status"] != "ok")
-        if level is not None:
-            chosen &= np.isclose(records["level"].astype(float), level)
         for name, value in where.items():
             chosen &= records[name] == value
         if not chosen.any():
             at = "" if level is None else f" at {level:g}"
             raise NoEvidenceError(f"{policy}{at} has no answer of {self.task} with {column}")
-        return records[chosen]
+        # Choosing rows of a frame takes as long as all else here.
+        return records if chosen.all() else records[chosen]
+
+    def _records_at(self, policy: str, level: float | None) -> DataFrame:
+        """Returns the records of a policy at a level, or at all; of a cell they are asked for once
+        for each measure."""
+        cell = (policy, level)
+        if cell not in self._by_cell:
+            records = self._by_policy.get(policy, self.records[:0])
+            if level is not None:
+                records = records[np.isclose(records["level"].astype(float), level)]
+            self._by_cell[cell] = records
+        return self._by_cell[cell]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache, shape (1 + resamples,).
