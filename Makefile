@@ -69,9 +69,9 @@ mutants: $(INSTALLED) ## shows that the tests notice faults put into the code
 bench: $(INSTALLED) ## measures the speed of this machine
 	$(BIN)/python -m kvbench bench
 
-# Both natural models, in the user's cache folder.
-fetched: $(INSTALLED) ## fetches both natural models
-	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
+# The natural models, in the user's cache folder.
+fetched: $(INSTALLED) ## fetches the natural models
+	for model in smollm2 gemma3 qwen; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
 
 # The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
 suite: fetched ## measures docs/performance.md: 25 minutes
@@ -95,7 +95,7 @@ published: fetched ## compares with the public board of kvpress: an hour
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
 # six hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims P on SmolLM2: 45 minutes more.
 # Whatever ends it, the same command goes on: runs resume, and each register is in docs as soon as it is done.
-claims: fetched ## puts the claims of five texts to the test: hours
+claims: fetched ## puts the claims of six texts to the test: hours
 	while read name options; do \
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \

@@ -51,6 +51,7 @@ TITLES: Mapping[str, ModelTitle] = {
         "SmolLM2", "135 million parameters, with adapters that were taught these tasks"
     ),
     "gemma3": ModelTitle("Gemma 3", "a base model of 270 million parameters"),
+    "qwen": ModelTitle("Qwen2.5-Coder", "a chat model of 494 million parameters"),
 }
 
 

