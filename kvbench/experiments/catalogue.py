@@ -9,6 +9,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
 from policies.composition import (
+    QUANTISATION_NAMES,
     TREATMENTS,
     check_alone,
     compose,
@@ -22,6 +23,7 @@ from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_p
 from policies.declaration.shape import ModelShape
 from policies.treatments.deployed import WAYS
 from policies.treatments.options import kind_in
+from policies.treatments.spelling import spell_out
 
 EVERYTHING = "all"
 DEFAULT = "default"
@@ -331,9 +333,15 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault
     with its options, or one of them protected or treated, once or more often: ``name+way``. Raises
-    :class:`KVBenchError` for a name of none, and for a plug-in that cannot be used."""
+    :class:`KVBenchError` for a name of none, and for a plug-in that cannot be used.
+
+    Formats may be written as engines do (:func:`spell_out`)."""
     if name in POLICIES:
         return POLICIES[name]
+    try:
+        name = spell_out(name, QUANTISATION_NAMES)
+    except PolicyError as error:
+        raise KVBenchError(str(error)) from error
     plain, way = plain_and_way(name)
     if way != PLAIN and not (is_way(way) or is_treatment(way)):
         kinds = "protection, deployment, quantisation or fault"

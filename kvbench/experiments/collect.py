@@ -355,9 +355,10 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
         rows = sum(cache.held_rows for cache in branch.layers)
         return 2 * size * number_bytes * rows
     total = 0
-    for cache in branch.layers:
+    for layer, cache in enumerate(branch.layers):
         # All heads of a layer hold as many.
-        rows_of_head = HeadRows(cache.held_rows // heads, size, number_bytes)
+        rows = cache.held_rows // heads
+        rows_of_head = HeadRows(rows, size, number_bytes, layer, len(branch.layers))
         total += heads * stored(situation, rows_of_head)
     return total
 

@@ -81,6 +81,8 @@ class HeadRows:
     rows: int
     size: int  # numbers in a key, and in a value
     number_bytes: int  # of each as the model computes it
+    layer: int = 0
+    layers: int = 1  # of the model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
-from policies.faults.options import WRITING, FaultOptions, Parts, chosen
+from policies.faults.options import WRITING, FaultOptions
+from policies.treatments.parts import Parts, chosen
 
 # By the model's dtype: bits of the mantissa, which are the lowest, and of the exponent; the sign is
 # the highest.

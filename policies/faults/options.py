@@ -1,37 +1,20 @@
 """Declares the options of any fault: where it hits, when, and how much of it."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
+from policies.treatments.parts import Parts, check_heads, check_layers, chosen
 
 Tensor = Literal["K", "V", "both"]
 Phase = Literal["resident", "write", "prefill_write", "every_step", "step"]
 WRITING: tuple[Phase, ...] = ("write", "prefill_write")  # they act in a prefill of their own
-PARTS = {"H": 2, "Q": 4}  # halves and quarters of the layers: H1, H2, Q1 to Q4
 FIRST = re.compile(r"first([1-9][0-9]{0,6})")
 AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from question to question
-
-
-def _parts(text: Any) -> Any:
-    """Splits ``[0,2,5-7]``, or one part without brackets. Their order makes no other fault."""
-    if not isinstance(text, str):
-        return text
-    parts = {part.strip() for part in text.strip("[]").split(",")}
-    return tuple(sorted(parts, key=_first_number))
-
-
-def _first_number(part: str) -> tuple[int, str]:
-    start = part.partition("-")[0]
-    return (int(start) if start.isdecimal() else -1, part)
-
-
-Parts = Annotated[tuple[str, ...], BeforeValidator(_parts)]
 
 
 class FaultOptions(BaseModel):
@@ -63,13 +46,8 @@ class FaultOptions(BaseModel):
             raise ValueError(
                 f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4"
             )
-        for name in ("layers", "heads"):
-            of_layers = also = ""
-            if name == "layers":
-                of_layers, also = r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1"
-            for part in getattr(self, name):
-                if not re.fullmatch(rf"all|\d{{1,4}}(-\d{{1,4}})?{of_layers}", part):
-                    raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
+        check_layers(self.layers)
+        check_heads(self.heads)
         if self.unit == "bit" and "bits" not in type(self).model_fields:
             raise ValueError("unit=bit: only bitflip counts bits; say row, value or token")
         if self.step and self.phase != "step":
@@ -113,30 +91,3 @@ class FaultOptions(BaseModel):
         """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that
         it has not."""
         return chosen("head", self.heads, count)
-
-
-def chosen(
-    name: str, parts: Sequence[str], count: int, whose: str = "the model"
-) -> tuple[int, ...]:
-    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that
-    is not there.
-
-    ``name``: the word for one of what is numbered, such as ``layer``.
-    """
-    numbers = set[int]()
-    for part in parts:
-        if part == "all":
-            numbers.update(range(count))
-        elif part[0] in PARTS:
-            divisor = PARTS[part[0]]
-            number = int(part[1]) - 1
-            start = number * count // divisor
-            end = (number + 1) * count // divisor
-            numbers.update(range(start, end))
-        else:
-            first, _, text = part.partition("-")
-            last = int(text or first)
-            if last >= count:
-                raise PolicyError(f"{name}s={part}: {whose} has {count} {name}s, 0 to {count - 1}")
-            numbers.update(range(int(first), last + 1))
-    return tuple(sorted(numbers))

@@ -16,7 +16,7 @@ from policies.declaration.names import PolicyError
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, CacheRows
 from policies.quantisation.formats import IntegerFormat
-from policies.quantisation.quantisation import Codes, Formats
+from policies.quantisation.quantisation import Codes, StoredTensors
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class FlatFormat:
 class QuantisedAsInTransformers:
     """Follows ``QuantizedLayer.update`` call by call."""
 
-    # By answer: formats, and the tokens at which its window is full.
-    ways: Sequence[tuple[Formats, int]]
+    # By answer; the tokens at which its window is full are those that are not quantised yet.
+    ways: Sequence[StoredTensors]
     # By answer, that the cache had after the last pass.
     _rows: dict[int, int] = field(default_factory=dict)
     # By answer, rows that are not quantised; None where all are.
@@ -71,7 +71,7 @@ class QuantisedAsInTransformers:
         full = []
         lengths = cache.lengths(0).tolist()
         for answer, rows in zip(cache.answers, lengths, strict=True):
-            _, longest = self.ways[answer]
+            longest = self.ways[answer]["keys"].residual
             window = self._window[answer]
             if window is not None and window + 1 >= longest:
                 full.append(answer)
@@ -91,7 +91,7 @@ class QuantisedAsInTransformers:
     def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:
         """Quantises all rows of some answers; those of answers that hold as many are encoded in one
         call."""
-        formats, _ = self.ways[0]
+        tensors = self.ways[0]
         for layer in range(cache.layers):
             present = cache.tokens(layer) != ABSENT
             counts = present.sum((1, 2)).tolist()
@@ -99,12 +99,12 @@ class QuantisedAsInTransformers:
             for place, answer in enumerate(cache.answers):
                 if answer in answers:
                     alike[counts[place]].append(place)
-            for tensor, stored in formats.items():
+            for tensor, stored in tensors.items():
                 states = getattr(cache, tensor)(layer)
                 for count, places in alike.items():
                     chosen = torch.zeros_like(present)
                     chosen[places] = present[places]
                     rows = states[chosen].view(len(places), count, -1)
-                    quantised = stored.encode(rows).read()
+                    quantised = stored.format.encode(rows).read()
                     states[chosen] = quantised.view(len(places) * count, -1)
                 cache.write(layer, **{tensor: states})

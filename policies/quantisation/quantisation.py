@@ -3,7 +3,7 @@ their values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -11,6 +11,7 @@ from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
+from policies.treatments.parts import Parts, check_layers
 
 Axis = Literal["channel", "token"]
 Scheme = Literal["asymmetric", "symmetric", "signed"]
@@ -24,6 +25,22 @@ class QuantisationOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tensor: Literal["K", "V", "both"] = "both"  # the other is left as it is
+    # The format of the values, by its name, where it is another one than that of the keys.
+    values: str | None = None
+    layers: Parts = ("all",)  # the others are left as they are
+    # So many channels of a head are left as they are: those with the largest magnitude among the
+    # rows that are quantised together, as LLM.int8() leaves outlier features (arXiv 2208.07339).
+    outliers: int = Field(0, ge=0, le=1024)
+    # Keys and values are turned by a Hadamard matrix first, so that no channel stands out, and
+    # turned back when they are read (QuaRot, arXiv 2404.00456; llama.cpp, since April 2026).
+    rotate: Literal["no", "hadamard"] = "no"
+
+    @model_validator(mode="after")
+    def _names_parts(self) -> Self:
+        check_layers(self.layers)
+        if self.values is not None and self.tensor != "both":
+            raise ValueError(f"values={self.values} goes with tensor=both")
+        return self
 
 
 class IntegerOptions(QuantisationOptions):
@@ -44,9 +61,15 @@ class IntegerOptions(QuantisationOptions):
     like: Literal["kivi", "transformers"] = "kivi"  # when rows are quantised
 
     @model_validator(mode="after")
-    def _fit_together(self) -> "IntegerOptions":
-        if self.like == "transformers" and (self.scheme, self.tensor) != ("asymmetric", "both"):
-            raise ValueError("like=transformers goes with scheme=asymmetric and tensor=both alone")
+    def _fit_together(self) -> Self:
+        if self.like == "transformers":
+            usual = ("asymmetric", "both", None, ("all",), 0, "no")
+            chosen = (self.scheme, self.tensor, self.values, self.layers)
+            if (*chosen, self.outliers, self.rotate) != usual:
+                raise ValueError(
+                    "like=transformers goes with scheme=asymmetric, and with all layers, keys and "
+                    "values alike"
+                )
         return self
 
     @property
@@ -120,6 +143,16 @@ class Format(Protocol):
 
 
 Formats = Mapping[States, Format]
+
+
+class StoredTensor(NamedTuple):
+    """Says how the keys or the values of some answers are stored, but for the latest tokens."""
+
+    format: Format
+    residual: int  # tokens that are not quantised yet
+
+
+StoredTensors = Mapping[States, StoredTensor]
 
 
 @dataclass(frozen=True)

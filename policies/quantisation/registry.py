@@ -9,10 +9,15 @@ from pydantic import create_model
 
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
-from policies.declaration.policy import CacheTreatment, HeadRows, Policy, Situation
+from policies.declaration.policy import Argument, CacheTreatment, HeadRows, Policy, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States, StepTreatment
 from policies.eviction.controls import ANY_LENGTH, of_full_cache
+from policies.quantisation.around import (
+    FormatWithOutliers,
+    RotatedFormat,
+    check_outliers,
+)
 from policies.quantisation.formats import (
     FloatFormat,
     IntegerFormat,
@@ -30,10 +35,16 @@ from policies.quantisation.quantisation import (
     IntegerOptions,
     MantissaOptions,
     Quantisation,
+    QuantisationOptions,
     Scheme,
+    StoredTensor,
+    StoredTensors,
 )
 from policies.quantisation.window import QuantisedRows, count_bytes
 from policies.treatments.options import kind_in, name_with, option_text, options_in
+from policies.treatments.parts import chosen
+
+AROUND = ("values", "layers", "outliers", "rotate")  # options that say nothing where they are usual
 
 
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
@@ -159,44 +170,112 @@ def make_quantisation(name: str) -> Policy:
     options."""
     kind = KINDS[kind_in(name)]
     options = options_in(name, kind)
+    by_tensor = _kinds_of_tensors(kind, options)
     as_in_transformers = kind.as_in_transformers(options)
 
-    def residual(situation: Situation) -> int:
-        return kind.residual(options, situation)
+    def stored(situation: Situation) -> StoredTensors:
+        tensors: dict[States, StoredTensor] = {}
+        for tensor, (of_tensor, its_options) in by_tensor.items():
+            inner = of_tensor.formats(its_options, situation)[tensor]
+            residual = of_tensor.residual(its_options, situation)
+            tensors[tensor] = StoredTensor(_with_surroundings(inner, options), residual)
+        return tensors
 
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
-        ways = []
-        for situation in situations:
-            formats = kind.formats(options, situation)
-            ways.append((formats, residual(situation)))
+        ways = [stored(situation) for situation in situations]
         if as_in_transformers:
             return QuantisedAsInTransformers(ways)
-        return QuantisedRows(ways)
+        return QuantisedRows(ways, options.layers)
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
-        window = 0 if as_in_transformers else residual(situation)
-        return count_bytes(kind.formats(options, situation), window, head)
+        ways = stored(situation)
+        if as_in_transformers:
+            ways = {tensor: way._replace(residual=0) for tensor, way in ways.items()}
+        if head.layer not in chosen("layer", options.layers, head.layers):
+            ways = {}
+        return count_bytes(ways, head)
+
+    def fitted(situation: Situation) -> dict[str, Argument]:
+        first, *others = stored(situation).values()
+        arguments: dict[str, Argument] = {"residual": first.residual}
+        if any(other.residual != first.residual for other in others):
+            arguments["v_residual"] = others[0].residual
+        return arguments
+
+    def check_model(shape: ModelShape) -> None:
+        for of_tensor, its_options in by_tensor.values():
+            of_tensor.check_model(its_options, shape)
+        chosen("layer", options.layers, shape.layers)
+        check_outliers(options.outliers, shape.head_size)
 
     arguments = {}
     for option, value in options:
-        if value is not None:
+        is_usual = option in AROUND and value == type(options).model_fields[option].default
+        if value is not None and not is_usual:
             arguments[option] = option_text(value)
+    codeword_bits: dict[States, int] = {}
+    for tensor, (of_tensor, its_options) in by_tensor.items():
+        bits = of_tensor.codeword_bits(its_options)
+        if tensor in bits:
+            codeword_bits[tensor] = bits[tensor]
     return of_full_cache(
         name=name_with(kind, options),
         family="quantisation",
         paper=kind.paper,
-        description=kind.description,
+        description=_describe(kind, options),
         kinds=kind.kinds(options),
         paper_arguments=kind.paper_arguments,
-        needs=replace(ANY_LENGTH, check_model=lambda shape: kind.check_model(options, shape)),
+        needs=replace(ANY_LENGTH, check_model=check_model),
         treatment=CacheTreatment(
             step_treatment=treat,
-            codeword_bits=kind.codeword_bits(options),
+            codeword_bits=codeword_bits,
             stored_bytes=stored_bytes,
             arguments=arguments,
-            fitted=lambda situation: {"residual": residual(situation)},
+            fitted=fitted,
         ),
     )
+
+
+def _kinds_of_tensors(
+    kind: Quantisation, options: QuantisationOptions
+) -> dict[States, tuple[Quantisation, QuantisationOptions]]:
+    """Returns the kind that stores each tensor, with its options; raises :class:`PolicyError` for
+    values in a format that there is not."""
+    by_tensor: dict[States, tuple[Quantisation, QuantisationOptions]] = {}
+    for tensor in TENSORS[options.tensor]:
+        by_tensor[tensor] = (kind, options)
+    if options.values is not None:
+        of_values = KINDS.get(options.values)
+        if of_values is None or of_values.kinds(of_values.options()):
+            names = [name for name, other in KINDS.items() if not other.kinds(other.options())]
+            raise PolicyError(
+                f"{kind.name}(values={options.values}): give one of {', '.join(names)}"
+            )
+        by_tensor["values"] = (of_values, of_values.options())
+    return by_tensor
+
+
+def _with_surroundings(inner: Format, options: QuantisationOptions) -> Format:
+    """Has rows turned before a format, or channels left as they are, as the options say."""
+    if options.rotate == "hadamard":
+        inner = RotatedFormat(inner)
+    if options.outliers:
+        inner = FormatWithOutliers(inner, options.outliers)
+    return inner
+
+
+def _describe(kind: Quantisation, options: QuantisationOptions) -> str:
+    """Says what a quantisation does, in one line."""
+    parts = [kind.description]
+    if options.values is not None:
+        parts.append(f"values as {options.values}")
+    if options.rotate != "no":
+        parts.append("turned by a Hadamard matrix first")
+    if options.outliers:
+        parts.append(f"{options.outliers} channels of a head left as they are")
+    if options.layers != ("all",):
+        parts.append(f"layers {option_text(options.layers)} alone")
+    return "; ".join(parts)
 
 
 QUANTISATIONS: Mapping[str, Policy] = {name: make_quantisation(name) for name in KINDS}

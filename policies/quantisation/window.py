@@ -13,7 +13,8 @@ from itertools import zip_longest
 from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
-from policies.quantisation.quantisation import Codes, Format, Formats
+from policies.quantisation.quantisation import Codes, Format, StoredTensors
+from policies.treatments.parts import Parts, chosen
 
 NO_ANSWER = -1
 
@@ -34,18 +35,18 @@ def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
     return max(0, held - residual)
 
 
-def count_bytes(formats: Formats, residual: int, head: HeadRows) -> int:
+def count_bytes(stored: StoredTensors, head: HeadRows) -> int:
     """Counts the bytes of keys and values of one head after the prefill: what is quantised, and the
     window in full."""
     total = 0
     for tensor in TENSORS["both"]:
-        stored = formats.get(tensor)
+        way = stored.get(tensor)
         coded = 0
-        if stored:
-            coded = rows_in_codes(head.rows, residual, stored.over_tokens)
+        if way:
+            coded = rows_in_codes(head.rows, way.residual, way.format.over_tokens)
         total += (head.rows - coded) * head.size * head.number_bytes
-        if stored and coded:
-            total += stored.bytes(replace(head, rows=coded))
+        if way and coded:
+            total += way.format.bytes(replace(head, rows=coded))
     return total
 
 
@@ -161,7 +162,8 @@ class QuantisedRows:
     answer when they are old enough. A pass over several tokens reads its own rows as they are, as
     any attention does whose keys are written to a cache behind it."""
 
-    ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
+    ways: Sequence[StoredTensors]  # by answer
+    layers: Parts = ("all",)  # that are quantised
     # By layer and tensor, what is quantised.
     _coded: dict[tuple[int, States], RowCounts] = field(default_factory=dict)
     _stored: StoredCodes | None = None  # only where something changes codewords
@@ -178,15 +180,14 @@ class QuantisedRows:
         them."""
         # Most layers hold as many rows as another.
         leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))
-        formats, _ = self.ways[0]
         # By tensor, blocks and device: the blocks, and the layers that quantise the same ones.
         alike: dict[tuple[States, int, str], tuple[list[Block], list[int]]] = {}
-        for layer in range(cache.layers):
+        for layer in chosen("layer", self.layers, cache.layers):
             tokens = cache.tokens(layer)
             counts = (tokens != ABSENT).sum(-1).tolist()
             held = tuple(tuple(of_heads) for of_heads in counts)
             nothing = ((0,) * len(held[0]),) * len(self.ways)
-            for tensor in formats:
+            for tensor in self.ways[0]:
                 before = self._coded.get((layer, tensor), nothing)
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
                 if blocks:
@@ -238,8 +239,7 @@ class QuantisedRows:
         after = list(before)
         together: dict[tuple[Format, int], list[tuple[int, int, int, int]]] = defaultdict(list)
         for place, answer in enumerate(answers):
-            formats, residual = self.ways[answer]
-            stored = formats[tensor]
+            stored, residual = self.ways[answer][tensor]
             ends = []
             for head, rows in enumerate(held[place]):
                 first = before[answer][head]

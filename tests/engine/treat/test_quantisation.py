@@ -33,6 +33,10 @@ OPTIONED = (
     "int4(like=transformers,k_axis=token,residual=8)",
     "fp8_e4m3(scale=group,group=48)",
     "mantissa(bits=18,tensor=V)",
+    "q8_0(values=int2)",
+    "q4_0(layers=0)",
+    "int4(layers=1-,rotate=hadamard)",
+    "q4_0(outliers=3,rotate=hadamard)",
 )
 COMPOSED = (
     "snapkv+int4",
@@ -43,6 +47,7 @@ COMPOSED = (
     "int2(residual=4)+zeros(rate=0.2,phase=every_step,persistence=transient)",
     "zeros(rate=0.1)+int2",
     "int4+bitflip(on=codeword,rate=0.01)",
+    "q4_1(layers=1-,rotate=hadamard)+bitflip(on=codeword,rate=0.01)",
     "adakv_snapkv+int2(residual=4,scheme=symmetric)+bitflip(on=codeword,unit=value,rate=0.1,phase=every_step)",
     "knorm+fp8_e4m3+bitflip(on=codeword,bits=0-2,rate=0.1,phase=every_step,persistence=transient)",
     "int4(k_bits=3,residual=4)+bitflip(on=codeword,bits=[0,2],rate=0.1,phase=step,step=2)",
