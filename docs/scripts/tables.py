@@ -21,6 +21,7 @@ from datasets_gen import unknown_name
 from docs.scripts.markdown import NOT_MEASURED, items, table
 from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
+from docs.scripts.passports import forecasts
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
 from kvbench.system.errors import KVBenchError
@@ -326,6 +327,7 @@ MAKERS = (
     papers,
     needles,
     needles_on_gemma3,
+    forecasts,
     texts,
     verdicts,
     verdicts_in_short,

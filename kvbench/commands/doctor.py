@@ -2,9 +2,12 @@
 benchmark?"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
 import typer
+from typer import Option
 
 from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import collect_findings, faulty_checks, findings_table
@@ -20,11 +23,14 @@ from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import TaskOptions
-from kvbench.system.console import console
+from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
 models = LazyModule("kvbench.models.load")
+passports = LazyModule("kvbench.passport.passport")
+passport_pages = LazyModule("kvbench.passport.pages")
+passport_tables = LazyModule("kvbench.passport.tables")
 mastery = LazyModule("kvbench.checks.mastery")
 of_model = LazyModule("kvbench.checks.model")
 of_press = LazyModule("kvbench.checks.press")
@@ -32,6 +38,11 @@ patients = LazyModule("kvbench.checks.patient")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
+KV_HELP = (
+    "The passport of a model's cache: its rows by layer, and which formats of fewer bits they "
+    "stand, foretold from one text in less than a minute."
+)
+TEST_HELP = "With --kv: asks questions with each format too, and says which forecasts came true."
 
 
 def command(
@@ -43,10 +54,20 @@ def command(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    kv: Annotated[bool, Option("--kv", help=KV_HELP)] = False,
+    test: Annotated[bool, Option("--test", help=TEST_HELP)] = False,
+    site: options.Site = None,
 ) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it. Without
     a press, it checks whether the model is fit for the benchmark, and fails if it masters no
     task. Raises :class:`KVBenchError` beside a press for an option that is for a model alone."""
+    if kv and press is None:
+        if tasks is not None:
+            raise KVBenchError("--tasks: --kv chooses its questions: leave one of them out")
+        contexts = check_count("--limit", CONTEXTS if limit is None else limit)
+        return _examine_cache(model, contexts if test else 0, device, dtype, site)
+    if test or site is not None:
+        raise KVBenchError(f"{'--test' if test else '--site'} goes with --kv, for a model")
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
@@ -90,6 +111,27 @@ def chosen_tasks(
         longer = lengthen([task], tokens, of_task.depth, counted, model)
         tasks += phrase_tasks(longer, model, of_task.prefix)
     return tasks
+
+
+def _examine_cache(model: str, contexts: int, device: str, dtype: str, site: Path | None) -> Result:
+    """Writes the passport of a model's cache. ``contexts``: of each task whose questions are asked,
+    0 for none."""
+    console.print(f"loading {model}", soft_wrap=True)
+    loaded = models.load_model(model, device, dtype)
+    with progress_bar() as progress:
+        task = progress.add_task("", total=None)
+        passport = passports.make_passport(
+            loaded,
+            contexts=contexts,
+            begin=lambda step: progress.update(task, description=step, advance=1),
+        )
+    tables = [
+        passport_tables.layers_table(passport.facts),
+        passport_tables.formats_table(passport.forecasts, passport.bytes, passport.outcomes),
+    ]
+    files = passport_pages.publish_passport(passport, site)
+    verdict = ". ".join(filter(None, (passport.verdict, passport.score)))
+    return Result(tables, verdict=verdict, files=files)
 
 
 def _examine_press(policy: Policy, press: str, model: str, device: str) -> Result:

@@ -1,0 +1,51 @@
+"""What a policy leaves of the rows of a whole context, by its own treatment and nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from kvbench.engine.decode.cache import PlainRows
+from policies import Policy, Situation
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Keys and values by layer, shape (num_kv_heads, tokens, head_dim)."""
+
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+
+
+def store_rows(
+    policy: Policy,
+    situation: Situation,
+    keys: Sequence[torch.Tensor],
+    values: Sequence[torch.Tensor],
+) -> StoredRows:
+    """Has a policy treat the rows of a context as it does after a prefill. ``keys``, ``values``: by
+    layer, shape (num_kv_heads, tokens, head_dim); they are left as they are."""
+    cache: Any = DynamicCache()
+    for layer, (of_keys, of_values) in enumerate(zip(keys, values, strict=True)):
+        cache.update(of_keys[None].clone(), of_values[None].clone(), layer)
+    treatment = policy.treatment
+    if treatment.prefill_treatment:
+        treatment.prefill_treatment([situation]).after_prefill(PlainRows(cache))
+    if treatment.step_treatment:
+        treatment.step_treatment([situation], ["question"]).after_prefill(PlainRows(cache))
+    treated_keys = [layer.keys[0] for layer in cache.layers]
+    treated_values = [layer.values[0] for layer in cache.layers]
+    return StoredRows(treated_keys, treated_values)
+
+
+def relative_errors(exact: Sequence[torch.Tensor], stored: Sequence[torch.Tensor]) -> list[float]:
+    """Returns by layer how far rows are from the exact ones, as a share of the length of these; 0
+    where the exact ones are 0."""
+    errors: list[float] = []
+    for before, after in zip(exact, stored, strict=True):
+        length = float(before.float().norm())
+        error = float((after.float() - before.float()).norm())
+        errors.append(error / length if length else 0.0)
+    return errors
