@@ -1,4 +1,4 @@
-"""``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
+"""``python -m kvbench claims`` puts to the test on a model what six texts say of KV caches."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial

@@ -44,6 +44,12 @@ FOLDERS = (
         has_forecast=True,
     ),
     StudyFolder("groups", has_suite=False, tables=("groups",), observable=("groups",)),
+    StudyFolder(
+        "reconstruction",
+        has_suite=False,
+        tables=("reconstruction",),
+        observable=("reconstruction",),
+    ),
 )
 
 

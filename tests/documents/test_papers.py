@@ -105,7 +105,8 @@ def check_items(command: Command, site: Path) -> None:
 
 
 def test_every_text_has_a_register_and_every_item_stands_there_once() -> None:
-    assert set(REGISTERS) == {claim.text.letter for claim in claims().values()}
+    letters = {claim.text.letter for claim in claims().values()}
+    assert set(REGISTERS) == letters - {"K"}  # threads, which number no tables
     for register in REGISTERS.values():
         names: Sequence[str] = [
             item.name for command in register.commands for item in command.items
