@@ -3,7 +3,7 @@
 from policies.declaration.foreign_code import describe_error, where_defined
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import (
-    KINDS,
+    LEVEL_KINDS,
     UNTREATED,
     Level,
     LevelKind,
@@ -45,7 +45,7 @@ __all__ = [
     "ABSENT",
     "CONTROLS",
     "FULL",
-    "KINDS",
+    "LEVEL_KINDS",
     "PLAIN",
     "POLICIES",
     "PROTECTED",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from policies.declaration.lazy import LazyMapping, LazyModule, torch
-from policies.declaration.levels import KINDS
+from policies.declaration.levels import LEVEL_KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Argument, CacheTreatment, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
@@ -100,7 +100,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     """
     name = f"{plain.name}+{way.name}"
     if way.kinds:
-        kind = KINDS[way.kinds[0]]
+        kind = LEVEL_KINDS[way.kinds[0]]
         example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
         raise PolicyError(f"{name}: say at which {kind.name}, as in {example}")
     if plain.while_decoding and (way.treatment.step_treatment or way.treatment.wrap):

@@ -183,7 +183,7 @@ _KINDS: tuple[tuple[Any, ...], ...] = (
     ("quotes", "wrapping", lambda _, output: _is_wrapped(output, '"', '"')),
     ("twice", "repetition", _is_doubled, _said_first),
 )
-KINDS: Mapping[str, DirectiveKind] = {
+DIRECTIVE_KINDS: Mapping[str, DirectiveKind] = {
     kind: DirectiveKind(family, _PHRASINGS[kind], *ways) for kind, family, *ways in _KINDS
 }
 
@@ -208,9 +208,9 @@ CLASHES = frozenset(frozenset(pair.split()) for pair in _CLASHING)
 def directive_kind(directive: Directive) -> DirectiveKind:
     """Returns the kind of a directive. Raises :class:`DatasetError` for one that is not
     registered."""
-    if directive.kind not in KINDS:
-        raise DatasetError(unknown_name("directive", directive.kind, KINDS))
-    return KINDS[directive.kind]
+    if directive.kind not in DIRECTIVE_KINDS:
+        raise DatasetError(unknown_name("directive", directive.kind, DIRECTIVE_KINDS))
+    return DIRECTIVE_KINDS[directive.kind]
 
 
 def check_argument(directive: Directive) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from datasets_gen.examples.directives import (
     BRACKETS,
     CLASHES,
-    KINDS,
+    DIRECTIVE_KINDS,
     MARKS,
     Directive,
     compatible,
@@ -140,7 +140,7 @@ def _choose_kinds(rng: random.Random, size: InstructionsSize, request: Request) 
     turn, several = divmod(request.number, 2)
     if several and most > 1:
         return _draw_kinds(rng, rng.randint(2, most))
-    return [tuple(KINDS)[turn % len(KINDS)]][:most]
+    return [tuple(DIRECTIVE_KINDS)[turn % len(DIRECTIVE_KINDS)]][:most]
 
 
 def _draw_kinds(rng: random.Random, count: int) -> list[str]:
@@ -148,7 +148,7 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     drawn the more often the more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
     while len(kinds) < count:
-        left = [kind for kind in KINDS if compatible(kind, kinds)]
+        left = [kind for kind in DIRECTIVE_KINDS if compatible(kind, kinds)]
         if not left:
             break
         weights = []
@@ -241,7 +241,10 @@ def _write_prompt(
     if defended and not directives_first:
         prompt = with_defence(for_defence, prompt)
     choose = partial(ask.wording.choose, for_directives.rng)
-    texts = [choose(KINDS[one.kind].phrasings).format(argument=one.argument) for one in directives]
+    texts = [
+        choose(DIRECTIVE_KINDS[one.kind].phrasings).format(argument=one.argument)
+        for one in directives
+    ]
     prompt = with_directives(prompt, texts)
     if defended and directives_first:
         return with_defence(for_defence, prompt)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from docs.scripts.markdown import NOT_MEASURED, table
-from kvbench.commands.ls import KINDS
+from kvbench.commands.ls import LISTINGS
 from leaderboards.statistics.intervals import mean_interval
 
 NEEDLES = Path(__file__).parents[1] / "needles.json"
@@ -42,7 +42,7 @@ def _right_answers(model: str) -> str:
     content = json.loads(NEEDLES.read_text(encoding="utf-8"))
     measured = content["models"][model]
     ratios = content["ratios"]
-    ideas = {row["policy"]: row["what it keeps"] for row in KINDS["policies"]().plain()}
+    ideas = {row["policy"]: row["what it keeps"] for row in LISTINGS["policies"]().plain()}
     rows = []
     for name, right in measured["right"].items():
         rows.append((f"`{name}`", ideas[name], *right))

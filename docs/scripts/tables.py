@@ -23,14 +23,14 @@ from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
 from docs.scripts.passports import forecasts
 from kvbench.cli.program import COMMANDS
-from kvbench.commands.ls import KINDS
+from kvbench.commands.ls import LISTINGS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Count
 from policies.faults.options import FaultOptions
-from policies.faults.registry import KINDS as FAULTS
+from policies.faults.registry import FAULT_KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
-from policies.quantisation.registry import KINDS as QUANTISATIONS
+from policies.quantisation.registry import QUANTISATION_KINDS as QUANTISATIONS
 from policies.treatments.deployed import DEPLOYMENTS
 from policies.treatments.options import option_text
 
@@ -194,13 +194,13 @@ NEEDS = {"private": "a prefill of its own", "instructions": "a prompt with instr
 
 
 def metrics() -> str:
-    return items((f"`{row['metric']}`", row["definition"]) for row in KINDS["metrics"]().plain())
+    return items((f"`{row['metric']}`", row["definition"]) for row in LISTINGS["metrics"]().plain())
 
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
     rows = []
-    for row in KINDS["tasks"]().plain():
+    for row in LISTINGS["tasks"]().plain():
         chance = row["chance, percent"]
         shown = NOT_MEASURED if chance is None else f"{chance:.1f}"
         rows.append((f"`{row['task']}`", row["what it stresses"], shown))
@@ -211,7 +211,7 @@ def policies() -> str:
     """Returns a table of the policies that evict, family after family; those of a default run are
     bold."""
     by_family: dict[str, list[tuple[str, ...]]] = {}
-    for row in KINDS["policies"]().plain():
+    for row in LISTINGS["policies"]().plain():
         family = row["family"]
         if family in OF_FAULTS_PAGE:
             continue

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
-from policies.declaration.levels import BITS, BUDGET, KINDS, RATE, RATIO, LevelKind
+from policies.declaration.levels import BITS, BUDGET, LEVEL_KINDS, RATE, RATIO, LevelKind
 
 Text = str | None
 Count = int | None
@@ -148,7 +148,7 @@ Executor = Annotated[str, Option(metavar="NAME", help=EXECUTOR_HELP)]
 def given_levels(context: typer.Context) -> dict[str, str]:
     """Returns the text of each kind's option that was given, such as ``--ratios``, by kind."""
     texts: dict[str, str] = {}
-    for kind in KINDS.values():
+    for kind in LEVEL_KINDS.values():
         text = context.params[kind.plural]
         if text is not None:
             texts[kind.name] = text

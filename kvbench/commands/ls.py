@@ -90,7 +90,7 @@ def _suites() -> ResultTable:
     return ResultTable("suites", columns, rows, view=Group(*texts))
 
 
-KINDS: Mapping[str, Callable[[], ResultTable]] = {
+LISTINGS: Mapping[str, Callable[[], ResultTable]] = {
     "tasks": _tasks,
     "policies": _policies,
     "metrics": _metrics,
@@ -109,9 +109,9 @@ def command(
 ) -> Result:
     """Lists what a run can be made of. Raises :class:`KVBenchError` for a listing or a family that
     there is not."""
-    if kind not in KINDS:
-        raise KVBenchError(unknown_name("listing", kind, KINDS))
-    table = KINDS[kind]()
+    if kind not in LISTINGS:
+        raise KVBenchError(unknown_name("listing", kind, LISTINGS))
+    table = LISTINGS[kind]()
     if family is None:
         return Result([table])
     names = [column.name for column in table.columns]

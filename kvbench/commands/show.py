@@ -41,7 +41,7 @@ from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.metrics.routing import shares_at
 from leaderboards.rendering.templating import excerpt
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import FULL, KINDS, LazyModule, Level
+from policies import FULL, LEVEL_KINDS, LazyModule, Level
 from policies.declaration.names import CONTROLS
 
 models = LazyModule("kvbench.models.load")
@@ -60,7 +60,7 @@ STYLES: Mapping[SpanKind, str] = {
     "subject": "bold cyan",
     "answer": "bold black on green",
 }
-OPTIONS_OF_RUNS = ("policy", *KINDS, "worst")
+OPTIONS_OF_RUNS = ("policy", *LEVEL_KINDS, "worst")
 
 
 def command(
@@ -102,7 +102,7 @@ def command(
         if not is_run and parameter in OPTIONS_OF_RUNS:
             raise KVBenchError(f"{option} is for runs, and {what} is no run")
     if is_run:
-        values = {kind: context.params[kind] for kind in KINDS}
+        values = {kind: context.params[kind] for kind in LEVEL_KINDS}
         levels = [Level(kind, value) for kind, value in values.items() if value is not None]
         count = check_count("--worst", worst)
         return show_worst_answers(Store.open(Path(what)), policy, levels, count)

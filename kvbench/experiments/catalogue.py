@@ -7,7 +7,7 @@ from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
+from policies import FULL, LEVEL_KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
 from policies.composition import (
     QUANTISATION_NAMES,
     TREATMENTS,
@@ -186,7 +186,7 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
         )
         if set(mine.kinds) & set(other.kinds):
             raise KVBenchError(f"{fault}, and none that both reach is asked for")
-        option = KINDS[levels[0].kind].option
+        option = LEVEL_KINDS[levels[0].kind].option
         advice = f"give one level of one of them, as {option} {levels[0]}"
         raise KVBenchError(
             f"{fault}, and each has several; {advice}, which is compared with each of the other's"
@@ -194,7 +194,7 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
 
 
 def _kinds_text(policy: Policy) -> str:
-    kinds = " or ".join(KINDS[kind].plural for kind in policy.kinds)
+    kinds = " or ".join(LEVEL_KINDS[kind].plural for kind in policy.kinds)
     return f"{policy.name} takes {kinds}"
 
 
@@ -299,7 +299,7 @@ def at_some_level(
             levels = [str(point.level) for point in points if point.level.kind in policy.kinds]
             limit = f"it removes at most {policy.levels.highest_ratio:g} of the cache"
             for kind, below in policy.levels.below.items():
-                limit = f"its {KINDS[kind].plural} are below {below:g}"
+                limit = f"its {LEVEL_KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(
                 f"{policy.name} reaches none of {', '.join(dict.fromkeys(levels))}: {limit}; ask "
                 f"for less, or leave it out"
@@ -323,7 +323,7 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
     alone."""
     for policy in policies:
         if not policy.takes_ratios:
-            options = " or ".join(KINDS[kind].option for kind in policy.kinds)
+            options = " or ".join(LEVEL_KINDS[kind].option for kind in policy.kinds)
             raise KVBenchError(
                 f"{command} works with ratios alone, and {policy.name} takes {options}: use run "
                 f"for it"

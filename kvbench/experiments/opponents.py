@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kvbench.store.run_file import RUN_FILE, Job, RunFile
 from kvbench.system.errors import KVBenchError
-from policies import FULL, KINDS, POLICIES, Level
+from policies import FULL, LEVEL_KINDS, POLICIES, Level
 from policies.declaration.levels import shared_levels
 from policies.declaration.names import split_outside_brackets
 from policies.declaration.plug_in import is_plug_in
@@ -78,7 +78,7 @@ def check_common_level(
     if shared_levels(mine, theirs):
         return
     levels = sorted(theirs, key=lambda level: level.amount)
-    option = KINDS[levels[0].kind].option
+    option = LEVEL_KINDS[levels[0].kind].option
     values = ",".join(str(level) for level in levels if level.kind == levels[0].kind)
     here = ", ".join(level.where for level in mine)
     raise KVBenchError(

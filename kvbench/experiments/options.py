@@ -10,7 +10,7 @@ from datasets_gen import Task, at_level, unknown_name
 from kvbench.engine.time_limit import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.store.run_file import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS, Job
 from kvbench.system.errors import KVBenchError
-from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, list_points
+from policies import CONTROLS, LEVEL_KINDS, Level, LevelError, Point, Policy, list_points
 
 AUTO = "auto"  # the highest level of each task that the model masters
 LEVEL = re.compile(r"\d{1,3}")  # of a task
@@ -38,7 +38,7 @@ def parse_points(
                     text_by_kind[kind] = _default_levels(kind, policies, comparing)
             for kind, text in text_by_kind.items():
                 if not text:
-                    raise KVBenchError(f"say at which levels: give {KINDS[kind].option}")
+                    raise KVBenchError(f"say at which levels: give {LEVEL_KINDS[kind].option}")
         levels = parse_levels(text_by_kind)
     except LevelError as error:
         raise KVBenchError(str(error)) from error
@@ -54,15 +54,15 @@ def parse_levels(texts: Mapping[str, str]) -> list[Level]:
     """Reads levels from the texts of their options, by kind. Raises :class:`LevelError`."""
     levels: list[Level] = []
     for kind, text in texts.items():
-        levels += [Level(kind, value) for value in KINDS[kind].parse(text)]
+        levels += [Level(kind, value) for value in LEVEL_KINDS[kind].parse(text)]
     return levels
 
 
 def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> str:
     """Joins the default levels of the policies that take a kind, each text once."""
-    default = KINDS[kind].default
+    default = LEVEL_KINDS[kind].default
     if comparing:
-        return KINDS[kind].few
+        return LEVEL_KINDS[kind].few
     texts: list[str] = []
     for policy in policies:
         if kind in policy.kinds:
@@ -77,16 +77,16 @@ def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
     options: list[str] = []
     taken: list[str] = []
     for kind in kinds:
-        options.append(KINDS[kind].option)
+        options.append(LEVEL_KINDS[kind].option)
         if kind in policy.kinds:
-            taken.append(KINDS[kind].option)
+            taken.append(LEVEL_KINDS[kind].option)
     if len(taken) > 1:
         raise KVBenchError(
             f"{' and '.join(taken)} are two ways to ask {policy.name} for the same: give one of "
             f"them"
         )
     if policy.kinds and not taken and policy.name not in CONTROLS:
-        advice = " or ".join(KINDS[kind].option for kind in policy.kinds)
+        advice = " or ".join(LEVEL_KINDS[kind].option for kind in policy.kinds)
         raise KVBenchError(f"{policy.name} takes none of {', '.join(options)}: give {advice}")
 
 

@@ -14,7 +14,7 @@ from leaderboards.pages.passport import PASSPORT, FormatRow, LayerRow, build_pas
 
 PASSPORT_FILE = "passport.json"
 # By the title of a column, what it means.
-COLUMNS = {
+FACT_COLUMNS = {
     "sees": "The tokens that a sliding layer sees; all where it does not slide.",
     "bias of keys": "The largest magnitude in the bias that is added to the keys, from the weights.",
     "largest key": "The largest magnitude of a key of the text, behind the rotation by position.",
@@ -47,7 +47,7 @@ def publish_passport(passport: Passport, site: Path | None) -> dict[str, Path]:
         score=passport.score,
         questions=questions,
         formats=[_format_row(passport, foretold) for foretold in passport.forecasts],
-        columns=COLUMNS,
+        columns=FACT_COLUMNS,
         layers=[_layer_row(facts) for facts in passport.facts],
     )
     write_text_atomically(page, text)

@@ -1,11 +1,13 @@
 """Collects what the method page tells of tasks, policies and the run, as plain data."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pandas import DataFrame, concat
 
+import kvbench
 from datasets_gen import KNOWN_TASKS, NATIVE
 from kvbench.experiments.arguments import (
     write_arguments,
@@ -18,7 +20,7 @@ from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
 from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
 from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
-from policies import KINDS, POLICIES, TITLES, Policy
+from policies import LEVEL_KINDS, POLICIES, TITLES, Policy
 from policies.composition import TREATMENTS
 from policies.treatments.deployed import WAYS, Way
 from policies.treatments.options import kind_in
@@ -33,6 +35,7 @@ NO_OPTIONS = (
     *("compress", "device_map", "cell_seconds"),  # behind mode, device and executor
     "phrasings",
 )
+TITLE = "kvbench: what a KV-cache treatment breaks, at which budget, and why"
 HELD_OUT = "it asked in held-out phrasings, for which run has no option any more"
 NONE = "–"
 SHOWN = (  # columns of the records that the example of a task is made of
@@ -99,7 +102,7 @@ def _options(job: Job) -> dict[str, Any]:
         tokens = NATIVE if job.context_tokens is None else job.context_tokens
         options["--context-tokens"] = tokens
     for kind, text in job.levels.items():
-        options[KINDS[kind].option] = text
+        options[LEVEL_KINDS[kind].option] = text
     return options
 
 
@@ -134,7 +137,31 @@ def describe_method(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -
         tasks=tuple(task_entries),
         policies=tuple(policy_entries),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
+        citation=write_citation(runs),
     )
+
+
+def write_citation(runs: Mapping[str, RunFile]) -> str:
+    """Writes BibTeX of kvbench, of the year of its latest run, with when each run began."""
+    days: list[str] = []
+    for name, run in runs.items():
+        days.append(f"{name}: {run.created[:10]}")
+    fields = {
+        "title": TITLE,
+        "author": "{kvbench maintainers}",
+        "version": kvbench.__version__,
+        "year": max(run.created for run in runs.values())[:4],
+        "note": f"Runs {', '.join(days)}",
+    }
+    lines = ["@software{kvbench,"]
+    for name, value in fields.items():
+        lines.append(f"  {name} = {{{_for_bibtex(value)}}},")
+    return "\n".join([*lines, "}"])
+
+
+def _for_bibtex(text: str) -> str:
+    """Writes signs that mean something in LaTeX as it takes them, but for the brackets of a name."""
+    return re.sub(r"([_&%#$])", r"\\\1", text)
 
 
 def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:

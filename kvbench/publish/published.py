@@ -16,7 +16,7 @@ from leaderboards.aggregate.row import SummaryRow
 
 # The columns that may name a place. Those of contexts, questions and answers are texts, and stay as
 # they are.
-COLUMNS = ("policy", "reason", "press_arguments")
+CLEANED_COLUMNS = ("policy", "reason", "press_arguments")
 PLACES = ("data", "essays")  # of a task: options that are a path as a whole
 
 
@@ -33,7 +33,7 @@ class PublishedStore(Store):
     def study_table(self, table: StoredTable) -> pa.Table:
         rows = self._store.study_table(table)
         for place, field in enumerate(rows.schema):
-            if field.name in COLUMNS and pa.types.is_string(field.type):
+            if field.name in CLEANED_COLUMNS and pa.types.is_string(field.type):
                 texts = list(map(_published_text, rows[field.name].to_pylist()))
                 rows = rows.set_column(place, field, pa.array(texts, field.type))
         return rows
@@ -50,7 +50,7 @@ def published_records(records: pd.DataFrame) -> pd.DataFrame:
     """Returns records as they are published. Equal texts are read once: there are as many as
     policies and failures."""
     changed = {}
-    for name in COLUMNS:
+    for name in CLEANED_COLUMNS:
         if name not in records:
             continue
         shown: dict[str, str] = {}  # of the texts that change

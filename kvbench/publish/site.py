@@ -44,7 +44,7 @@ from leaderboards.downloads.tables import (
     cells_sheet,
 )
 from leaderboards.errors import LeaderboardError
-from leaderboards.pages.examples import COLUMNS, build_examples
+from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
@@ -298,7 +298,7 @@ def _build_parts(parts: Sequence[_Part], neighbours: Neighbours) -> _Contents:
     contents = _Contents()
     for number, part in enumerate(parts, start=1):
         model, results = part.study_input.model, part.results
-        by_task = part.study_input.records[[*COLUMNS]].groupby("task", sort=False)
+        by_task = part.study_input.records[[*EXAMPLE_COLUMNS]].groupby("task", sort=False)
         for name, records in by_task:
             task = str(name)
             above = task_page(task) if len(tasks) > 1 else FRONT

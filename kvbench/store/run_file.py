@@ -27,7 +27,7 @@ from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
-from policies import KINDS, Level, Point, by_kind, list_points
+from policies import LEVEL_KINDS, Level, Point, by_kind, list_points
 
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
@@ -83,7 +83,7 @@ class PolicyIdentity(BaseModel):
     @field_validator("levels")
     @classmethod
     def _known_kinds(cls, levels: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-        if unknown := sorted(set(levels) - set(KINDS)):
+        if unknown := sorted(set(levels) - set(LEVEL_KINDS)):
             raise ValueError(f"'{unknown[0]}' is no kind of level")
         return levels
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from kvbench.prompts.mode import Mode
 from kvbench.studies.registry import FOLDER_OF_TABLE, import_tables_beside
 from leaderboards.metrics import METRICS, with_columns
-from policies import KINDS, LazyModule, Level, Point
+from policies import LEVEL_KINDS, LazyModule, Level, Point
 from policies.declaration.shape import MOST_LAYERS
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class StoredTable:
             column, kinds = rows[name], _kinds(self.row.model_fields[name].annotation)
             if column.null_count and NoneType not in kinds:
                 return f"{column.null_count} {self.name} have no {name}"
-            allowed = list(KINDS) if name == "level_kind" else []
+            allowed = list(LEVEL_KINDS) if name == "level_kind" else []
             for kind in kinds:
                 if get_origin(kind) is Literal:
                     allowed += get_args(kind)

@@ -31,7 +31,7 @@ MOST_NAMED = 4  # attacks that are told one by one
 BROKEN = 0.5
 SCORES = ("leakage", "defence_leakage", "leaked_verbatim")  # of an answer to an attack
 # The columns of the records that cells of attacks are made of.
-COLUMNS = (
+ATTACK_COLUMNS = (
     *(
         "task",
         "mode",
@@ -293,7 +293,7 @@ def _attacks(records: DataFrame) -> DataFrame:
     are ``gone``, and whether the full cache leaks the text at the same question
     (``full_leaks``)."""
     is_attack = (records["protected"] != "") & (records["status"] == "ok")
-    attacks = with_levels(records.loc[is_attack, list(COLUMNS)]).reset_index(drop=True)
+    attacks = with_levels(records.loc[is_attack, list(ATTACK_COLUMNS)]).reset_index(drop=True)
     masks = attacks[["protected", "context", "token_ends", "token_kept"]]
     gone = [_rows_gone(*row) for row in masks.itertuples(index=False)]
     attacks = attacks.assign(after=_kinds(attacks), gone=gone)

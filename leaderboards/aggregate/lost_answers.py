@@ -18,7 +18,7 @@ from policies.declaration.names import FULL
 # The key of an answer in every table of a store.
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
-COLUMNS = (*CELL, "status", "answerable", "right", "ger")
+LOST_COLUMNS = (*CELL, "status", "answerable", "right", "ger")
 
 
 class Fate(StrEnum):
@@ -110,7 +110,7 @@ def lost_answers(
     answered = records[is_answered & records["answerable"].eq(True)]
     is_full = answered["policy"] == FULL
     right_with_full = answered[is_full & answered["right"].eq(True)].drop_duplicates(QUESTION)
-    treated = answered.loc[~is_full, list(COLUMNS)]
+    treated = answered.loc[~is_full, list(LOST_COLUMNS)]
     answers = treated.merge(right_with_full[QUESTION], on=QUESTION)
     answers["unreachable"] = _look_up(unreachable, answers)
     answers["repaired"] = _look_up(repaired, answers)

@@ -36,7 +36,7 @@ TALLIED = {
 _READ: dict[str, None] = {}
 for _measure in TALLIED.values():
     _READ |= dict.fromkeys(_measure.reads)
-COLUMNS = tuple(_READ)
+PROFILE_COLUMNS = tuple(_READ)
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
@@ -250,12 +250,14 @@ class Profiles:
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        names = dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS])
+        names = dict.fromkeys(
+            [*identity, *order, "level_kind", "level", "draw_id", *PROFILE_COLUMNS]
+        )
         answers = records.loc[records["status"] == "ok", list(names)]
         answers = with_levels(answers.sort_values(order, kind="stable"))
         draw, _ = factorize(answers["draw_id"], sort=True)
         answers = answers.assign(draw=draw)
-        columns = Columns.of(with_full(answers.astype(dict.fromkeys(COLUMNS, np.float64))))
+        columns = Columns.of(with_full(answers.astype(dict.fromkeys(PROFILE_COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(answers, [*identity, "level"]):
             of_task = cells.setdefault((str(mode), str(task)), [])

@@ -23,7 +23,7 @@ from leaderboards.statistics.safe_ratio import (
     safe_over_levels,
 )
 from leaderboards.statistics.text import count_text, range_text
-from policies.declaration.levels import KINDS, UNTREATED, LevelKind
+from policies.declaration.levels import LEVEL_KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
 CHANCE = "may be chance"
@@ -147,7 +147,7 @@ def beyond_words(safe: SafeRatio, usual: str | None = None) -> tuple[tuple[str, 
 def _level_text(safe: SafeRatio, level: float, usual: str | None) -> str:
     """Writes a level; a share removed stands alone, as it does everywhere."""
     is_usual = safe.kind is None or (
-        KINDS[safe.kind].removes if usual is None else safe.kind == usual
+        LEVEL_KINDS[safe.kind].removes if usual is None else safe.kind == usual
     )
     return f"{level:g}" if is_usual else f"{safe.kind} {level:g}"
 
@@ -233,7 +233,7 @@ def safe_heading(kinds: Sequence[LevelKind]) -> str:
     return "safe level"
 
 
-SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_heading([]))
+SAFE_HEADINGS = (*(safe_heading([kind]) for kind in LEVEL_KINDS.values()), safe_heading([]))
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
     better="higher",

@@ -17,7 +17,7 @@ from policies.declaration.names import CONTROLS, FULL
 WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
 # The columns of the records that the page is made of.
-COLUMNS = (
+EXAMPLE_COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
     *(
         "context",
@@ -47,9 +47,9 @@ def build_examples(
     page: str = "index.html",
     neighbours: Neighbours = ALONE,
 ) -> str:
-    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers
-    of each policy and level are shown. ``page``: the file name of the page with the figures of the
-    task."""
+    """Returns the page as text. ``records``: of one task, with :data:`EXAMPLE_COLUMNS`; the worst
+    answers of each policy and level are shown. ``page``: the file name of the page with the figures
+    of the task."""
     return render(
         "examples.html.j2",
         ("examples.js",),

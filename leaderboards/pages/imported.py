@@ -9,7 +9,7 @@ from leaderboards.rendering.templating import ALONE, Listing, Neighbours, render
 
 BLANK = "–"
 IMPORTED = "imported.html"
-COLUMNS = (
+RESULT_COLUMNS = (
     *("press", "ratio", "rank", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
     *("answers", "other scores, by kvpress", "arguments"),
 )
@@ -37,7 +37,7 @@ def build_imported(
             "identifier": f"section-{number}",
             "title": dataset,
             "note": ", ".join(filter(None, setting)),
-            "results": Listing(f"Results on {dataset}", COLUMNS, texts),
+            "results": Listing(f"Results on {dataset}", RESULT_COLUMNS, texts),
         }
         sections.append(section)
     return render(

@@ -113,6 +113,7 @@ class Method:
     tasks: tuple[TaskEntry, ...]
     policies: tuple[PolicyEntry, ...]
     runs: tuple[RunEntry, ...]
+    citation: str = ""  # BibTeX of kvbench with these runs
 
 
 def build_method(

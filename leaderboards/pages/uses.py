@@ -41,7 +41,7 @@ from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.safe_ratio import OPEN, SafeRatio, contexts_that_agree, lowest
 from leaderboards.statistics.text import range_text
-from policies.declaration.levels import KINDS, UNTREATED, LevelKind
+from policies.declaration.levels import LEVEL_KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
 # The second is no longer than the first: on a phone the heads of columns stand upright.
@@ -342,7 +342,7 @@ def usual_kind(results: Results) -> LevelKind:
     if not kinds:
         return UNTREATED.declared
     (usual, _), *_ = kinds.most_common(1)
-    return KINDS[usual]
+    return LEVEL_KINDS[usual]
 
 
 def use_matrix(results: Results) -> UseMatrix:

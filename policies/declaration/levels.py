@@ -84,7 +84,7 @@ class Level:
 
     @property
     def declared(self) -> LevelKind:
-        return KINDS[self.kind]
+        return LEVEL_KINDS[self.kind]
 
     @property
     def amount(self) -> float:
@@ -267,7 +267,7 @@ BITS = LevelKind(
     few="2,4,6",
     usual=(2, 6),
 )
-KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE, BITS)}
+LEVEL_KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE, BITS)}
 EVICTION = (RATIO.name, BUDGET.name)  # the kinds that a policy takes unless it declares others
 UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
 NO_LEVEL = "no level"  # in words, of what has that one alone
@@ -300,7 +300,7 @@ def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
     every = set(levels)
     treated = sorted(every - {UNTREATED}) or sorted(every)
     groups = {}
-    for kind in KINDS:
+    for kind in LEVEL_KINDS:
         of_kind = [level for level in treated if level.kind == kind]
         if of_kind:
             groups[kind] = of_kind
@@ -367,7 +367,7 @@ def level_words(level: Level) -> str:
 
 def kind_title(levels: Iterable[Level]) -> str:
     """Returns what the values of levels are, as it stands above a table."""
-    kind = KINDS.get(kind_name(levels))
+    kind = LEVEL_KINDS.get(kind_name(levels))
     return kind.title if kind else "asked level"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from policies.declaration.lazy import kvpress, torch
-from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
+from policies.declaration.levels import EVICTION, LEVEL_KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment, WriteTreatment
@@ -302,7 +302,7 @@ class Policy:
         at and not run."""
         if not self.kinds:
             return Situation(0.0, length, 0, "", question_tokens)
-        kind = KINDS[self.kinds[0]]
+        kind = LEVEL_KINDS[self.kinds[0]]
         level = Level(kind.name, kind.typical)
         ratio = min(level.share(length) or 0.0, self.levels.highest_ratio)
         return Situation(ratio, length, 0, "", question_tokens, level=level)

@@ -132,7 +132,7 @@ def _same_sign(site: Site) -> "torch.Tensor":
 
 
 robust, effect = partial(Fault, paper=MORE_ROBUST), partial(Fault, paper=EFFECT_OF_ERROR)
-KINDS: Mapping[str, Fault] = by_name(
+FAULT_KINDS: Mapping[str, Fault] = by_name(
     "faults",
     (
         robust(
@@ -213,7 +213,7 @@ KINDS: Mapping[str, Fault] = by_name(
 def make_fault(name: str) -> Policy:
     """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError`
     for other options."""
-    fault = KINDS[kind_in(name)]
+    fault = FAULT_KINDS[kind_in(name)]
     options = options_in(name, fault)
     if fault.reads_other_rows and options.phase == "write":
         raise PolicyError(
@@ -271,4 +271,4 @@ def _acts_once(options: FaultOptions) -> bool:
     return is_at_first and options.persistence == "persistent"
 
 
-FAULTS: Mapping[str, Policy] = {name: make_fault(name) for name in KINDS}
+FAULTS: Mapping[str, Policy] = {name: make_fault(name) for name in FAULT_KINDS}

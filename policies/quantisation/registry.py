@@ -160,7 +160,7 @@ MANTISSA = Quantisation(
     check_model=lambda options, shape: check_bits(options.bits or 0, shape.dtype),
     kinds=lambda options: (BITS.name,) if options.bits is None else (),
 )
-KINDS: Mapping[str, Quantisation] = by_name(
+QUANTISATION_KINDS: Mapping[str, Quantisation] = by_name(
     "quantisations", (*INTEGERS, *LLAMA_CPP, *FLOATS, MANTISSA), PolicyError
 )
 
@@ -168,7 +168,7 @@ KINDS: Mapping[str, Quantisation] = by_name(
 def make_quantisation(name: str) -> Policy:
     """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other
     options."""
-    kind = KINDS[kind_in(name)]
+    kind = QUANTISATION_KINDS[kind_in(name)]
     options = options_in(name, kind)
     by_tensor = _kinds_of_tensors(kind, options)
     as_in_transformers = kind.as_in_transformers(options)
@@ -245,9 +245,13 @@ def _kinds_of_tensors(
     for tensor in TENSORS[options.tensor]:
         by_tensor[tensor] = (kind, options)
     if options.values is not None:
-        of_values = KINDS.get(options.values)
+        of_values = QUANTISATION_KINDS.get(options.values)
         if of_values is None or of_values.kinds(of_values.options()):
-            names = [name for name, other in KINDS.items() if not other.kinds(other.options())]
+            names = [
+                name
+                for name, other in QUANTISATION_KINDS.items()
+                if not other.kinds(other.options())
+            ]
             raise PolicyError(
                 f"{kind.name}(values={options.values}): give one of {', '.join(names)}"
             )
@@ -278,4 +282,4 @@ def _describe(kind: Quantisation, options: QuantisationOptions) -> str:
     return "; ".join(parts)
 
 
-QUANTISATIONS: Mapping[str, Policy] = {name: make_quantisation(name) for name in KINDS}
+QUANTISATIONS: Mapping[str, Policy] = {name: make_quantisation(name) for name in QUANTISATION_KINDS}

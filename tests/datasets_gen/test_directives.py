@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from datasets_gen.examples.directives import (
     BRACKETS,
-    KINDS,
+    DIRECTIVE_KINDS,
     MARKS,
     Directive,
     check,
@@ -139,7 +139,7 @@ ARGUMENTS = {
 def some_directives(draw: st.DrawFn) -> list[Directive]:
     """Directives that go together, of one kind or more."""
     kinds: list[str] = []
-    for kind in draw(st.permutations(list(KINDS))):
+    for kind in draw(st.permutations(list(DIRECTIVE_KINDS))):
         if compatible(kind, kinds):
             kinds.append(kind)
     kept = kinds[: draw(st.integers(1, 5))]
@@ -156,7 +156,7 @@ def test_a_checker_accepts_what_obeys_and_rejects_near_misses(directive: Directi
 
 
 def test_every_kind_and_every_named_argument_has_cases() -> None:
-    assert {directive.kind for directive in CASES} == set(KINDS)
+    assert {directive.kind for directive in CASES} == set(DIRECTIVE_KINDS)
     assert {d.argument for d in CASES if d.kind == "brackets"} == set(BRACKETS)
     assert {d.argument for d in CASES if d.kind == "twice"} == set(MARKS)
 

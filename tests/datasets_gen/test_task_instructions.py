@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import Split
-from datasets_gen.examples.directives import KINDS, Directive, check, share_obeyed
+from datasets_gen.examples.directives import DIRECTIVE_KINDS, Directive, check, share_obeyed
 from datasets_gen.tasks.instructions import INSTRUCTIONS
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from tests.support.tasks.solvers.instructions import is_attack, read, solve
@@ -100,7 +100,7 @@ def test_every_kind_of_everything_occurs_in_its_share() -> None:
     assert first.count("defence") / len(first) == pytest.approx(0.5, abs=0.08)
     assert {len(parts(example, "directive")) for example in examples} == {1, 2, 3, 4}
     kinds = Counter(kind for example in examples for kind in read(example.context).understood)
-    assert kinds.keys() == KINDS.keys()
+    assert kinds.keys() == DIRECTIVE_KINDS.keys()
     assert min(kinds.values()) > 0.5 * max(kinds.values())
     assert {q.direction for q in questions} == {"forward", "reverse"}
     assert {q.answer_type for q in questions} >= {

@@ -19,7 +19,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, CacheRows, CacheTreatment, Level, Policy, Situation, list_points
-from policies.faults.registry import KINDS
+from policies.faults.registry import FAULT_KINDS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 
 CLOSE = 5e-4  # nats in float32: the rows of a batch are summed in another order
@@ -103,7 +103,9 @@ PHASES = ("resident", "write", "prefill_write", "every_step")
 
 
 def faults_in(phase: str) -> list[Policy]:
-    kinds = [kind for kind in KINDS.values() if not (phase == "write" and kind.reads_other_rows)]
+    kinds = [
+        kind for kind in FAULT_KINDS.values() if not (phase == "write" and kind.reads_other_rows)
+    ]
     return [find_policy(f"{kind.name}(phase={phase})") for kind in kinds]
 
 

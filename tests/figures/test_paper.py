@@ -59,7 +59,7 @@ MAP = HeatMap(
 SPREAD = Distribution(
     "ratio", "points", (Box("0.5", SNAPKV, (-50.0, 0.0, 0.0)), Box("0.5", KNORM, (-75.0, -25.0)))
 )
-KINDS: tuple[Printable, ...] = (DRAWING, MAP, SPREAD)
+PICTURES: tuple[Printable, ...] = (DRAWING, MAP, SPREAD)
 
 
 def of(picture: Printable) -> PaperFigure:
@@ -89,8 +89,8 @@ def legend_of(sheet: Any) -> list[str]:
 
 
 def test_every_kind_of_picture_is_drawn(tmp_path: Path) -> None:
-    assert set(PAINTERS) == set(get_args(Printable)) == set(map(type, KINDS))
-    for picture in KINDS:
+    assert set(PAINTERS) == set(get_args(Printable)) == set(map(type, PICTURES))
+    for picture in PICTURES:
         save(of(picture), tmp_path, ["png"])
         colours = imread(tmp_path / "stem.png")[..., :3]
         assert np.ptp(colours, axis=2).max() > 0.3, "something has a colour"
@@ -384,7 +384,7 @@ def test_the_map_of_heads_shows_the_head_that_reads_the_answer() -> None:
     assert kept == [0.0, 0.5], "snapkv keeps every other gold at 0.5"
 
 
-@pytest.mark.parametrize("picture", KINDS, ids=lambda picture: type(picture).__name__)
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: type(picture).__name__)
 def test_a_file_is_the_same_each_time_and_in_whatever_company(
     picture: Printable, tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ METRICS = (
 SCRIPT = """
 import json
 import numpy as np
-from kvbench.commands.ls import KINDS
+from kvbench.commands.ls import LISTINGS
 from docs.scripts import tables as pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
@@ -109,7 +109,7 @@ print(json.dumps({
     "board_sheet": list(board_sheet(found, boards).columns),
     "pages": "".join(build_pages([results]).values()),
     "method": build_method(Method(("toy",), (), (), ())),
-    "ls": KINDS["metrics"]().rows,
+    "ls": LISTINGS["metrics"]().rows,
     "readme": pages.metrics(),
 }))
 """

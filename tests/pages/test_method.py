@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from kvbench.publish.method import describe_method
+from kvbench import __version__
+from kvbench.publish.method import describe_method, write_citation
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
@@ -90,6 +91,20 @@ def test_the_page_tells_definitions_papers_command_and_versions(
         link.startswith(("#", "data", "index.html", "method.html", "../index.html"))
         for link in links
     )
+
+
+def test_it_offers_bibtex_with_the_version_and_the_day_of_the_run(small_run: Store) -> None:
+    citation = write_citation({"my_run": small_run.run})
+    created = small_run.run.created
+    assert citation.startswith("@software{kvbench,\n")
+    assert citation.endswith("}")
+    assert citation.count("{") == citation.count("}")
+    assert f"version = {{{__version__}}}" in citation
+    assert f"year = {{{created[:4]}}}" in citation
+    assert rf"my\_run: {created[:10]}" in citation
+    page = build_method(Method(("toy",), (), (), (), citation))
+    assert "@software{kvbench," in page
+    assert "BibTeX" not in build_method(Method(("toy",), (), (), ()))
 
 
 def test_hostile_text_is_text() -> None:

@@ -65,7 +65,7 @@ BLANKING = Policy(
 def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(policies.declaration.levels.KINDS, "rate", RATE)
+    monkeypatch.setitem(policies.declaration.levels.LEVEL_KINDS, "rate", RATE)
     monkeypatch.setitem(POLICIES, "blanking", BLANKING)
     run = [
         "run",

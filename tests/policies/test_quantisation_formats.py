@@ -14,7 +14,7 @@ from policies import HeadRows, Level, Situation
 from policies.composition import built_in
 from policies.declaration.shape import ModelShape
 from policies.quantisation.formats import FloatFormat, IntegerFormat, in_groups
-from policies.quantisation.registry import KINDS
+from policies.quantisation.registry import QUANTISATION_KINDS
 from policies.treatments.options import options_in
 
 ROUNDING = 1e-5  # of float32
@@ -214,7 +214,7 @@ BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24}
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_types_of_llama_cpp_are_read_as_its_own_code_reads_them(name: str) -> None:
-    kind = KINDS[name]
+    kind = QUANTISATION_KINDS[name]
     options = options_in(name, kind)
     assert kind.residual(options, Situation(0.0, 300, 0, "a")) == 0
     stored = kind.formats(options, Situation(0.0, 300, 0, "a"))

@@ -17,7 +17,7 @@ _AS_IN_TEXT_F = at(FRESH_KINDS, rate=FRESH_RATES) | at(BANDS, rate="0.01,0.02,0.
 # The same cache, damaged once, after the context is read. Rate 0 would be the full cache, bit for
 # bit.
 RATES = "0.01,0.05,0.1,0.3"
-KINDS = (
+DAMAGES = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
     *("multiplicative_uniform", "multiplicative_normal", "bias", "sign_flip"),
 )
@@ -36,7 +36,7 @@ SUITE = Suite(
     name="faults",
     description="What a damaged cache breaks, replaced while answers are written and damaged once: kinds, rates, bands",
     tasks=(TASKS["base"],),
-    policies=",".join((*_AS_IN_TEXT_F, *KINDS, *_AT_FEW_RATES, *_FLIPS)),
+    policies=",".join((*_AS_IN_TEXT_F, *DAMAGES, *_AT_FEW_RATES, *_FLIPS)),
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
     repeats=5,

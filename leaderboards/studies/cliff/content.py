@@ -30,7 +30,7 @@ from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 EVERY_POLICY = "all policies"
 REALISED = "realised ratio"
 CORRELATION = "z.2f"
-KINDS = dict.fromkeys(
+COLUMN_TYPES = dict.fromkeys(
     ("hallucination", "susceptibility", "r", "partial", "cliff", "at_cliff"), Estimate
 )
 
@@ -167,8 +167,8 @@ def build_content(study_input: StudyInput) -> StudyContent:
         summaries += tasks.summary_rows()
     summary_title = "Where hallucination rises, and whether GER goes with it"
     sheets = [
-        Sheet.of("cliff", "Hallucination and GER over what is removed", levels, kinds=KINDS),
-        Sheet.of("cliff-summary", summary_title, summaries, kinds=KINDS),
+        Sheet.of("cliff", "Hallucination and GER over what is removed", levels, kinds=COLUMN_TYPES),
+        Sheet.of("cliff-summary", summary_title, summaries, kinds=COLUMN_TYPES),
     ]
     return StudyContent(sections, sheets=sheets)
 

@@ -25,7 +25,9 @@ from policies.declaration.names import FULL
 MODES = AGNOSTIC, AWARE = ("agnostic", "aware")
 MEASURES = ("f1", "right")  # columns of the records
 DIFFERENCES = {"f1": "f1_difference", "right": "right_difference"}  # columns of the download
-KINDS = dict.fromkeys(MEASURES, Estimate) | dict.fromkeys(DIFFERENCES.values(), MeanDifference)
+COLUMN_TYPES = dict.fromkeys(MEASURES, Estimate) | dict.fromkeys(
+    DIFFERENCES.values(), MeanDifference
+)
 HEADINGS = (
     "task",
     "policy",
@@ -158,7 +160,7 @@ def build_content(study_input: StudyInput) -> StudyContent:
     else:
         identifier = f"modes-{study_input.number}"
     section = StudySection(identifier, TITLE, text, listings=tuple(listings))
-    return StudyContent([section], sheets=[Sheet.of("modes", TITLE, rows, kinds=KINDS)])
+    return StudyContent([section], sheets=[Sheet.of("modes", TITLE, rows, kinds=COLUMN_TYPES)])
 
 
 def _label(task: TaskInBoth) -> str:

@@ -21,7 +21,7 @@ EARLIER = "numerics_patches"  # of runs before, in one direction
 INTO_ON, INTO_OFF = "off into on", "on into off"
 ONE, UP_TO, EVERY = "one", "up to", "all"
 HIGHEST = 30  # examples, those of the largest mean KL, that the text's direction is measured on
-KINDS = {
+PATCHED_ROWS = {
     "recovered": Estimate,
     "median": Estimate,
     "recovered_after": Estimate,
@@ -146,7 +146,7 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
     listing = listing_of_fields(TITLE, recoveries, forms)
     shown = tuple(styles.values())
     section = StudySection("patches", TITLE, TEXT, shown, tuple(pictures), details=(listing,))
-    sheet = Sheet.of("numerics-patches", TITLE, [*map(vars, recoveries)], kinds=KINDS)
+    sheet = Sheet.of("numerics-patches", TITLE, [*map(vars, recoveries)], kinds=PATCHED_ROWS)
     return StudyContent([section], sheets=[sheet])
 
 

@@ -24,7 +24,7 @@ from leaderboards.studies.treatments.damage import (
 from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
 from policies.declaration.levels import Level
 
-COLUMNS = ("treatment", "rate")
+CELL_COLUMNS = ("treatment", "rate")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _every_cell(pair: ModelPair, group: DamageGroup, where: str) -> Listing:
         f"{first}, kept",
         f"{second}, kept",
     )
-    return Listing(f"Both models, percent: {where}", (*COLUMNS, *of_models), tuple(rows))
+    return Listing(f"Both models, percent: {where}", (*CELL_COLUMNS, *of_models), tuple(rows))
 
 
 def _over_rate(pair: ModelPair, policy: str, styles: Mapping[str, LineStyle]) -> list[Picture]:

@@ -17,7 +17,7 @@ from leaderboards.studies.treatments.tasks import RISE, MeasuredTask
 from policies.composition import built_in, is_treatment
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, plain_and_way
-from policies.quantisation.registry import KINDS as FORMATS
+from policies.quantisation.registry import QUANTISATION_KINDS as FORMATS
 from policies.treatments.options import has_kind
 
 FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from leaderboards.studies.treatments.tasks import MeasuredTask
 from policies.faults.options import FaultOptions
-from policies.faults.registry import KINDS as FAULTS
+from policies.faults.registry import FAULT_KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
-from policies.quantisation.registry import KINDS as FORMATS
+from policies.quantisation.registry import QUANTISATION_KINDS as FORMATS
 from policies.treatments.options import TreatmentKind, has_kind, kind_in, name_with, options_in
 
 WHOLE = ("all",)  # layers

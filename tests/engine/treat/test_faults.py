@@ -21,8 +21,7 @@ from policies import POLICIES, Level, Policy, Situation
 from policies.declaration.steps import NewRows
 from policies.faults.fault import Fault, FaultTreatment, Rows, Site
 from policies.faults.options import FaultOptions
-from policies.faults.registry import FAULTS
-from policies.faults.registry import KINDS as FAULT_KINDS
+from policies.faults.registry import FAULT_KINDS, FAULTS
 from policies.treatments.options import kind_in, options_in
 from tests.support.models.engine_paths import (
     all_on_one_architecture,

@@ -19,7 +19,7 @@ from kvbench.system.errors import KVBenchError
 from policies import Policy
 from policies.faults.counter_based import Distribution
 from policies.faults.fault import draw
-from policies.faults.registry import FAULTS, KINDS
+from policies.faults.registry import FAULT_KINDS, FAULTS
 from tests.engine.test_same_answers import Idle
 from tests.support.models.engine_paths import SLIDING
 from tests.support.models.toy import PLENTY, STEPS, largest_row, model_of, toy_prompt, treat
@@ -225,7 +225,7 @@ def test_errors_of_two_kinds_are_written_one_after_the_other(llama: LoadedModel)
         assert once[1] != full[1]
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if KINDS[name].reads_other_rows])
+@pytest.mark.parametrize("name", [name for name in FAULTS if FAULT_KINDS[name].reads_other_rows])
 def test_a_kind_that_looks_at_other_rows_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(
         KVBenchError, match=f"what {name} makes of a row depends on the others.*phase=prefill_write"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from datasets_gen.examples.directives import KINDS
+from datasets_gen.examples.directives import DIRECTIVE_KINDS
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.writing.passage import ATTRIBUTES
 from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES
@@ -38,7 +38,7 @@ def understand(sentence: str) -> tuple[str, tuple[str, ...]]:
             relation.statements, sentence, subject=NAME, value=value_of(relation.value_kind)
         ):
             readings.append(("statement", (relation.name, words["subject"], words["value"])))
-    for kind, known in KINDS.items():
+    for kind, known in DIRECTIVE_KINDS.items():
         for _, words in matches(known.phrasings, sentence, argument=r"\w+"):
             readings.append(("rule", (kind, words.get("argument", ""))))
     for defence in DEFENCES.common + DEFENCES.held_out:
