@@ -19,6 +19,7 @@ from policies import HeadRows, Policy, Situation
 # Of the text, and of them those that stand for a question.
 TOKENS, ASKING = 640, 64
 LEAST_WORDS = 200  # of a topic whose prose is part of the text
+LONGEST_TOKEN = 20  # characters of prose, on average: no tokenizer's are as long
 NUMBER_BYTES = 2  # of a cache in 16 bits, which bytes are set against
 
 
@@ -94,7 +95,10 @@ def read_states(model: LoadedModel) -> list[LayerStates]:
             f"{model.name} takes {longest} tokens, and its cache is read over {TOKENS}"
         )
     long_topics = [topic for topic in python_reference() if len(topic.split()) >= LEAST_WORDS]
-    return read_text(model, " ".join(long_topics), min(TOKENS, longest), ASKING)
+    tokens = min(TOKENS, longest)
+    # A tokenizer takes seconds for the whole of it.
+    text = " ".join(long_topics)[: tokens * LONGEST_TOKEN]
+    return read_text(model, text, tokens, ASKING)
 
 
 def count_percent(policy: Policy, states: Sequence[LayerStates]) -> float:

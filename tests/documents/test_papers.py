@@ -29,7 +29,7 @@ SMALLER: Mapping[str, str] = {
     "n": "--suite numerics(dtypes=[fp32,bf16],sampling=greedy) --limit 2 --max-new-tokens 8",
     "r": "--ratios 0.5,0.9 --policies snapkv,knorm",
     # Only a model that has an answer right shows what reaches it.
-    "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 2 --max-new-tokens 12",
+    "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 1 --max-new-tokens 12",
     "p": "--ratios 0.3,0.5 --limit 2",
     "p-fair": "--ratios 0.5 --limit 2",
 }
