@@ -1,1 +1,1 @@
-"""The passport of a model's cache: what of its keys and values tells which formats hold."""
+"""The passport of a model's cache: its keys and values tell which formats it stands."""

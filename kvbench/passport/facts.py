@@ -1,7 +1,6 @@
-"""What the rows of a cache are like, layer by layer: how far their numbers spread, where attention
-rests, and whether norms of keys tell what is attended to."""
+"""Describes the rows of a cache, layer by layer: how far their numbers spread, where attention rests,
+and whether norms of keys tell what is attended to."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ BLOCK = 32  # channels that share a scale in llama.cpp's formats
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """The facts of one layer, of the tokens of one text."""
+    """Holds the facts of one layer, of the tokens of one text."""
 
     layer: int
     slides: int | None  # tokens that the layer sees, if not all
@@ -42,7 +41,7 @@ def describe_layer(states: LayerStates) -> LayerFacts:
     """Measures one layer."""
     keys, values = states.keys, states.values
     magnitudes = keys.abs().amax(1)  # (heads, channels)
-    weights = states.attention(keys)
+    weights = states.own_attention
     received = _attention_received(states, weights)
     norms = keys.norm(dim=-1)
     mean_key = keys.mean(1, keepdim=True)
@@ -103,8 +102,3 @@ def step_shares(states: LayerStates) -> torch.Tensor:
     by_channel = steps.repeat_interleave(BLOCK, -1)[:, :size]
     shares: torch.Tensor = keys.std(1) / by_channel.clamp_min(torch.finfo(torch.float32).tiny)
     return shares
-
-
-def describe_layers(states: Sequence[LayerStates]) -> list[LayerFacts]:
-    """Measures all layers."""
-    return [describe_layer(each) for each in states]

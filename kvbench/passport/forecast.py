@@ -18,7 +18,7 @@ LAYER_MOVED = 0.2
 
 # By the bits of a format of llama.cpp, one that groups keys by channel.
 BY_CHANNEL = {"4": "int4", "5": "int8", "8": "int8"}
-# In the order of their bytes, the most first: what engines and papers offer.
+# What engines and papers offer.
 FORMATS = (
     "q8_0",
     "fp8_e4m3",
@@ -38,7 +38,7 @@ FORMATS = (
 
 @dataclass(frozen=True)
 class FormatForecast:
-    """What is foretold of one format. ``moved``: share of the attention that goes to other tokens,
+    """Holds what is foretold of one format. ``moved``: share of the attention that goes to other tokens,
     mean over layers; ``layers``: those where much of it does; ``output_error``, ``key_error``,
     ``value_error``: relative, mean over layers; ``mends``: what would hold in its place."""
 

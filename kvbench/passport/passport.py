@@ -9,7 +9,7 @@ from kvbench.checks.findings import Begin, silent
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.data import python_reference
 from kvbench.models.load import LoadedModel, longest_sequence
-from kvbench.passport.facts import LayerFacts, describe_layers
+from kvbench.passport.facts import LayerFacts, describe_layer
 from kvbench.passport.forecast import FORMATS, FormatForecast, forecast_all
 from kvbench.passport.probe import LayerStates, read_text
 from kvbench.passport.trial import FormatOutcome, find_tasks, try_formats
@@ -25,7 +25,7 @@ NUMBER_BYTES = 2  # of a cache in 16 bits, which bytes are set against
 
 @dataclass(frozen=True)
 class Passport:
-    """What is known of the cache of a model. ``bytes``: by format, in percent of a cache in 16
+    """Holds what is known of the cache of a model. ``bytes``: by format, in percent of a cache in 16
     bits; ``outcomes``: by format, where questions were asked."""
 
     model: str
@@ -70,7 +70,7 @@ def make_passport(
     begin("reading a text")
     states = read_states(model)
     begin("layers")
-    facts = describe_layers(states)
+    facts = list(map(describe_layer, states))
     begin("formats")
     forecasts = forecast_all(find_policy, formats, states)
     policies = [find_policy(foretold.format) for foretold in forecasts]

@@ -1,6 +1,7 @@
 """Reads a text with the model once, and keeps what the attention of each layer works on."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,15 +9,16 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from kvbench.engine.studies.observer import attention_to
 from kvbench.models.load import LoadedModel, attention
-from policies import attention_window, is_left_whole
+from policies import attention_window
 
 PROBE = "kvbench_probe"  # the name of an attention of transformers that shows its inputs
 
 
 @dataclass(frozen=True)
 class LayerStates:
-    """What one layer attends with, behind the rotation by position.
+    """Holds what one layer attends with, behind the rotation by position.
 
     ``queries``: of the last tokens alone, shape (num_heads, asking, head_dim). ``keys``,
     ``values``: shape (num_kv_heads, tokens, head_dim). All are float32 numbers on the processor."""
@@ -27,7 +29,6 @@ class LayerStates:
     values: torch.Tensor
     scaling: float  # that products of queries and keys are multiplied by
     window: int | None  # tokens that a sliding layer sees; None where it sees all
-    is_whole: bool  # presses and formats of engines leave the layer as it is
     key_bias: float  # largest magnitude in the bias that is added to the keys; 0 without one
 
     @property
@@ -39,13 +40,24 @@ class LayerStates:
         (num_heads, asking, tokens). ``keys``: shape (num_kv_heads, tokens, head_dim)."""
         heads, asking, _ = self.queries.shape
         of_heads = keys.repeat_interleave(heads // keys.shape[0], 0)
-        products = self.queries @ of_heads.transpose(1, 2) * self.scaling
         places = torch.arange(self.tokens)
         behind = places[-asking:, None] - places
         is_seen = behind >= 0
         if self.window is not None:
             is_seen &= behind < self.window
-        return products.masked_fill(~is_seen, -torch.inf).softmax(-1)
+        return attention_to(self.queries, of_heads, is_seen, self.scaling)
+
+    @cached_property
+    def own_attention(self) -> torch.Tensor:
+        """Returns where the queries look with the layer's own keys, which every format is compared
+        with: shape (num_heads, asking, tokens)."""
+        return self.attention(self.keys)
+
+    @cached_property
+    def own_output(self) -> torch.Tensor:
+        """Returns what the attention hands on with the layer's own keys and values, likewise: shape
+        (num_heads, asking, head_dim)."""
+        return self.output(self.own_attention, self.values)
 
     def output(self, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Returns what the attention hands on, shape (num_heads, asking, head_dim). ``weights``: as
@@ -72,8 +84,9 @@ def read_text(model: LoadedModel, text: str, tokens: int, asking: int) -> list[L
 
     AttentionInterface.register(PROBE, attend)
     AttentionMaskInterface.register(PROBE, sdpa_mask)
-    encoded = model.tokenizer(text, truncation=True, max_length=tokens, return_tensors="pt")
-    ids = encoded["input_ids"]
+    # Cut here, as a tokenizer that is told to truncate goes on to do so for whoever reads through
+    # its backend. Not verbose: a text may be longer than the model takes.
+    ids = model.tokenizer(text, return_tensors="pt", verbose=False)["input_ids"][:, :tokens]
     with torch.inference_mode(), attention(model.network, PROBE):
         model.network(ids.to(model.device))
     return states
@@ -90,6 +103,5 @@ def _layer_states(
         values=values.float().cpu(),
         scaling=float(module.scaling),
         window=attention_window(module),
-        is_whole=is_left_whole(module),
         key_bias=0.0 if bias is None else float(bias.detach().abs().max()),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvbench.engine.studies.stored_rows import store_rows
+from kvbench.engine.studies.stored_rows import relative_error, store_rows
 from kvbench.passport.probe import LayerStates
 from policies import Policy
 from policies.declaration.policy import Situation
@@ -14,7 +14,7 @@ from policies.declaration.policy import Situation
 
 @dataclass(frozen=True)
 class LayerShift:
-    """What a format does to one layer.
+    """Holds what a format does to one layer.
 
     ``moved``: the attention that goes to other tokens, 0 to 1 (total variation), mean over queries
     and heads. ``output_error``: the error of what attention hands on, as a share of its length.
@@ -48,18 +48,11 @@ def _shift_of_layer(states: LayerStates, keys: torch.Tensor, values: torch.Tenso
     context = keys.shape[1]
     read_keys = torch.cat([keys, states.keys[:, context:]], dim=1)
     read_values = torch.cat([values, states.values[:, context:]], dim=1)
-    exact = states.attention(states.keys)
-    moved = states.attention(read_keys)
-    output = states.output(exact, states.values)
-    moved_output = states.output(moved, read_values)
+    weights = states.attention(read_keys)
     return LayerShift(
         layer=states.layer,
-        moved=float((exact - moved).abs().sum(-1).mean()) / 2,
-        output_error=_relative(moved_output - output, output),
-        key_error=_relative(keys - states.keys[:, :context], states.keys[:, :context]),
-        value_error=_relative(values - states.values[:, :context], states.values[:, :context]),
+        moved=float((states.own_attention - weights).abs().sum(-1).mean()) / 2,
+        output_error=relative_error(states.own_output, states.output(weights, read_values)),
+        key_error=relative_error(states.keys[:, :context], keys),
+        value_error=relative_error(states.values[:, :context], values),
     )
-
-
-def _relative(error: torch.Tensor, exact: torch.Tensor) -> float:
-    return float(error.norm() / exact.norm())

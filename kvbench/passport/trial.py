@@ -27,8 +27,8 @@ SEED = 104_729  # of the contexts, apart from those of runs
 
 @dataclass(frozen=True)
 class FormatOutcome:
-    """What became of the questions with a format. ``lost``: points of 100 of right answers that the
-    full cache has beyond it, with its interval over contexts; ``perplexity``: of the right answers,
+    """Holds what became of the questions with a format. ``lost``: points of 100 of right answers
+    that the full cache has beyond it, with the interval of a paired difference; ``perplexity``: of the right answers,
     behind the same question, as a multiple of the full cache's."""
 
     format: str

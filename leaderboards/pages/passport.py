@@ -19,7 +19,7 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class FormatRow:
-    """What a page says of one format."""
+    """Holds what a page says of one format."""
 
     name: str
     percent: str  # of the bytes of a cache in 16 bits
@@ -36,7 +36,7 @@ class FormatRow:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """What a page says of one layer, as texts by the titles of its columns."""
+    """Holds what a page says of one layer, as texts by the titles of its columns."""
 
     name: str
     cells: Sequence[str]

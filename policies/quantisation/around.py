@@ -1,5 +1,5 @@
-"""What is done to rows around a format: they are turned first, or channels that stand out are left
-as they are."""
+"""Treats rows around a format: they are turned first, or channels that stand out are left as they
+are."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache

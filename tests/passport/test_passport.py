@@ -29,7 +29,7 @@ WIDE = 150.0  # in the bias of one key channel, as in the first layers of Qwen2.
 def layer(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None = None
 ) -> LayerStates:
-    return LayerStates(0, queries, keys, values, 1.0, window, False, 0.0)
+    return LayerStates(0, queries, keys, values, 1.0, window, 0.0)
 
 
 def drawn(*shape: int, seed: int = 3) -> torch.Tensor:
@@ -99,6 +99,14 @@ def test_ranks_follow_the_attention() -> None:
     away = describe_layer(layer(-direction.expand(1, 1, 16), keys, keys))
     assert towards.norm_rank == pytest.approx(1.0)
     assert away.norm_rank == pytest.approx(-1.0)
+
+
+def test_reading_a_text_leaves_the_tokenizer_as_it_was() -> None:
+    """A tokenizer that goes on to truncate cuts the contexts of every run behind it."""
+    model = model_of("llama")
+    read_text(model, "one two three four five six " * 30, 64, 8)
+    assert model.tokenizer.backend_tokenizer.truncation is None
+    assert len(model.tokenizer.backend_tokenizer.encode("one two " * 60).ids) > 100
 
 
 def test_rows_are_treated_as_the_format_itself_treats_them() -> None:

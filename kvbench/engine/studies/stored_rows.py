@@ -1,4 +1,4 @@
-"""What a policy leaves of the rows of a whole context, by its own treatment and nothing else."""
+"""Finds what a policy leaves of the rows of a whole context, by its own treatment alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,13 @@ def relative_errors(exact: Sequence[torch.Tensor], stored: Sequence[torch.Tensor
     where the exact ones are 0."""
     errors: list[float] = []
     for before, after in zip(exact, stored, strict=True):
-        length = float(before.float().norm())
-        error = float((after.float() - before.float()).norm())
-        errors.append(error / length if length else 0.0)
+        errors.append(relative_error(before, after))
     return errors
+
+
+def relative_error(exact: torch.Tensor, other: torch.Tensor) -> float:
+    """Returns how far numbers are from the exact ones, of the same shape, as a share of the length
+    of these; 0 where the exact ones are 0."""
+    length = float(exact.float().norm())
+    error = float((other.float() - exact.float()).norm())
+    return error / length if length else 0.0
