@@ -35,6 +35,7 @@ mastery = LazyModule("kvbench.checks.mastery")
 of_model = LazyModule("kvbench.checks.model")
 of_press = LazyModule("kvbench.checks.press")
 patients = LazyModule("kvbench.checks.patient")
+site_list = LazyModule("kvbench.publish.site_list")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
@@ -65,6 +66,7 @@ def command(
         if tasks is not None:
             raise KVBenchError("--tasks: --kv chooses its questions: leave one of them out")
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
+        site_list.make_site_folder("--site", site)
         return _examine_cache(model, contexts if test else 0, device, dtype, site)
     if test or site is not None:
         raise KVBenchError(f"{'--test' if test else '--site'} goes with --kv, for a model")

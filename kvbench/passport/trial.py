@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from datasets_gen import Task, at_level, get_task
@@ -13,7 +14,8 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.system.errors import KVBenchError
-from leaderboards.statistics.bootstrap import Estimate, resampled_means, task_seed
+from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.paired_difference import PairedDifference, mean_difference_interval
 from policies import FULL, POLICIES, Policy
 
 # Facts in a short text, and a number hidden in a longer one.
@@ -28,7 +30,7 @@ SEED = 104_729  # of the contexts, apart from those of runs
 @dataclass(frozen=True)
 class FormatOutcome:
     """Holds what became of the questions with a format. ``lost``: points of 100 of right answers
-    that the full cache has beyond it, with the interval of a paired difference; ``perplexity``: of the right answers,
+    that the full cache has beyond it, mean over tasks, with the interval that boards have; ``perplexity``: of the right answers,
     behind the same question, as a multiple of the full cache's."""
 
     format: str
@@ -93,16 +95,21 @@ def judge(answers: pd.DataFrame) -> list[FormatOutcome]:
     for name, rows in by_policy.items():
         beside = full.join(rows, rsuffix="_format", how="inner")
         right, other = (beside[column].astype(float) for column in ("right", "right_format"))
-        lost = 100 * (right - other)
-        contexts = beside["draw_id"].to_numpy(dtype=str)
-        resampled = resampled_means(lost.to_numpy(), contexts, task_seed(SEED, name))
+        lost = right - other
+        by_task: list[PairedDifference] = []
+        for _, of_task in lost.groupby(level="task"):
+            contexts = beside.loc[of_task.index, "draw_id"]
+            means = of_task.groupby(contexts).mean().to_numpy()
+            by_task.append(PairedDifference(np.maximum(means, 0), np.maximum(-means, 0)))
+        low, high = mean_difference_interval(by_task)
+        mean = float(np.mean([difference.mean for difference in by_task]))
         nats = (beside["gold_nll_format"] - beside["gold_nll"]).astype(float)
         outcomes.append(
             FormatOutcome(
                 format=name,
                 right=100 * float(other.mean()),
                 full=100 * float(right.mean()),
-                lost=Estimate.of(float(lost.mean()), resampled, len(lost)),
+                lost=Estimate(100 * mean, 100 * low, 100 * high, len(lost)),
                 perplexity=float(nats.map(math.exp).median()),
                 questions=len(lost),
             )

@@ -209,6 +209,15 @@ def test_outcomes_are_counted_question_by_question() -> None:
     assert (sound.lost.mean, sound.broke, sound.perplexity) == (0.0, False, 1.0)
 
 
+def test_a_loss_has_an_interval_with_width_where_no_answer_differs() -> None:
+    """Six contexts that agree show no more than that few others differ."""
+    right = [True] * 12
+    (outcome,) = judge(pd.concat([answers("full", right, 1.0), answers("q8_0", right, 1.0)]))
+    low, high = outcome.lost.interval or (0, 0)
+    assert low < -10
+    assert high > 10
+
+
 def test_layers_are_written_as_runs() -> None:
     assert layers_text([0, 1, 2, 5]) == "0-2, 5"
     assert layers_text([]) == ""
@@ -251,6 +260,7 @@ def test_the_command_prints_and_writes_a_passport(cli: CommandLine, tmp_path: Pa
         (("--test",), "--test goes with --kv"),
         (("--site", "x"), "--site goes with --kv"),
         (("--kv", "--tasks", "base"), "--kv chooses its questions"),
+        (("--kv", "--site", "site"), "holds the list of all runs"),
         (("snapkv", "--kv"), "--kv is for a model alone"),
     ],
 )
