@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 from kvbench.passport.facts import LayerFacts
-from kvbench.passport.forecast import FormatForecast
+from kvbench.passport.forecast import MOST_MOVED, FormatForecast
 from kvbench.passport.passport import Passport
 from kvbench.passport.tables import layers_text
+from kvbench.passport.trial import MOST_LOST
 from kvbench.publish.places import name_of_place
 from kvbench.publish.site_list import ROOT
 from kvbench.system.files import write_text_atomically
@@ -49,6 +50,8 @@ def publish_passport(passport: Passport, site: Path | None) -> dict[str, Path]:
         formats=[_format_row(passport, foretold) for foretold in passport.forecasts],
         columns=FACT_COLUMNS,
         layers=[_layer_row(facts) for facts in passport.facts],
+        most_moved=MOST_MOVED,
+        most_lost=MOST_LOST,
     )
     write_text_atomically(page, text)
     return {"page": page, "passport": file}

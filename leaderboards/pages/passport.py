@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leaderboards.rendering.templating import ALONE, Neighbours, render
+from leaderboards.rendering.templating import ALONE, render
 
 PASSPORT = "passport.html"
 CELL = 6  # pixels of a channel in the picture, across and up
@@ -51,10 +51,12 @@ def build_passport(
     formats: Sequence[FormatRow],
     columns: Mapping[str, str],
     layers: Sequence[LayerRow],
-    neighbours: Neighbours = ALONE,
+    most_moved: float,
+    most_lost: float,
 ) -> str:
     """Builds the page as text. ``questions``: what was asked; empty where nothing was.
-    ``columns``: of the table of layers, with what each means."""
+    ``columns``: of the table of layers, with what each means. ``most_moved``: share of the
+    attention, and ``most_lost``: points, beyond which a format breaks the model."""
     return render(
         "passport.html.j2",
         model=model,
@@ -66,7 +68,9 @@ def build_passport(
         layers=layers,
         classes=CLASSES,
         picture=draw_channels(layers),
-        neighbours=neighbours,
+        most_moved=most_moved,
+        most_lost=most_lost,
+        neighbours=ALONE,
     )
 
 
