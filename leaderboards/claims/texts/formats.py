@@ -1,7 +1,8 @@
 """The claims K: what threads of 2026 say of formats of fewer bits for keys and values
 (llama.cpp #21385, #21038; transformers #35185; turboquant-pro #98)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -44,10 +45,6 @@ def _kept(stored: str, task: str, evidence: Evidence) -> Statistic:
     return Statistic(records.share_kept(stored, None), records.contexts)
 
 
-def _kept_by_task(stored: str, evidence: Evidence) -> Measured:
-    return each_part({task: partial(_kept, stored, task) for task in TASKS}, evidence)
-
-
 def _mended(stored: str, task: str, evidence: Evidence) -> Statistic:
     """Measures the same where four bits by token break the model. Raises
     :class:`PreconditionError` where they do not: then there is nothing to mend."""
@@ -58,13 +55,7 @@ def _mended(stored: str, task: str, evidence: Evidence) -> Statistic:
             f"{task}: {BY_TOKEN} keeps {broken:.2f} of what the full cache has right, and does not "
             f"break the model"
         )
-    statistic = _kept(stored, task, evidence)
-    note = f"{BY_TOKEN} keeps {broken:.2f}"
-    return Statistic(statistic.values, statistic.n, note=note)
-
-
-def _mended_by_task(stored: str, evidence: Evidence) -> Measured:
-    return each_part({task: partial(_mended, stored, task) for task in TASKS}, evidence)
+    return replace(_kept(stored, task, evidence), note=f"{BY_TOKEN} keeps {broken:.2f}")
 
 
 def _key_errors(evidence: Evidence, formats: Sequence[str]) -> FloatArray:
@@ -89,8 +80,9 @@ def _order(task: str, evidence: Evidence) -> Statistic:
     return Statistic(np.array(ranks), records.contexts, note=f"{len(FORMATS)} formats")
 
 
-def _order_by_task(evidence: Evidence) -> Measured:
-    return each_part({task: partial(_order, task) for task in TASKS}, evidence)
+def _by_task(measure: Callable[[str, Evidence], Statistic], evidence: Evidence) -> Measured:
+    """Measures each task as a part of the claim."""
+    return each_part({task: partial(measure, task) for task in TASKS}, evidence)
 
 
 claim = partial(Claim, text=K, experiments=(EXPERIMENT,))
@@ -103,7 +95,7 @@ CLAIMS = (
         "(llama.cpp)",
         statistic=f"{KEPT}: q4_0",
         holds=("at most", BREAKS),
-        measure=partial(_kept_by_task, BY_TOKEN),
+        measure=partial(_by_task, partial(_kept, BY_TOKEN)),
     ),
     claim(
         identifier="K2",
@@ -111,7 +103,7 @@ CLAIMS = (
         reported="KIVI groups keys by channel for this reason",
         statistic=f"{KEPT}: int4",
         holds=("at least", HOLDS),
-        measure=partial(_mended_by_task, BY_CHANNEL),
+        measure=partial(_by_task, partial(_mended, BY_CHANNEL)),
     ),
     claim(
         identifier="K3",
@@ -119,7 +111,7 @@ CLAIMS = (
         reported="the usual advice: q8_0/q4_0",
         statistic=f"{KEPT}: q8_0/q4_0",
         holds=("at least", HOLDS),
-        measure=partial(_mended_by_task, MIXED),
+        measure=partial(_by_task, partial(_mended, MIXED)),
     ),
     claim(
         identifier="K4",
@@ -127,7 +119,7 @@ CLAIMS = (
         reported="the wide biases of Qwen2.5 stand in the first layers",
         statistic=f"{KEPT}: q4_0 from the third layer on",
         holds=("at least", HOLDS),
-        measure=partial(_mended_by_task, LATER_LAYERS),
+        measure=partial(_by_task, partial(_mended, LATER_LAYERS)),
     ),
     claim(
         identifier="K5",
@@ -135,7 +127,7 @@ CLAIMS = (
         reported="llama.cpp #21038 turns keys and values by default",
         statistic=f"{KEPT}: hadamard+q4_0",
         holds=("at least", HOLDS),
-        measure=partial(_mended_by_task, ROTATED),
+        measure=partial(_by_task, partial(_mended, ROTATED)),
     ),
     claim(
         identifier="K6",
@@ -144,7 +136,7 @@ CLAIMS = (
         statistic="Spearman's correlation over formats of the keys' relative error with the right "
         "answers that are lost",
         holds=("below", 0.5),
-        measure=_order_by_task,
+        measure=partial(_by_task, _order),
     ),
     claim(
         identifier="K7",
@@ -152,6 +144,6 @@ CLAIMS = (
         reported="vLLM stores keys and values so by default",
         statistic=f"{KEPT}: fp8_e4m3",
         holds=("at least", HOLDS),
-        measure=partial(_kept_by_task, FLOAT),
+        measure=partial(_by_task, partial(_kept, FLOAT)),
     ),
 )
