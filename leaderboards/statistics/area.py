@@ -16,6 +16,8 @@ def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> Fl
 
     ``places``, ``heights``: shape (curves, levels), in any order of the levels. ``end``: shape
     (curves,)."""
+    # A realised ratio is measured and need not rise with the asked one. Where a curve went back,
+    # the rule would subtract what lies under it.
     if (np.diff(places, axis=1) < 0).any():
         order = np.argsort(places, axis=1, kind="stable")
         places = np.take_along_axis(places, order, axis=1)
@@ -23,12 +25,17 @@ def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> Fl
     starts = places[:, :-1]
     widths = np.diff(places, axis=1)
     rises = np.diff(heights, axis=1)
+    # Of the piece in which ``end`` lies only the part before it counts, and of those behind it
+    # nothing.
     taken = np.clip(end[:, None] - starts, 0, widths)  # of the width of each piece
+    # Two levels may come to the same realised ratio: a piece without width has no share to take.
     shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
+    # Half way through what is taken, as a curve is straight between two levels.
     middles = heights[:, :-1] + shares * rises / 2
     areas = (taken * middles).sum(axis=1)
     spans = end - places[:, 0]
     mean_of_levels = heights.mean(axis=1)
+    # A quotient of an area and a width that are both noise would be any number.
     means: FloatArray = np.divide(areas, spans, out=mean_of_levels, where=spans > FLAT)
     return means
 

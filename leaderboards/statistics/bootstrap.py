@@ -23,6 +23,7 @@ from leaderboards.statistics.context_sums import ContextSums, sum_by_context, su
 
 FloatArray = NDArray[np.float64]
 
+# So many leave 50 beyond either end of a 95 % interval.
 RESAMPLES = 2000
 LEVEL = 0.95
 # How often, in percent, intervals of 95 % from so many contexts hold the truth, in 4,000 simulated
@@ -47,6 +48,8 @@ def resampled_means(
     task."""
     numbers = np.asarray(values, dtype=np.float64)
     sums = sum_values_present(numbers, np.asarray(clusters), weights)
+    # A single context is resampled into itself: an interval without width would look like
+    # certainty.
     if sums.contexts < 2:
         return None
     return resampled_ratios(sums, seed, resamples)
@@ -59,7 +62,11 @@ def resampled_ratios(sums: ContextSums, seed: int, resamples: int = RESAMPLES) -
     stacked = sums.stacked()
     *before, clusters = stacked.shape
     flat = stacked.reshape(-1, clusters)
+    # How often each context is drawn, times its sums: one product of matrices makes all resamples
+    # of all measures at once.
     drawn = (flat @ weights.T).reshape(*before, resamples)
+    # A resample may draw only contexts without an answer. Its NaN is kept, and Estimate.of judges
+    # how many such there are.
     with np.errstate(invalid="ignore"):
         ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
     return ratios
@@ -85,6 +92,7 @@ def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     whole, rest = divmod(share * last, 1)
     place = int(whole)
     below = ordered[:, place]
+    # A share of 1 has no value above it.
     above = ordered[:, min(place + 1, last)]
     quantiles: FloatArray = below + rest * (above - below)
     return quantiles
@@ -98,10 +106,14 @@ def bootstrap_p(resampled: FloatArray) -> float:
     Where all are on one side, their number alone would bound it, and corrected over many policies
     nothing could be told from anything: p is then the tail of a normal distribution of their mean
     and spread, if that is smaller. Resamples without a value (NaN) count for either side."""
+    # ``~(x > 0)`` and not ``x <= 0``: a comparison with NaN is False, and a resample without a
+    # value shall count for both sides.
     fewer = min(np.sum(~(resampled > 0)), np.sum(~(resampled < 0)))
+    # The sample that was measured counts as one of those that chance draws, so that p is never 0.
     counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
     if fewer:
         return counted
+    # Resamples that all agree have no spread to divide by.
     spread = max(float(np.std(resampled)), FLAT)
     distance = abs(float(np.mean(resampled))) / spread
     tails = 2 * float(ndtr(-distance))
@@ -111,6 +123,7 @@ def bootstrap_p(resampled: FloatArray) -> float:
 def task_seed(seed: int, task: str) -> int:
     """Derives a seed for a task, so that it is resampled independently of whatever else is in the
     run."""
+    # Not hash(), which Python salts anew in each process.
     digest = hashlib.sha256(f"{seed}/{task}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
@@ -124,6 +137,8 @@ def count_draws(clusters: int) -> int:
     tail = (1 - LEVEL) / 2
     freedom = clusters - 1
     narrower = float(ndtri(tail) / stdtrit(max(freedom, 1), tail))  # the normal quantile is smaller
+    # Student's quantile is wider than the normal one; draws are fewer by the square of that, as a
+    # variance goes with one over their number.
     return max(1, round(freedom * narrower**2))
 
 
@@ -140,6 +155,8 @@ def cluster_weights(clusters: int, seed: int, resamples: int, times: int = 1) ->
     drawn = generator.multinomial(draws, np.full(clusters, 1 / clusters), size=resamples)
     # In this order a sum over clusters is a few long additions.
     weights = drawn.astype(np.float64, order="F")
+    # The cache hands out this very array: whoever wrote into it would change the intervals of all
+    # others.
     weights.flags.writeable = False
     return weights
 
@@ -222,6 +239,8 @@ class Resampler:
     def of(cls, count: int, seed: int = 0, times: int = 1) -> Self:
         """Draws the resamples of so many clusters; the same seed draws the same."""
         drawn = cluster_weights(count, seed, RESAMPLES, times)
+        # The first row is the sample as it was measured, so that a ratio or an area is computed of
+        # it and of its resamples by the same code.
         return cls(np.concatenate([np.ones((1, count)), drawn]), seed, times)
 
     @property
@@ -257,7 +276,10 @@ class Resampler:
             lowest, highest = bounds
             seed = task_seed(self.seed, name)
             parts, at_top = _one_more(self.times * self.count, seed, len(sums) - 1)
+            # As a part of what this resample drew: contexts have different numbers of answers.
             weights = parts * counts[1:]
+            # The first stays as it was measured: the context more gives width, and must not move
+            # the mean.
             sums[1:] += weights * np.where(at_top, highest, lowest)
             counts[1:] += weights
         with np.errstate(invalid="ignore"):

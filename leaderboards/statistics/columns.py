@@ -36,6 +36,8 @@ class Columns:
     def full(self) -> "Columns":
         """Returns the full cache's records of the same questions, in the order of these; see
         :func:`with_full`."""
+        # Where the full cache has no such record, the place -1 reads the last record of all:
+        # whoever asks has to leave those answers out.
         return Columns(self.columns, self.columns[FULL_PLACE][self.places])
 
     def __len__(self) -> int:
@@ -59,6 +61,7 @@ def groups(
     (places,), in their order."""
     grouped = frame.groupby(list(by), sort=False, observed=True)
     for key, places in grouped.indices.items():
+        # Of one column pandas gives the bare value as a key, of several a tuple.
         values = key if isinstance(key, tuple) else (key,)
         yield values, np.sort(places)
 
@@ -66,6 +69,7 @@ def groups(
 def with_full(frame: DataFrame) -> DataFrame:
     """Returns the records, each with the place of the full cache's record of the same question; -1:
     there is none."""
+    # Without the draw and the level, of which the full cache has one each.
     by = ["task", "mode", "example_id", "question_id"]
     question = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     is_full = (frame["policy"] == FULL).to_numpy()
@@ -80,6 +84,8 @@ def with_levels(records: DataFrame) -> DataFrame:
     kind_codes, kinds = factorize(records["level_kind"])
     value_codes, values = factorize(records["level"].astype(float))
     levels = {}
+    # A level is made once for each distinct pair and not for each record: a run has a few levels
+    # and many thousands of records.
     for row, column in set(zip(kind_codes.tolist(), value_codes.tolist(), strict=True)):
         levels[row, column] = Level(str(kinds[row]), float(values[column]))
     ordered = sorted(set(levels.values()))

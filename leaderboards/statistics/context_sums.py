@@ -62,6 +62,7 @@ def sum_values_present(
     """Adds up the same of the answers that have a value, over the contexts that have any such
     answer, in the order of their names. All three have the shape (answers,)."""
     has_value = ~np.isnan(values)
+    # As bytes, since the cache of :func:`_number_contexts` cannot hash an array.
     names = contexts[has_value]
     count, numbers = _number_contexts(names.dtype.str, names.tobytes())
     if weights is not None:
@@ -85,6 +86,7 @@ def _add_up(numbers: FloatArray, contexts: NDArray[np.intp], count: int) -> Floa
     """Adds up the numbers of each context one after the other, shape (..., contexts)."""
     if numbers.ndim == 1:
         return np.bincount(contexts, numbers, count).astype(np.float64)
+    # np.bincount takes weights of one dimension alone.
     totals = np.empty((*numbers.shape[:-1], count))
     for place in np.ndindex(numbers.shape[:-1]):
         totals[place] = np.bincount(contexts, numbers[place], count)

@@ -38,10 +38,13 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
     ordered = family[order]
     remaining = np.arange(len(family), 0, -1)  # tests not yet rejected
     levels = ALPHA / remaining
+    # Holm's method stops at the first that is not rejected. All behind it keep its level, also
+    # where a later p is below the level that it would have had.
     kept = np.flatnonzero(ordered >= levels)
     if len(kept):
         levels[kept[0] :] = levels[kept[0]]
     adjusted = np.empty(len(family))
+    # So no corrected p is below that of a smaller p, which would turn the order of the tests round.
     adjusted[order] = np.minimum(np.maximum.accumulate(ordered * remaining), 1)
     alphas = np.empty(len(family))
     alphas[order] = levels

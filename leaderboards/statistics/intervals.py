@@ -62,6 +62,9 @@ def effective_number(*parts: tuple[Moments, float]) -> FloatArray:
         variances.append(variance)
         sums_of_squares.append(squares)
     of_answers = np.sum(variances, axis=0)
+    # With one context more, the sum of squares over n (n + 1) is the squared standard error of
+    # their mean. Divided into the variance of one answer it says how many answers have the same
+    # error.
     of_contexts = np.sum(sums_of_squares, axis=0)
     contexts = parts[0][0].contexts
     number = contexts * (contexts + 1) * of_answers / np.maximum(of_contexts, NOISE)
@@ -72,6 +75,7 @@ def _lowest(share: FloatArray, number: FloatArray, alpha: float) -> FloatArray:
     """Returns the lower end of the exact binomial interval of Clopper and Pearson; ``number`` may
     be a fraction."""
     right = share * number
+    # scipy has no number for a first argument of 0, where the end is 0 by definition.
     lowest = betaincinv(np.maximum(right, NOISE), number - right + 1, alpha / 2)
     return np.where(right > NOISE, lowest, 0.0)
 
@@ -84,7 +88,10 @@ def _highest(share: FloatArray, number: FloatArray, alpha: float) -> FloatArray:
 def mean_interval(values: FloatArray, alpha: float = ALPHA) -> Ends:
     """Returns both ends for the mean of values between 0 and 1, shape (..., contexts)."""
     moments = Moments.of(values)
+    # The noise of sums may carry a mean beyond 0 or 1, where a share has no interval.
     share = np.clip(moments.mean, 0.0, 1.0)
+    # The context that is added speaks against the end: it has 0 for the lower one, and 1 for the
+    # upper.
     low = _lowest(share, effective_number((moments, 0.0)), alpha)
     high = _highest(share, effective_number((moments, 1.0)), alpha)
     return low, high
@@ -96,6 +103,7 @@ def difference_interval(gains: FloatArray, losses: FloatArray, alpha: float = AL
     width of a share of 0."""
     up = Moments.of(gains)
     down = Moments.of(losses)
+    # The lower end of a difference is the upper end of the difference the other way round.
     lowest = up.mean - down.mean - _reach(down, up, alpha)
     return lowest, highest_difference(up, down, alpha)
 
@@ -111,6 +119,7 @@ def _reach(up: Moments, down: Moments, alpha: float) -> FloatArray:
     """Returns how far the true difference may be above the measured one. Gains and losses exclude
     one another, so that they are correlated as the counts of a multinomial distribution are: where
     all answers differ, it is the sign test turned round."""
+    # One number for gains and losses, since they are of the same answers.
     number = effective_number((up, 1.0), (down, 0.0))
     more = _highest(up.mean, number, alpha) - up.mean
     less = down.mean - _lowest(down.mean, number, alpha)
@@ -129,6 +138,7 @@ def _odds(mean: FloatArray, number: FloatArray) -> FloatArray:
 def interval_over_tasks(means: FloatArray, low: FloatArray, high: FloatArray) -> Ends:
     """Returns both ends for the unweighted mean over tasks, whose contexts are independent, shape
     (tasks, ...)."""
+    # The distances of the ends add up as errors of independent means do, by their squares.
     mean = means.mean(axis=0)
     below = np.sqrt(((means - low) ** 2).sum(axis=0)) / len(means)
     above = np.sqrt(((means - high) ** 2).sum(axis=0)) / len(means)

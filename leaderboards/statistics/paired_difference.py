@@ -32,7 +32,9 @@ from leaderboards.statistics.intervals import (
 )
 
 POWER = 0.8  # with which the smallest detectable difference is told from 0
+# Of ten there are 1,023 subsets; all of eleven, 2,047, would be more than are drawn at random.
 ALL_UP_TO = 10  # clusters, of which all subsets are taken
+# The means of 1,999 subsets cut the line into 2,000 pieces, of which 2.5 % are a whole number.
 SUBSETS = RESAMPLES - 1  # of more clusters: so many at random
 MOST_CONTEXTS = 100_000  # beyond which a number of contexts says nothing
 
@@ -81,6 +83,7 @@ class MeanDifference:
         if self.low is None or self.high is None:
             return _signed(self.mean, 0)
         nearest = min(abs(self.low), abs(self.high))
+        # An end nearer to 0 than 0.005 would read as 0 in two digits as well.
         if nearest >= 0.5 or nearest < 0.005:
             digits = 0
         elif nearest >= 0.05:
@@ -130,6 +133,8 @@ class PairedDifference:
         more = Moments.of(self.more)
         less = Moments.of(self.less)
 
+        # More contexts of the same mean and variance can only narrow the interval: hence the search
+        # by halves below.
         def shows(contexts: int) -> bool:
             up = more._replace(contexts=contexts)
             down = less._replace(contexts=contexts)
@@ -163,6 +168,7 @@ def mean_difference_interval(
 
 def fewest_clusters(alpha: float = ALPHA) -> int:
     """Returns the fewest clusters that can be told from chance at ``alpha``: 6 at 0.05."""
+    # That n contexts all lie on one side has the chance 2 / 2 ** n, below which no p can be.
     return int(np.floor(np.log2(2 / alpha))) + 1
 
 
@@ -200,6 +206,7 @@ class StudentTest:
         total = float(np.sum(variances))
         error = math.sqrt(total) / len(values)
         least = 2.0 ** (1 - differing)
+        # Contexts that do not vary leave 0 / 0 for Welch's degrees of freedom.
         if error < FLAT:
             return cls(mean, 0.0, float(min(freedoms)), least)
         freedom = total**2 / float(sum(np.square(variances) / freedoms))
@@ -215,6 +222,7 @@ class StudentTest:
         differences = []
         differing = 0
         for of_first, of_second in zip(first, second, strict=True):
+            # The noise of sums would count as a context that differs.
             difference = np.round(of_first - of_second, DIGITS)
             differences.append(difference)
             differing += int(np.count_nonzero(difference))
@@ -239,6 +247,8 @@ class StudentTest:
         half = float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
         low = self.mean - half
         high = self.mean + half
+        # The chance of ``least`` may hold p up where t alone would tell a difference: then the
+        # interval is made to hold 0, or it would contradict p.
         if self.p < alpha:
             return low, high
         return min(low, 0.0), max(high, 0.0)
@@ -248,6 +258,8 @@ class StudentTest:
         so many ``times`` the contexts: (t(1 - alpha / 2) + t(0.8)) standard errors [H. S. Bloom,
         Evaluation Review 19 (1995)]. None where contexts do not vary, which says nothing of others,
         and where so few tell nothing at ``alpha``."""
+        # That so many times as many contexts all lie on one side has the chance of these to that
+        # power.
         if not self.error or 2 * (self.least / 2) ** times >= alpha:
             return None
         freedom = times * self.freedom
@@ -281,11 +293,13 @@ class SubsetTest:
         """Takes the sums of the differences of each context, shape (contexts,)."""
         members = subsets(sums.contexts, seed)
         means = (members @ sums.sums) / (members @ sums.counts)
+        # The noise of sums would put a subset without a difference on one side.
         return cls(np.round(means, DIGITS))
 
     @property
     def p(self) -> float:
         """Returns the two-sided p that the mean is 0."""
+        # A subset whose mean is 0 counts for both sides: ties make p larger and never smaller.
         fewer = min((self.means <= 0).sum(), (self.means >= 0).sum())
         return min(1.0, 2 * float(fewer + 1) / (len(self.means) + 1))
 
@@ -307,6 +321,8 @@ def subsets(clusters: int, seed: int) -> FloatArray:
         numbers = np.arange(1, 2**clusters)  # whose binary digits are the clusters of a subset
         drawn = (numbers[:, None] >> np.arange(clusters)) & 1
     else:
+        # Twice as many as needed, since empty subsets are thrown away; of eleven clusters that is
+        # one in 2,048.
         random = np.random.default_rng(seed).integers(0, 2, (2 * SUBSETS, clusters))
         drawn = random[random.any(axis=1)][:SUBSETS]
     held: FloatArray = drawn.astype(np.float64, order="F")

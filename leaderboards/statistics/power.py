@@ -15,6 +15,7 @@ def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> f
     """Returns :meth:`StudentTest.smallest` of so many clusters, whose differences have the standard
     deviation ``spread``."""
     error = spread / math.sqrt(clusters)
+    # What can be detected depends on the error alone, and not on the mean that will be measured.
     test = StudentTest(0.0, error, freedom=clusters - 1, least=2.0 ** (1 - clusters))
     return test.smallest(alpha)
 
@@ -29,6 +30,7 @@ def clusters_to_detect(difference: float, spread: float) -> int:
     """Returns the fewest clusters by which :func:`smallest_detectable` sees a difference."""
     count = fewest_clusters()
     while True:
+        # It falls with the root of the count, so that this ends for any difference above 0.
         smallest = smallest_detectable(spread, count)
         if smallest and smallest <= difference:
             return count

@@ -52,6 +52,7 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, Ahead]]) -> dict[str, RankIn
         for other, lead in by_other.items():
             is_behind = lead.points < 0
             rank += is_behind
+            # It stands among the others with 0 points, and is no tie of itself.
             if other != policy and not lead.is_told:
                 tied.append(other)
             else:
@@ -82,6 +83,7 @@ def marks(
         if policy == best:
             continue
         test = StudentTest.from_pairs(values[best], of_tasks)
+        # Who cannot be tested against the best has no p, and so stays level with it.
         if test:
             p_values[policy] = test.p
     level = dict.fromkeys(values)

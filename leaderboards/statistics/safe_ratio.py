@@ -42,6 +42,7 @@ class LevelLoss:
         contexts."""
         place = get_args(LevelVerdict).index(self.verdict)
         low = self.difference.low
+        # Where nothing bounds the loss, any loss is possible, which is worst.
         if low is None:
             low = -inf
         return place, low, self.contexts
@@ -109,6 +110,7 @@ class SafeRatio:
             return None
         if self.kind:
             return self.ratio
+        # A saving of bytes that is not shown to be safe is nothing that one may count on.
         if self.beyond != "safe" or self.held is None:
             return 0.0
         return 1 - self.held / 100
@@ -170,6 +172,8 @@ def safe_over_levels(
     """Finds how many levels in a row are safe, and what is known of those behind them.
     ``by_level``: at each level, the losses in each measure that leads a task."""
     count = 0
+    # All levels below ``count`` are safe. The first that is not ends the row, even where a higher
+    # one seems safe again: nobody would trust that.
     while count < len(losses) and losses[count].verdict == "safe":
         count += 1
     ratio = 0.0
@@ -187,6 +191,7 @@ def safe_over_levels(
     if beyond == OPEN:
         needed = _contexts_needed(by_level[count], tolerance)
     unsafe_from = None
+    # Over all levels: levels that are open may lie between the last safe and the first unsafe one.
     for loss in losses:
         if loss.verdict == "unsafe":
             unsafe_from = loss.level
@@ -208,6 +213,7 @@ def _contexts_needed(by_measure: Sequence[PairedDifference], tolerance: float) -
     number would show it of one of them."""
     needed = []
     for losses in by_measure:
+        # Paired differences are shares, and what is tolerated is in points.
         count = losses.contexts_below(tolerance / 100)
         if count is None:
             return None
@@ -226,11 +232,14 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
             reason = f"{task}: {safe.reason}" if len(by_task) > 1 else safe.reason
             return Blank(reason, safe.short)
         all_tasks[task] = safe
+    # Where no verdict is given of any task, the losses of all are shown nevertheless.
     judged = {task: safe for task, safe in all_tasks.items() if not safe.withheld} or all_tasks
     smallest = min(judged.values(), key=_badness)
     levels = _worst_levels(judged)
     tested = levels[smallest.named]
     deciding = [task for task, safe in judged.items() if _badness(safe) == _badness(smallest)]
+    # First the task whose loss the cell shows, so that its numbers are all of one task; then those
+    # that have the fewest contexts.
     deciding.sort(key=lambda task: (task != tested.task, judged[task].contexts))
     unsafe: dict[str, float] = {}
     held = []
@@ -240,6 +249,7 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
         if safe.held is not None:
             held.append(safe.held)
     unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
+    # All else in the cell is the task's with the lowest ratio. What is over all tasks is set here.
     return replace(
         smallest,
         contexts=judged[tested.task].contexts,
@@ -281,6 +291,8 @@ def _badness(safe: SafeRatio) -> tuple[float, int]:
 def contexts_that_agree(bound: float) -> int:
     """Returns how many contexts that agree in everything exclude a loss of ``bound``, a share: 72
     of 0.05."""
+    # Solves 1 - (ALPHA / 2) ** (1 / n) < bound for n: the upper end of the exact interval of no
+    # loss in n contexts.
     return math.floor(math.log(ALPHA / 2) / math.log1p(-bound)) + 1
 
 

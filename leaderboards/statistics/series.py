@@ -17,8 +17,11 @@ def average_columns(
     clusters have no value there.
 
     ``values``: of shape (rows, places), NaN where a row has no value. ``clusters``: of each row."""
+    # One numbering for all places, so that steps or layers are set against one another in the same
+    # resamples.
     names, numbers = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
     by_place = values.T
+    # A missing value is 0 in the sum and 0 in the count, and so enters neither mean nor resample.
     has_value = np.isfinite(by_place)
     present = np.where(has_value, by_place, 0.0)
     sums = sum_by_context(present, numbers, len(names), has_value.astype(np.float64))

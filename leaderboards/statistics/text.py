@@ -26,6 +26,7 @@ def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: i
     ends = []
     for end in interval:
         text = f"{end * factor:+z.{digits}f}"
+        # “+0” would read as a gain.
         if float(text) == 0:
             text = text.removeprefix("+")
         ends.append(text.replace("-", "−"))
