@@ -59,6 +59,8 @@ def heights_by_context(profile: Profile, end: float) -> list[FloatArray]:
     by_task = []
     for of_task in profile.leads:
         there = np.any([lead.there for lead in of_task], axis=0)
+        # A context that lacks one of the measures stands in it with the mean of all (see
+        # :func:`context_values`), which moves neither the mean nor the difference of two policies.
         curves = np.mean([lead.heights[:, there] for lead in of_task], axis=0)
         by_task.append(_mean_heights(profile, curves.T, end))
     return by_task
@@ -81,6 +83,7 @@ def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
         by_measure = []
         for lead in of_task:
             curves = lead.heights[:, lead.there].T
+            # Intervals of bounded means take shares.
             by_measure.append(_mean_heights(profile, curves, end) / 100)
         by_task.append(by_measure)
     ends = area_interval(by_task)
@@ -182,6 +185,8 @@ def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Unjudg
     line = board.against.get((policy, control))
     if line is None:
         return Blank(OTHER_LEVELS)
+    # Before the number of contexts is looked at: no number of them gives a verdict where the model
+    # cannot do the task.
     if profile.withheld:
         return Unjudged(line.difference, line.end, profile.withheld)
     if line.too_few:

@@ -89,6 +89,7 @@ def _standings(
     by_policy = profiles.board_profiles(mode, task)
     tasks = profiles.tasks(mode, task)
     tables_of_tasks = [table for table in tables if table.task in tasks]
+    # Against both controls at once, since Holm's method corrects over the two.
     against = {}
     for policy in by_policy:
         if policy not in CONTROLS:
@@ -115,9 +116,11 @@ def all_standings(
     tables: dict[str, list[AnswerTable]] = {}
     by_board = {}
     for mode, task in profiles.rows:
+        # The tables of a mode serve each of its tasks and their mean.
         if mode not in tables:
             tables[mode] = answer_tables(records[records["mode"] == mode])
         by_board[mode, task] = _standings(profiles, mode, task, tables[mode], tolerance)
+    # A second loop, as the standing over all tasks looks up those of each.
     for mode, task in by_board:
         if task != ALL_TASKS:
             continue
@@ -140,6 +143,7 @@ def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> St
                 standings[task] = standing
     values = dict(mean.values)
     for measure in DERIVED:
+        # What is blank over all tasks stays so, even where a single task has a value.
         if measure.over_tasks is None or isinstance(mean[measure], Blank):
             continue
         of_tasks = {}
@@ -235,6 +239,7 @@ def make_boards(
         rows_by_board.setdefault((row.mode, row.task), []).append(row)
         if row.policy != FULL:
             levels.add(row.at)
+    # Of the levels of all boards, so that a level has the same name on each.
     names = name_levels(sorted(levels))
     boards = {}
     for (mode, task), of_board in standings.items():
@@ -247,6 +252,7 @@ def shown_levels(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and
     last."""
     treated = [level for level in levels if level != UNTREATED] or levels
+    # A run may have asked for none of the usual levels.
     usual = tuple(level for level in treated if level.value in level.declared.usual)
     if usual:
         return usual
@@ -259,6 +265,8 @@ def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
     among them, and by policy. Seconds for each token would make a press cheaper by longer
     contexts."""
     by_context = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
+    # The seconds are of a context and stand in each of its answers: contexts with more questions
+    # would count for more.
     sound = records[records["status"] == "ok"].drop_duplicates(by_context)
     columns = ["compression_seconds", "context_tokens"]
     costs: dict[str, dict[str, tuple[float, float]]] = {}
@@ -281,6 +289,8 @@ def _board(
     policies = _policies(standings, rows, costs)
     measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
     cells: dict[str, list[TableCell]] = {policy.standing.policy: [] for policy in policies}
+    # The full cache alone gives no column, as most of its cells say nothing; on a board of nothing
+    # else it has to.
     only_full = list(cells) == [FULL]
     shown = []
     for column, make_cell in _columns(shown_levels(list(names)), names, measures, _kinds(rows)):
@@ -288,6 +298,7 @@ def _board(
         is_shown = False
         for policy in policies:
             name, cell = policy.standing.policy, make_cell(policy)
+            # Kept until all policies were asked, since a column stands for all of them or for none.
             of_column[name] = cell
             if not cell.is_blank and (name != FULL or only_full):
                 is_shown = True
@@ -391,6 +402,7 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
     counts_wrong = measure in (WRONG_OF_ANSWERED, HALLUCINATION)
 
     def write(row: SummaryRow, value: float) -> TableCell:
+        # A 0 would read as a merit of what evicts nothing by its nature.
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         if measure.paired and measure.scale is POINTS:
@@ -477,6 +489,7 @@ def _saved_column(level: Level, at: str) -> Column:
         if held is None or not whole:
             return TableCell.blank(row.reason)
         saved = 1 - held / whole
+        # The same here: what is damaged or rewritten was never meant to save anything.
         if saved == 0 and not level.declared.removes:
             return TableCell.blank(NOTHING_REMOVED)
         return TableCell(f"{100 * saved:z.0f}", "", saved)

@@ -30,9 +30,11 @@ from leaderboards.statistics.paired_difference import PairedDifference
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
+# The axis of the curves, and all that may lead a task.
 TALLIED = {
     measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)
 }
+# A dictionary keeps the order and each name once: several measures read the same column.
 _READ: dict[str, None] = {}
 for _measure in TALLIED.values():
     _READ |= dict.fromkeys(_measure.reads)
@@ -119,6 +121,8 @@ class Profile:
     @property
     def axis(self) -> str:
         """Names what its curve is over: curves over the same are compared, and others are not."""
+        # A policy asked by levels of two kinds has no profile (:func:`_gap`), so that one speaks
+        # for all.
         highest = self.levels[-1]
         if highest.declared.removes:
             return REALISED_RATIO.field
@@ -151,13 +155,17 @@ class _CellSums:
         ``count``, shape (answers,)."""
         values = _values(measure, cell)
         if measure.weights is None:
+            # An answer without the measure, such as one that is no attack, weighs nothing. As a 0
+            # that counts it would be a failure.
             counted = (~np.isnan(values)).astype(np.float64)
         else:
             counted = np.nan_to_num(measure.weights(cell))
+        # Where the full cache has no such record, ``cell.full`` reads any other.
         has_twin = cell[FULL_PLACE] >= 0
         worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
         if measure.better != "higher":
             worse = -worse
+        # Where either has no value nothing is lost, and nothing gained.
         worse = np.nan_to_num(worse)
         return cls(
             sum_by_context(np.nan_to_num(values), contexts, count, counted),
@@ -183,6 +191,8 @@ class _Tally:
         (contexts,)."""
         sums = {}
         for policy, level, cell in cells:
+            # The number of a context is its place among the draws of the task, the same in each
+            # cell.
             contexts = np.searchsorted(draws, cell["draw"])
             for name, measure in TALLIED.items():
                 of_cell = _CellSums.add_up(measure, cell, contexts, len(draws))
@@ -208,7 +218,11 @@ class _Tally:
             lost.append(of_cell.lost.sums)
             gained.append(of_cell.gained.sums)
         measured = ContextSums(np.stack(sums), np.stack(counts))
+        # What the full cache was asked tells which contexts have the measure; all cells have the
+        # same.
         there = measured.counts[0] > 0
+        # Contexts without the measure go first: as zeros they would lower the mean count, by which
+        # each value is scaled.
         counts_there = measured.counts[:, there]
         lost_there = context_values(np.stack(lost)[:, there], counts_there)
         gained_there = context_values(np.stack(gained)[:, there], counts_there)
@@ -255,8 +269,10 @@ class Profiles:
         )
         answers = records.loc[records["status"] == "ok", list(names)]
         answers = with_levels(answers.sort_values(order, kind="stable"))
+        # Sorted, so that a context has the same number whatever the order of the records is.
         draw, _ = factorize(answers["draw_id"], sort=True)
         answers = answers.assign(draw=draw)
+        # As floats, since truth values with gaps come from pandas as objects; a gap is NaN then.
         columns = Columns.of(with_full(answers.astype(dict.fromkeys(PROFILE_COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(answers, [*identity, "level"]):
@@ -297,11 +313,13 @@ class Profiles:
         if not treated and policy != FULL:
             levels = [UNTREATED]
         cells = [(policy, level) for level in levels]
+        # The full cache first, then a row for each level; None where it was not run.
         rows = self._rows(mode, task, cells)
         full = rows[0]
         gap = _gap(cells, rows)
         questions = contexts = 0
         present = [row for row in rows if row is not None]
+        # With a level missing there is no number of questions that each level answers.
         if len(present) == len(rows):
             questions = min(row.n for row in present)
             contexts = min(row.fewest_contexts for row in present)
@@ -322,6 +340,7 @@ class Profiles:
     def tasks(self, mode: str, task: str) -> Sequence[str]:
         """Returns the task, or those that a mean over tasks is made of."""
         full = self._full(mode, task)
+        # Without the full cache there is no list, and no profile either: see :func:`_gap`.
         if task == ALL_TASKS and full:
             return full.mean_of
         return [task]
@@ -333,6 +352,7 @@ class Profiles:
         for name in self.tasks(mode, task):
             rows = self._rows(mode, name, cells)
             gap = _gap(cells, rows)
+            # What leads a task follows from its full cache, and is the same for all policies.
             measures = leading_measures(rows[0])
             for measure in measures:
                 gap = gap or _unmeasured(measure, rows)
@@ -389,6 +409,7 @@ def _not_measured(row: SummaryRow) -> Blank:
 def _gap(cells: Cells, rows: Rows) -> Blank | None:
     """Says why a policy has no profile at all."""
     kinds = {level.kind for _, level in cells}
+    # A curve over a share removed and a rate of faults would have no axis.
     if len(kinds) > 1:
         return Blank(TWO_KINDS)
     for row in rows:

@@ -24,6 +24,8 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     curves: dict[str, Curve] = {}
     for policy, profile in board.profiles.items():
         end = curve_end(profile)
+        # Before the curve: a control, or a press that is another than its paper's, has no rank
+        # however good its curve is.
         reason = _why_unranked(policy, profile, board)
         if reason is not None:
             intervals[policy] = reason
@@ -35,6 +37,7 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     for policy, curve in curves.items():
         ahead[policy] = {}
         for other, other_curve in curves.items():
+            # Faults and evictions are ranked each among their own.
             if other_curve[0].axis == curve[0].axis:
                 ahead[policy][other] = _ahead(curve, other_curve)
     ranked = rank_intervals(ahead)
@@ -66,6 +69,7 @@ def _ahead(curve: Curve, other: Curve) -> Ahead:
     profile, end = curve
     other_profile, other_end = other
     shared = min(end, other_end)
+    # The mean of all questions orders the two; contexts tell whether that is more than chance.
     points = mean_height(profile, shared) - mean_height(other_profile, shared)
     by_context = heights_by_context(profile, shared)
     by_context_of_other = heights_by_context(other_profile, shared)
