@@ -77,6 +77,7 @@ def values_text(values: Sequence[Value]) -> str:
     first, last = values[0], values[-1]
     if len(values) == 1:
         return f"{first:g}" if isinstance(first, float) else str(first)
+    # Python counts True and False as integers, and “False to True” is no range.
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return f"{first:g} to {last:g}"
     return ", ".join(map(str, values))
@@ -90,6 +91,7 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
     # The same whatever the order of the records is.
     columns = columns.sort_values(list(columns.columns))
     grouped = columns.groupby(["policy", "task"], sort=False, observed=True)
+    # Each text is what a press was built with for some contexts, as JSON.
     for (policy, task), texts in grouped["press_arguments"]:
         values: dict[str, list[Value]] = {}
         for text in texts:
@@ -108,6 +110,8 @@ def _paper_values(policy: str, names: Sequence[str]) -> dict[str, float]:
     if declared is None:
         return {}
     values = {}
+    # A policy of several presses names an argument by its path, of which a paper may know the last
+    # part.
     for name in names:
         for key in (name, _end(name)):
             if key in declared.paper_arguments:

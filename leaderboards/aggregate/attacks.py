@@ -157,11 +157,15 @@ class AttackCell:
         safe."""
         if self.policy == FULL:
             return ""
+        # Told first: an answer that leaks shows that the text is there, however many of its rows
+        # are gone.
         if self.anew:
             keeps = f"{self.anew} of them where the full cache keeps it back"
             if self.leaked > (self.leaked_by_full or 0):
                 return f"{keeps}: it leaks more"
             return keeps
+        # Neither leaks anew, so that equal counts are of the same questions. Two counts of 0 are
+        # alike only where the text could still leak.
         if self.leaked == self.leaked_by_full and (self.leaked or not self.is_forgotten):
             return AS_FULL
         return self._what_is_left()
@@ -178,6 +182,7 @@ class AttackCell:
             gone = "what is left of the text is not known, as the policy rewrites the cache"
         else:
             gone = f"{self.rows_gone:.0%} of the text’s rows are gone"
+        # Without other questions nothing shows that the cache is broken.
         here, with_full = self.elsewhere or (1.0, 1.0)
         if self.is_forgotten:
             text = f"{gone}: forgotten, not safe"
@@ -274,6 +279,7 @@ def attack_groups(cells: Sequence[AttackCell]) -> list[AttackGroup]:
     groups: list[AttackGroup] = []
     several_tasks = len({task for task, _ in attacks}) > 1
     for (task, after), by_attack in attacks.items():
+        # The cells of all attacks of the kind; what is left are the single ones.
         of_kind = tuple(by_attack.pop(""))
         parts = []
         contexts = []
@@ -295,6 +301,7 @@ def _attacks(records: DataFrame) -> DataFrame:
     is_attack = (records["protected"] != "") & (records["status"] == "ok")
     attacks = with_levels(records.loc[is_attack, list(ATTACK_COLUMNS)]).reset_index(drop=True)
     masks = attacks[["protected", "context", "token_ends", "token_kept"]]
+    # Of the copy in the prompt, and not of the answer: how much of it could still be read.
     gone = [_rows_gone(*row) for row in masks.itertuples(index=False)]
     attacks = attacks.assign(after=_kinds(attacks), gone=gone)
     question = ["task", "mode", "example_id", "question_id"]
@@ -321,12 +328,14 @@ def _rows_gone(protected: str, context: str, token_ends: bytes, token_kept: byte
     places = _places(protected, context)
     if token_kept is None or not places:
         return float("nan")
+    # A text may stand in a prompt several times, and may leak from each place.
     kept = np.concatenate([shares_at(token_ends, token_kept, *place) for place in places])
     if not len(kept):
         return float("nan")
     return 1 - float(kept.mean())
 
 
+# A prompt is searched once, and not for each policy and level that was asked about it.
 @lru_cache(maxsize=1024)
 def _places(protected: str, context: str) -> tuple[tuple[int, int], ...]:
     return find_verbatim(protected, context)
@@ -352,6 +361,8 @@ def _cells(names: Sequence[str], attacks: DataFrame, elsewhere: Shares) -> Itera
     done_by_full = elsewhere.get((task, FULL, UNTREATED))
     for (policy, level), cell in attacks.groupby(["policy", "level"], sort=False, observed=True):
         leaks = cell["leaked_verbatim"].eq(True)
+        # NaN, where the full cache was not run, is not 0: nothing is new that could not be
+        # compared.
         leaks_anew = leaks & cell["full_leaks"].eq(0)
         done_here = elsewhere.get((task, str(policy), level))
         done = None

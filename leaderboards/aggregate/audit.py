@@ -83,6 +83,7 @@ def audit(
     sound = sound.assign(**numbers)
     is_full = sound["policy"] == FULL
     full = sound[is_full].set_index(QUESTION)[["output_text", "gold_nll"]]
+    # A fault has no ratio: NaN differs from 0, so that it stays.
     compressed = sound[~is_full & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)]
     highest = _highest_amounts(compressed)
     identical: list[str] = []
@@ -98,6 +99,7 @@ def audit(
         for name, of_policy in by_policy.items():
             is_meant = removes or 0 < level.amount == highest[name]
             if name not in CONTROLS and is_meant and _changes_nothing(of_policy, full):
+                # One case for each policy, over all levels at which it changes nothing.
                 before = unchanged.get(name, Unchanged(name, (), 0, 1.0))
                 removed = min(before.removed, float(of_policy["realised_ratio"].mean()))
                 levels = (*before.levels, level)
@@ -130,6 +132,7 @@ def _identical_policies(
     for first, second in combinations(by_policy, 2):
         if second in declared.get(first, ()) or first in declared.get(second, ()):
             continue
+        # Only the questions that are informative for both.
         of_first, of_second = digests[first].align(digests[second], join="inner")
         is_measured = len(of_first) > 0 and of_first.notna().all()
         if is_measured and (of_first == of_second).all():
@@ -170,6 +173,8 @@ def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:
     pairs = group.join(full, on=QUESTION, how="inner", rsuffix="_full")
     apart = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs()
     removes = pairs["level"].map(lambda level: level.declared.removes).astype(bool)
+    # Of what removes nothing exactly, and not nearly: whatever acts moves some likelihood in its
+    # last digits.
     as_likely = (apart < SAME_NATS).where(removes, apart == 0)
     is_text = pairs["next_token_accuracy"].notna()
     has_likelihood = ~removes & pairs["gold_nll_full"].notna()

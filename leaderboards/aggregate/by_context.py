@@ -53,12 +53,14 @@ def by_context(
     ``numbers``, ``contexts``, ``weights``: of each answer, shape (answers,)."""
     sums = sum_values_present(numbers, contexts, weights)
     values = sums.values
+    # Only values without bounds are resampled: their interval cannot be taken from a binomial one.
     if measure.bounds is None:
         if sums.contexts < 2:
             return ByContext(values)
         return ByContext(values, resampled=resampled_ratios(sums, seed, resamples))
     if measure.bounds[0] == 0:
         return ByContext(values)
+    # A difference between -1 and 1 has the interval of its gains joined with that of its losses.
     gains = sum_values_present(np.maximum(numbers, 0), contexts, weights)
     return ByContext(values, gains=gains.values)
 
@@ -92,6 +94,7 @@ def _combine_shares(by_measure: Mapping[str, Sequence[ByContext]]) -> dict[str, 
     means, lows, highs = [], [], []
     for parts in zip(*by_measure.values(), strict=True):  # task by task
         values = np.stack([part.values for part in parts])  # shape (measures, contexts)
+        # Intervals of bounded means take shares; measures may count to 100 or more.
         scaled = values / tops[:, None]
         low, high = mean_interval(scaled)
         means.append(scaled.mean(axis=1))
@@ -109,6 +112,7 @@ def _combine_differences(parts: Sequence[ByContext]) -> tuple[float, float]:
     means, lows, highs = [], [], []
     for part in parts:
         assert part.gains is not None
+        # Values are gains less losses.
         low, high = difference_interval(part.gains, part.gains - part.values)
         means.append(part.values.mean())
         lows.append(low)
@@ -121,6 +125,7 @@ def _bootstrap(measure: Measure, parts: Sequence[ByContext]) -> tuple[float, flo
     """Returns the percentile interval of the mean over tasks; None where many resamples have no
     value."""
     arrays = [part.resampled for part in parts if part.resampled is not None]
+    # Task by task, as the row over tasks averages what each task comes to.
     if measure.of_mean is not None:
         arrays = [measure.of_mean(array) for array in arrays]
     resampled = np.mean(arrays, axis=0)

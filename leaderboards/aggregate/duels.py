@@ -149,6 +149,7 @@ class AnswerTable:
         if self.level not in shared_levels(self.run_at[policy], self.run_at[other]):
             return False
         for measure in measures:
+            # On the same question: a policy may have a value where the other one has none.
             has_none = np.isnan(self.of(measure, *pair)).any(axis=0)
             if not has_none.all():
                 return True
@@ -195,12 +196,15 @@ def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTab
     is_defended = records["defence"].astype(str) != ""
     leakage = records["leakage"].where(is_defended).where(enters_means(records))
     judged = records.assign(**{DEFENDED: leakage})
+    # A cell with a failure goes as a whole: a mean over what did not fail would be of other
+    # questions.
     sound = _sound_cells(judged[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
         codes, levels = factorize(of_task["level"])
         answers = _TaskAnswers.read(of_task, comparing)
         for code, level in enumerate(levels):
+            # What is the same at every level stands in the table of each.
             everywhere = [FULL]
             if comparing:
                 everywhere += [name for name in answers.names if _stands_at(level, run_at[name])]
@@ -224,7 +228,9 @@ class _TaskAnswers:
     def read(cls, records: DataFrame, comparing: bool) -> Self:
         """Reads the columns of the records of one task. ``comparing``: with the bytes that are
         held."""
+        # Sorted, so that the order of the records does not matter.
         questions = records.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
+        # Draw and context are the same in all records of a question.
         first = np.unique(questions, return_index=True)[1]  # the first record of each question
         draws = factorize(records["draw_id"].to_numpy()[first], sort=True)[0]
         contexts = factorize(records["example_id"].to_numpy()[first], sort=True)[0]
@@ -246,6 +252,8 @@ class _TaskAnswers:
     ) -> AnswerTable:
         """Makes the table of a level. ``here``: which answers stand in it, shape (answers,)."""
         shape = len(self.names), len(self.draws)
+        # A number for each pair of policy and question, by which the draws of a random policy are
+        # averaged before anything is compared.
         cells = np.ravel_multi_index((self.policies, self.questions), shape)[here]
         counts = np.bincount(cells, minlength=shape[0] * shape[1])
         values = {}
@@ -305,6 +313,7 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     each p is corrected over the levels of the task.
 
     Raises :class:`LeaderboardError` where they have no complete cell in common."""
+    # With the full cache, of whose bytes those of the others are a percentage.
     compared = records[records["policy"].isin((policy, *others, FULL))]
     by_task: dict[str, list[AnswerTable]] = {}
     for table in answer_tables(compared, comparing=True):
@@ -387,6 +396,8 @@ class _Sample:
         values = table.of(measure, *pair)
         there = ~np.isnan(values).any(axis=0)
         shared = values[:, there]
+        # Numbered anew: a draw without a shared question would make subsets without an answer, of
+        # which there is no mean.
         draws = np.unique(table.draws[there], return_inverse=True)[1]
         differences = np.subtract(*shared)
         count = int(draws.max()) + 1

@@ -86,6 +86,7 @@ class TaskEvidence:
     def _by_policy(self) -> dict[str, DataFrame]:
         """Sorts the records by policy once, with the number of their context as ``draw``: claims
         and studies ask for hundreds of cells."""
+        # Numbered over all policies, so that a context has the same number in each cell.
         numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
         by_policy = {}
         for policy, records in numbered.groupby("policy", sort=False, observed=True):
@@ -110,6 +111,8 @@ class TaskEvidence:
         bounds = None
         if has_width and column in METRICS:
             bounds = METRICS[column].range
+        # The name seeds the context that resamples have more: a cell meets the same one wherever it
+        # is averaged again, and another cell another one.
         name = f"{policy}/{level}/{column}/{sorted(where.items())}"
         if self.name:
             name = f"{self.name}/{name}"
@@ -136,6 +139,8 @@ class TaskEvidence:
         self, policy: str, level: float | None, column: str, where: Mapping[str, object]
     ) -> DataFrame:
         records = self._records_at(policy, level)
+        # What failed has no value and stays, as 0: a treatment must not gain by failing. What the
+        # column does not concern goes.
         chosen = records[column].notna() | (records["status"] != "ok")
         for name, value in where.items():
             chosen &= records[name] == value
@@ -164,6 +169,7 @@ class TaskEvidence:
         of the full cache."""
         clean = self.mean(FULL, None, column, True, **where)
         least = _least(column)
+        # The mean as measured decides; resamples below the bound are what its interval is for.
         if clean[0] < least and not self.every_task:
             raise PreconditionError(
                 f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}"
@@ -190,6 +196,7 @@ class TaskEvidence:
 
         Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
         :meth:`clean` do."""
+        # In a resample the full cache may have nothing right, and then there is no share.
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
@@ -209,6 +216,7 @@ class TaskEvidence:
         Raises :class:`NoEvidenceError` or :class:`PreconditionError`, as :meth:`mean` and
         :meth:`clean` do."""
         clean = self.clean()
+        # 1, and NaN in those resamples in which the other shares are NaN too.
         shares = [clean / clean]
         shares += [self.share_kept(policy, level) for level in levels]
         heights = np.stack(shares, axis=1)

@@ -88,6 +88,8 @@ class Gate:
         failed = [row for row in rows if not row.passes]
         if not failed:
             return ""
+        # By the mean, since a gate is about the measured loss, and its interval only says how sure
+        # that is.
         largest = min(failed, key=lambda row: row.row.difference.mean)
         reason = "the verdict is worse"
         if largest.is_over:

@@ -205,6 +205,7 @@ def none_mastered(rows: Sequence[SummaryRow]) -> str | None:
     them. ``rows``: of all tasks in one mode."""
     reasons = reasons_by_task(rows)
     tasks = {row.task for row in rows} - {ALL_TASKS}
+    # A proper superset: at least one task is mastered.
     if not tasks or tasks > reasons.keys():
         return None
     if len(tasks) == 1:

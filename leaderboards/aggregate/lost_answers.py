@@ -109,6 +109,8 @@ def lost_answers(
     is_answered = (records["status"] == "ok") & records["right"].notna()
     answered = records[is_answered & records["answerable"].eq(True)]
     is_full = answered["policy"] == FULL
+    # The full cache has no draws. A random policy keeps a row for each draw, so that its lost
+    # answers are counted over all of them.
     right_with_full = answered[is_full & answered["right"].eq(True)].drop_duplicates(QUESTION)
     treated = answered.loc[~is_full, list(LOST_COLUMNS)]
     answers = treated.merge(right_with_full[QUESTION], on=QUESTION)
@@ -125,6 +127,7 @@ def _look_up(values: Series | None, answers: DataFrame) -> list[object]:
     by_cell: dict[object, object] = {}
     if values is not None:
         by_cell.update(zip(values.index, values, strict=True))
+    # None is not False: what was not measured must not count as reachable or as not repaired.
     return [by_cell.get(key) for key in answers[CELL].itertuples(index=False, name=None)]
 
 
@@ -153,6 +156,7 @@ def _count_lost(policy: str, answers: DataFrame) -> LostAnswers:
 
 def _fates(lost: DataFrame) -> Sequence[Fate]:
     ger = lost["ger"].astype(float)
+    # In the order of :class:`Fate`, since np.select takes the first condition that holds.
     holds = {
         Fate.ERASED: ger.eq(1),
         Fate.UNREACHABLE: lost["unreachable"].eq(True),

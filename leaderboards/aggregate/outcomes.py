@@ -95,6 +95,7 @@ class OpponentVerdict:
             words = f"{link} {self.other}" if is_first else verdict
             places = _places(rows, with_kind=is_first)
             parts.append(f"{words}{places}{_largest_difference(rows)}")
+        # The area is named only where it says something that the levels do not.
         if self.area and self.area.verdict not in (UNDECIDED, self.verdict):
             difference = self.area.difference.text
             parts.append(f"{self.area.verdict} by the area over all of them ({difference})")
@@ -154,6 +155,7 @@ def write_clauses(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     one."""
     others_by_words: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
+        # Without the name of the opponent, so that those of whom the same is said fall together.
         before, _, after = outcome.words.partition(f" {outcome.other}")
         others_by_words.setdefault((before, after), []).append(outcome.other)
     clauses = []
@@ -226,6 +228,7 @@ def conditions(outcomes: Sequence[OpponentVerdict]) -> list[str]:
 
 def _families(rows: Sequence[Pooled]) -> list[str]:
     """Says over how many tests each p is corrected, where it is over several."""
+    # The two families are corrected apart: see :func:`~leaderboards.aggregate.pooled._corrected`.
     of_others = of_controls = 0
     controls: dict[str, None] = {}
     for row in rows:
@@ -281,6 +284,7 @@ def join_outcomes(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[Oppon
     """Joins the rows of each level and the areas by opponent, in the order of the rows."""
     area_by_other = {}
     for area in areas:
+        # The area over one level is that level again.
         if len(area.levels) > 1:
             area_by_other[area.other] = area
     rows_by_other: dict[str, list[Pooled]] = {}

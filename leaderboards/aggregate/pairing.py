@@ -30,6 +30,7 @@ def with_held(records: DataFrame) -> DataFrame:
     of_full = records[records["policy"] == FULL].drop_duplicates(question).set_index(question)
     questions = records.set_index(question).index
     full_bytes = of_full["kv_bytes"].reindex(questions)
+    # Missing counts become NaN, and so does what is divided by them.
     whole = full_bytes.to_numpy(dtype=float, na_value=float("nan"))
     held = records["kv_bytes"].to_numpy(dtype=float, na_value=float("nan"))
     return records.assign(**{HELD: 100 * held / whole})

@@ -156,6 +156,7 @@ class Pooled:
         if count == 1:
             return str(self.contexts)
         each = ""
+        # Only where each task has as many: “x 12” would else be wrong of some.
         if count * self.limit == self.contexts:
             each = f" x {self.limit}"
         return f"{self.contexts} ({count} tasks{each})"
@@ -189,6 +190,7 @@ class Pooled:
 def points_text(number: float) -> str:
     """Writes a difference in points with one digit behind the point below 10, and with none
     above."""
+    # 9.95 would be written as 10.0, with a digit more than 10 has.
     digits = 0 if number >= 9.95 else 1
     return f"{number:.{digits}f}"
 
@@ -253,11 +255,13 @@ def pool_levels(
         if shared is None:
             continue
         for place in range(len(shared.levels)):
+            # One place without width: the mean height of a single level is its value.
             line = _line(shared.at(place), np.zeros((2, 1)), anchored=False)
             if line is not None:
                 lines.append(line)
     corrected = _corrected(lines)
     for place, line in enumerate(corrected):
+        # Without a test there is no corrected interval: that of a paired loss stands in its place.
         if line.test is None and not line.too_few:
             corrected[place] = _untested(line, len(lines))
     return corrected
@@ -354,6 +358,7 @@ def _shared(
         return None
     tables_by_task = {}
     for task, by_level in shared.items():
+        # In the order of the levels, so that a place is the same level in each task.
         tables_by_task[task] = [by_level[level] for level in levels]
     return _Shared(pair, tuple(levels), tables_by_task, leads, tuple(by_task), unmastered)
 
@@ -377,6 +382,7 @@ def _area(shared: _Shared) -> Pooled | None:
         for name, level in zip(shared.pair, last.run_levels(shared.pair), strict=True):
             if level != last.level and name != FULL:
                 return None
+    # Without the full cache in each task a curve has no origin, and begins at its first level.
     every_task_has_full = all(FULL in by_level[0].policies for by_level in tables)
     anchored = shared.levels != (UNTREATED,) and every_task_has_full
     return _line(shared, _places(tables, shared.pair, anchored), anchored)
@@ -385,6 +391,7 @@ def _area(shared: _Shared) -> Pooled | None:
 def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     """Makes one test before it is corrected, over the levels at which both have every task that
     counts."""
+    # To where the shorter curve ends: what lies beyond it is known of one of them alone.
     end = float(places.max(axis=1).min())
     tasks: list[str] = []
     leads: list[Sequence[str]] = []
@@ -394,6 +401,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     contexts: list[int] = []
     differing = 0
     for task, tables in shared.tables.items():
+        # None of a task without a question that both answered at each level.
         part = _task_difference(tables, shared.pair, shared.leads[task], places, end, anchored)
         if part is None:
             continue
@@ -407,6 +415,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
     if not tasks:
         return None
     test = None
+    # Each task needs enough contexts for its variance; what differs may lie in any of them.
     if min(*contexts, differing) >= fewest_clusters():
         test = StudentTest.from_tasks(values, differing)
     first, second = np.mean(sides, axis=0).tolist()
@@ -419,6 +428,7 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         *shared.pair,
         title=_title(leads),
         levels=shared.levels,
+        # The interval comes with the corrected test.
         difference=MeanDifference(round(first - second, DIGITS), None, None),
         sides=(first, second),
         test=test,
@@ -492,8 +502,10 @@ def _places(
     for tables in tasks:
         ratios = [table.realised[table.places(*pair)] for table in tables]
         ratios_by_task.append(ratios)
+    # One axis for all tasks, since their curves are averaged level by level.
     places: FloatArray = np.mean(ratios_by_task, axis=0).T
     both_remove = bool((places.max(axis=1) > FLAT).all())
+    # A policy that removes nothing stands at 0 whatever its level, and would have no curve.
     if not (tasks[0][-1].level.declared.removes and both_remove):
         amounts = [table.level.amount for table in tasks[0]]
         places = np.array([amounts, amounts])
@@ -562,6 +574,7 @@ def _percent_of_good(
 ) -> FloatArray:
     """Returns a measure of both policies on each question, in percent of good, shape (levels, 2,
     questions); with an anchor the full cache stands before the first level, for both."""
+    # Shape (levels, policies, questions), which keeps the two policies on the same questions.
     levels = [table.of(name, *pair) for table in tables]
     if anchored:
         levels.insert(0, tables[0].of(name, FULL, FULL))

@@ -147,6 +147,7 @@ def summarise(
     # records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
     columns = Columns.of(with_full(in_order_of_questions))
+    # Once for all records: a cell picks its columns from these arrays.
     numbers = {}
     for over, measures in MEASURES_OVER.items():
         of_measures = []
@@ -157,6 +158,8 @@ def summarise(
     for key, places in groups(in_order_of_questions, CELL):
         by_key[_key(key)] = columns.at(places)
     nothing = columns.at(np.arange(0))
+    # The plan first, so that cells which no record has yet stand in their order, with the reason
+    # why.
     keys: dict[Key, None] = {}
     if planned:
         keys |= dict.fromkeys(planned.keys())
@@ -169,9 +172,12 @@ def summarise(
         if planned:
             contexts = planned.contexts.get(key[0])
             expected = _Complete(expected.questions, contexts, planned.repeats(key[2]))
+        # A cell without a record is made of nothing, and says that it was not run.
         cells[key] = _cell(key, by_key.get(key, nothing), numbers, expected, seed, resamples)
     chances = planned.chances if planned else {}
     every_task = planned is not None and planned.every_task
+    # In this order: the mean over tasks leaves out what the model cannot do, and leaders are marked
+    # in that mean too.
     cells = _judge_cells(cells, chances, silence)
     cells |= _over_tasks(cells, every_task)
     return _mark_leaders(cells, every_task)
@@ -268,6 +274,7 @@ def _cell(
     seed: int,
     resamples: int,
 ) -> SummaryCell:
+    # Without a plan a draw that is missing everywhere cannot be seen.
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
     contexts = len(np.unique(answered["context"]))
@@ -281,6 +288,8 @@ def _cell(
         "contexts": contexts,
         "fewest_contexts": _fewest_contexts(answered),
     }
+    # Before any measure: of an incomplete cell a mean would be over other questions than its
+    # neighbours'.
     gap = _incomplete(group, expected, repeats)
     if gap:
         return SummaryCell(SummaryRow(**shared, complete=False, reason=gap), {})
@@ -367,6 +376,7 @@ def _answers_over(cell: Columns, over: Over) -> Columns | str:
         return statements if len(statements) else NO_GOLDS
     if over not in (Over.CACHE, Over.ANSWERABLE):
         return cell
+    # What rewrites rows has no keep mask, and so no eviction rate of any question.
     if np.isnan(cell["eviction_rate"]).all():
         return REWRITES
     if over is Over.CACHE:
@@ -386,6 +396,7 @@ def _value(
     has_value = ~np.isnan(numbers)
     column = measure.reads[0]
     if measure.paired and not has_twins:
+        # What concerns none of these questions needs no reason for being blank.
         if measure.over is not Over.CONCERNED or not np.isnan(sample[column]).all():
             gaps.append(NO_TWIN)
         return None
@@ -405,6 +416,7 @@ def _value(
             gaps.append(measure.undefined)
         return None
     if measure.over is Over.CONTEXTS:
+        # What is a property of a context counts once for it, however many questions are about it.
         by_context = sum_values_present(numbers, sample["context"])
         means = by_context.sums / by_context.counts
         return float(means.mean())
@@ -473,6 +485,7 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell], every_task: bool) -> list[Su
             if cell.row.not_mastered:
                 is_judged = False
         if not (every_task or is_judged):
+            # Nobody is ranked without values; the rows pass through as they are.
             values = {}
         for policy, row in mark_leaders(rows, values).items():
             marked[task, mode, policy, level] = row
@@ -523,6 +536,7 @@ def _counted_tasks(cells: Mapping[Key, SummaryCell], mode: str, every_task: bool
     last_rows = {}
     excluded = set()
     for (task, of_mode, *_), cell in cells.items():
+        # Of any mode: a task that this mode did not run leaves its mean blank.
         tasks[task] = None
         if of_mode != mode:
             continue
@@ -530,11 +544,13 @@ def _counted_tasks(cells: Mapping[Key, SummaryCell], mode: str, every_task: bool
         last_rows[task] = cell.row
         if cell.row.not_mastered and not every_task:
             excluded.add(task)
+    # Where the model can do none the mean is over all, and says so.
     counted = [task for task in tasks if task not in excluded] or list(tasks)
     # A task of needles, which nobody guesses, counts in the mean as any other; one without right
     # answers does not.
     chances = []
     for task, row in last_rows.items():
+        # An incomplete row has no measures, which does not say that its task has no right answers.
         has_right_answers = RIGHT.value(row) is not None or not row.complete
         if has_right_answers and task in counted:
             chances.append(row.chance or 0.0)
