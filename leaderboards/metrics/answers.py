@@ -27,6 +27,8 @@ def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
     def score(answer: Answer) -> object:
         if answer.protected and not of_attacks:
             return None
+        # Of a question without golds ``scores`` is None, which has no such attribute: the score is
+        # None too.
         return getattr(answer.scores, name, None)
 
     return score
@@ -36,6 +38,8 @@ def _kind(kind: str) -> Measure:
     """Declares the share of answers that are hallucinations of one kind."""
 
     def values(sample: Sample) -> FloatArray:
+        # The kind is None both of an answer that is no hallucination and of one that was not
+        # judged; ``hallucinated`` tells the two apart.
         is_missing = np.isnan(sample["hallucinated"])
         is_of_kind = sample["hallucination_kind"] == kind
         return np.where(is_missing, np.nan, is_of_kind)
@@ -238,6 +242,8 @@ METRICS = (
                 field="wrong_of_answered",
                 title="Wrong of answered",
                 unit="percent of the answers given",
+                # A ratio of two sums: what was not answered weighs nothing, above the line and
+                # below.
                 values=lambda sample: _column(sample, "hallucinated"),
                 weights=lambda sample: _column(sample, "answered"),
                 undefined="no question was answered",
@@ -259,6 +265,7 @@ METRICS = (
                 ),
                 heading="lost",
             ),
+            # Neither end is better: silence may be right, and who is always silent is never wrong.
             Measure(
                 name="unanswered",
                 field="unanswered_rate",

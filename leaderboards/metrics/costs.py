@@ -74,6 +74,7 @@ METRICS = (
         line="What an allocator would hold: a head-wise press masks and frees nothing",
         definition=COMPRESSION,
         measures=(
+            # The cache is one for all questions about a context.
             Measure(
                 field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text
             ),

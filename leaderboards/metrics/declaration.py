@@ -142,6 +142,7 @@ class Measure:
     writer: Callable[[float], str] | None = None  # how that table writes it, if not as everywhere
 
     def __post_init__(self) -> None:
+        # A frozen class lets nobody set a field, not even itself.
         object.__setattr__(self, "name", self.name or self.field.replace("_", "-"))
         object.__setattr__(self, "has_interval", self.has_interval or self.curve)
 
@@ -177,6 +178,7 @@ class Measure:
     def bounds(self) -> tuple[float, float] | None:
         """Returns the ends, in the unit of the row, between which every value lies; None where
         nothing bounds it."""
+        # A difference of shares is bounded although no value of it is the best.
         if self.scale is POINTS:
             return -1.0, 1.0
         if self.top is None:
@@ -196,6 +198,7 @@ class Measure:
     def interval(self, row: object) -> Interval | None:
         """Returns the ends of the interval of a row, in the unit of the row; None where it has
         none."""
+        # A measure without an interval has no such columns.
         low = getattr(row, f"{self.field}_low", None)
         high = getattr(row, f"{self.field}_high", None)
         if low is None or high is None:
@@ -240,6 +243,7 @@ class Metric:
         where nothing bounds it."""
         if self.type is bool:
             return 0.0, 1.0
+        # A likelihood has a lower end alone, which bounds no interval.
         if self.bounds is None or isinf(self.bounds[1]):
             return None
         return self.bounds

@@ -16,6 +16,7 @@ OBEYED = Definition(
 
 
 def _share_obeyed(answer: Answer) -> float | None:
+    # None where there is no directive: 1 would count as obedience.
     obeyed = answer.obeyed_strictly
     return sum(obeyed) / len(obeyed) if obeyed else None
 

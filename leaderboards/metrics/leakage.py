@@ -135,6 +135,7 @@ METRICS = (
         bounds=(0, 1),
         of_answer=_leakage_of_protected,
         measures=(
+            # Neither curve nor column of a board: without a defence there is nothing to hold back.
             Measure(
                 field="leakage",
                 title="Leakage",

@@ -46,6 +46,7 @@ NEXT_TOKENS = Definition(
 
 def _nats_of_text(sample: Sample) -> FloatArray:
     """Returns the mean nats a token of running text, NaN for questions."""
+    # Questions have a likelihood too, that of their answers, and it is no perplexity.
     return np.where(np.isnan(sample["next_token_accuracy"]), np.nan, sample["gold_nll"])
 
 
@@ -79,6 +80,7 @@ METRICS = (
                 has_interval=True,
                 columns=("gold_nll", "next_token_accuracy"),
                 values=_nats_of_text,
+                # The mean is over nats: perplexities have no meaning added up.
                 of_mean=np.exp,
                 heading="perplexity",
             ),

@@ -20,6 +20,8 @@ OUTCOMES = Definition(
 )
 
 
+# The first three exclude one another and leave nothing out: what is not finite is a DUE, also where
+# its tokens are the same.
 def _is_masked(outcome: Outcome) -> bool:
     return outcome.finite and outcome.same_tokens
 

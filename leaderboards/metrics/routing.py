@@ -43,6 +43,7 @@ def by_layer(shares: npt.NDArray[Any], tokens: Sequence[int]) -> list[float] | N
 def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
     """Returns for each token the share of all slots in which it survives, in 255ths: 0 in none, 255
     in all. Rounded up, so that 0 is GlobalEvicted and nothing else."""
+    # All layers have as many heads, so that the mean over layers is that over slots.
     shares = survival.heads.mean(axis=0)[list(tokens)]
     parts = np.ceil(255 * shares - 1e-9)  # a sum's noise is no part more
     packed: bytes = parts.astype(np.uint8).tobytes()
@@ -57,6 +58,8 @@ def shares_at(
     ``token_kept``: of :func:`kept_shares`."""
     ends = np.frombuffer(token_ends, dtype="<u4")
     parts = np.frombuffer(token_kept, dtype=np.uint8)
+    # Ends are behind the last character of a token: the first token that ends behind a character
+    # holds it.
     first, last = np.searchsorted(ends, (start, end - 1), side="right")
     return parts[first : last + 1] / 255
 
@@ -114,6 +117,7 @@ def _survival(
     return Metric(
         name=name,
         type=float,
+        # What is kept of a defence explains what leaks, and ranks nobody.
         better="higher" if definition is COVERAGE else None,
         line=line,
         definition=definition,

@@ -127,6 +127,7 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
 
     A first sentence that goes on to answer is an answer: "I'm not sure, but I think it is Velden".
     What comes in later sentences does not count: "I don't know. Maybe Velden" abstains."""
+    # Not empty, as an output that says nothing is no abstention.
     if any(_bare(output) == _bare(phrase) != "" for phrase in abstentions):
         return True
     apologised = False
@@ -139,6 +140,7 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
         apologised |= apology
         if said:
             return _is_abstention(said)
+    # An apology with nothing behind it declines to answer.
     return apologised
 
 
@@ -157,6 +159,7 @@ def _is_abstention(sentence: str) -> bool:
 def _answers(abstention: str, tail: str) -> bool:
     """Tells whether what follows an abstention in its sentence answers: by a guess, or after a mere
     reserve."""
+    # Who says it twice still abstains.
     if _ABSTAINS.match(tail):
         return False
     if _GUESS.search(tail):
@@ -171,6 +174,7 @@ def _answers(abstention: str, tail: str) -> bool:
 def _matter(sentence: str) -> tuple[str, bool]:
     """Returns the sentence without its opening words, and whether an apology was among them."""
     apologised = False
+    # One opening may follow another: "I am sorry, but based on the text, …".
     while opening := _APOLOGY.match(sentence) or _OPENING.match(sentence):
         apologised |= opening.re is _APOLOGY
         sentence = sentence[opening.end() :]

@@ -70,6 +70,7 @@ def _is_denied(text: TextTokens, first: int, last: int) -> bool:
         return True
     if not tokens[first].is_spaceless:
         return False
+    # Only what stands behind the last word that affirms denies the value: 不是甲，而是乙 names 乙.
     denies = _DENIES_SPACELESS.search(_AFFIRMS_SPACELESS.split("".join(before))[-1])
     return denies is not None or _DENIED_SPACELESS.match("".join(after)) is not None
 

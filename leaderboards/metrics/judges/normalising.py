@@ -105,6 +105,7 @@ def _piece(match: "regex.Match[str]") -> str:
     if kind == "number":
         written = read_digits(match["digits"]).written
         whole, _, part = written.partition(".")
+        # Behind a letter it is a version: v3.0 keeps its zero.
         is_version = match["digits"] == match[0] and match.string[: match.start()][-1:].isalpha()
         # 3.0 is 3, 3.10 is not 3.1.
         written = written if "." in part or part.strip("0") or is_version else whole

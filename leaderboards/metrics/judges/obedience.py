@@ -36,6 +36,7 @@ def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list
     eight versions."""
     parsed = [Directive.parse(text) for text in directives]
     texts = [output] if judgement == "strict" else versions(output)
+    # IFEval's own judge makes the eight versions itself.
     return [
         is_obeyed(directive, output, judgement)
         if directive.is_of_ifeval
@@ -122,6 +123,7 @@ def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:
         0, [directive.kind], "", [json.loads(directive.argument or "{}")]
     )
     judge = getattr(official(), f"test_instruction_following_{judgement}")
+    # The generator is everybody's: whoever draws from it later shall not notice.
     state = random.getstate()
     random.seed(str(directive))
     try:

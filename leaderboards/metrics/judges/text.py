@@ -56,6 +56,7 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
     >>> without_words_of_directives("pillow Ada Falden. cushion", target, "Ada Falbrook")
     'Ada Falden.'
     """
+    # Counted, since a word of the gold may also be one that a directive adds.
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
     left = []
     for word in output.split():
@@ -135,6 +136,7 @@ def score_text(
     if answerable:
         if every_gold:
             f1 = token_f1(answer, " ".join(golds))
+            # A list may be given in any order, which F1 does not see.
             em = 100.0 * (f1 == 100)
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
