@@ -17,6 +17,7 @@ def shared_questions(study_input: StudyInput, other: StudyInput, by: list[str] =
     """Returns what names the questions that both were asked, one row for each."""
     here = study_input.records[by].drop_duplicates()
     there = other.records[by].drop_duplicates()
+    # On all columns that both have, which are those that name a question.
     return here.merge(there)
 
 

@@ -123,6 +123,7 @@ def build_study(
 def studies() -> Mapping[str, Study]:
     """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
     declared: list[Study] = []
+    # A study is found by its file, so that none is named in a list here.
     for path in sorted(Path(__file__).parent.glob("*/study.py")):
         module = import_module(f"leaderboards.studies.{path.parent.name}.study")
         declared.append(module.STUDY)

@@ -48,6 +48,7 @@ def estimate_mean(
     names = np.asarray(contexts, dtype=str)
     if weights is None:
         mean = numbers.mean()
+        # Under one seed, so that estimates of the same contexts on a page have the same resamples.
         resampled = resampled_means(numbers, names, 0)
     else:
         divisors = np.asarray(weights, dtype=np.float64)
@@ -103,6 +104,7 @@ def banded_line(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> B
         if estimate.interval is not None:
             low.append(estimate.interval[0])
             high.append(estimate.interval[1])
+    # A band with a gap would be drawn across a place that has no interval.
     if len(low) < len(places):
         return BandedLine(style, tuple(places))
     return BandedLine(style, tuple(places), tuple(low), tuple(high))
@@ -117,6 +119,7 @@ def in_powers(points: Iterable[tuple[float, Estimate | None]]) -> list[tuple[flo
     """
     powers = []
     for place, estimate in points:
+        # ``not > 0`` and not ``<= 0``, since NaN has no power either.
         if estimate is None or not estimate.mean > 0:
             continue
         ends = None
@@ -180,6 +183,7 @@ def _lines_over(axis: Axis, cells: Cells, styles: Mapping[str, LineStyle]) -> li
     lines = []
     for policy, style in styles.items():
         levels = []
+        # The untreated level is left out here, as it is put at the origin below.
         for name, level in cells:
             if name == policy and level in axis and level.amount:
                 levels.append(level)
@@ -205,6 +209,7 @@ def level_table(
         policies[policy] = None
         if policy != FULL:
             treated.add(level)
+    # By what is done to the cache, which rises where bits or kept tokens become fewer.
     levels = sorted(treated, key=lambda level: (level.kind, level.amount))
     names = name_levels(levels)
     rows = []
@@ -253,6 +258,7 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
         return form(value)
     if isinstance(value, Estimate):
         return in_numbers(value, form) if form else in_percent(value)
+    # NaN alone differs from itself.
     if value is None or value != value:
         return NONE
     if isinstance(value, bool):

@@ -95,6 +95,7 @@ class SweptTasks:
                 "r": sweep.correlation,
                 "partial": sweep.partial,
                 "cliff": sweep.cliff,
+                # Without a cliff it is None and not False: there is no rise that could be clear.
                 "is_clear": sweep.cliff and sweep.cliff_is_clear,
             }
             yield self._summary(sweep.policy, numbers)
@@ -124,6 +125,7 @@ def swept_tasks(study_input: StudyInput) -> list[SweptTasks]:
         shown.append(task)
         if not task.withheld:
             mastered.append(task)
+    # The mean over one task is that task.
     if len(alone) < 2:
         return alone
     whole = SweptTasks.of(ALL_TASKS, mastered or shown)
@@ -134,6 +136,7 @@ def _judged_tasks(study_input: StudyInput) -> list[MeasuredTask]:
     """Returns the tasks of whose answers it is known whether they are made up and what is left of
     their evidence."""
     records = study_input.records
+    # An attack has no such rate, and a press that rewrites rows has no GER.
     judged = records[records[RATE].notna() & records[GER].notna()]
     names = set(judged["task"])
     if not names:
@@ -157,6 +160,7 @@ def build_content(study_input: StudyInput) -> StudyContent:
     styles = policy_styles(policies)
     sections = [_section(swept, styles, study_input.number)]
     for number, other in enumerate(study_input.beside, start=1):
+        # Two models stand beside one another once, on the page of the first.
         if other.number > study_input.number:
             identifier = f"cliff-beside-{study_input.number}-{number}"
             sections += _beside(study_input, other, len(styles), identifier)
@@ -267,6 +271,7 @@ def _over_ger(swept: SweptTasks, styles: Mapping[str, LineStyle], number: int) -
     for sweep in swept.sweeps:
         points = zip(sweep.plain_ger[0], map(exactly, sweep.plain_rate[0]), strict=True)
         lines.append(banded_line(styles[sweep.policy], points))
+    # Up to 1 whatever was measured, as GER is a share.
     axis = Axis.from_values("Global Eviction Ratio", [1.0])
     salt = f"cliff/{number}/ger"
     return curve("Hallucination over GER", f"share, {swept.title}", lines, axis, salt)
@@ -319,6 +324,7 @@ def _beside(
         return []
     here = _by_name(only_shared(study_input, shared))
     there = _by_name(only_shared(other, shared))
+    # The first is the mean over tasks, where there is one.
     name = next((name for name in here if name in there), None)
     if name is None:
         return []

@@ -43,6 +43,7 @@ def peaks(middles: FloatArray, rises: FloatArray) -> FloatArray:
     """Returns the middle at which each row rises fastest, shape (rows,); NaN of a row that rises
     nowhere, or has no value. ``middles``: shape (steps,). ``rises``: shape (rows, steps)."""
     is_complete = ~np.isnan(rises).any(axis=1)
+    # np.max gives NaN for a row that has one.
     places = steepest(np.nan_to_num(rises, nan=-np.inf))
     rows = np.arange(len(rises))
     does_rise = rises[rows, places] > FLAT
@@ -56,6 +57,8 @@ def pearson(first: FloatArray, second: FloatArray) -> FloatArray:
     x = first - first.mean(axis=1, keepdims=True)
     y = second - second.mean(axis=1, keepdims=True)
     spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    # The spread of numbers that differ by the noise of sums alone is not 0, and r of them would be
+    # any number.
     varies = (np.abs(x).max(axis=1) > FLAT) & (np.abs(y).max(axis=1) > FLAT)
     products = (x * y).sum(axis=1)
     undefined = np.full(len(x), np.nan)
@@ -98,6 +101,8 @@ def _products(
     has_both = ~(np.isnan(evicted) | np.isnan(rate))
     x = np.where(has_both, evicted, 0.0)
     y = np.where(has_both, rate, 0.0)
+    # Of each resample the sum of products about the means, as Σ w x y - Σ w x · Σ w y / Σ w: a few
+    # products of matrices instead of a loop over resamples.
     weights = task.resampler.weights
     count = weights @ has_both
     sums = []
@@ -158,6 +163,7 @@ class Sweep:
         """Tells whether the rate rises at the cliff at all: the interval of the slope there leaves
         out 0, corrected over the steps of which the steepest was chosen."""
         _, rises = self.rises
+        # The step is chosen as measured; the correction below is for having chosen it.
         peak = steepest(rises[:1])[0]
         resampled = rises[1:, peak]
         if self.contexts < 2 or np.isnan(resampled).any():
@@ -278,6 +284,7 @@ def shared_levels(policy: str, tasks: Sequence[TaskEvidence]) -> dict[Level, flo
     chosen: dict[Level, float] = {}
     last = 0.0
     for level, removed in sorted(means.items(), key=lambda item: item[1]):
+        # A step without width has no slope.
         if removed > last + FLAT:
             chosen[level] = last = removed
     return chosen

@@ -64,6 +64,7 @@ def _difference(prompts: PromptRecords, caches: DataFrame) -> Estimate | None:
     rows = caches[has_both]
     if rows.empty:
         return None
+    # In the same resamples, so that what the two have in common goes out of the interval.
     means = prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
     return prompts.resampler.make_estimate(means, len(rows))
 
@@ -89,6 +90,7 @@ def spans_kept_by_layer(prompts: PromptRecords) -> Sequence[Row]:
 def _by_layer(values: Series) -> FloatArray:
     """Averages lists of one share for each layer, shape (layers,); empty where no context has the
     span."""
+    # A list that is missing is None or NaN, and NaN has no dimension.
     shares = [value for value in values if value is not None and np.ndim(value)]
     if not shares:
         return np.empty(0)
@@ -244,6 +246,7 @@ def _layers_section(
         levels = sorted({row["level"] for row in of_policy} - {UNTREATED})
         if not levels or layers < 2:
             continue
+        # Of an even number the lower of the two in the middle.
         middle = levels[(len(levels) - 1) // 2]
         for arm in _arms(compared):
             shown = [row for row in of_policy if (row["level"], row["arm"]) == (middle, arm)]

@@ -43,9 +43,12 @@ def kept_by_number(prompts: PromptRecords) -> list[KeptOfNumber]:
     """Computes it by policy, level and number of directives."""
     cell = ["policy", "level"]
     results = []
+    # The place of each prompt among the groups, of which the last holds all larger numbers too.
     groups = prompts.directives["number"].clip(upper=len(GROUPS)) - 1
     for place, number in enumerate(GROUPS):
         table = prompts.directives[groups == place]
+        # Of prompts with the same number, so that what many directives cost by themselves goes out
+        # of the ratio.
         whole = table[table["policy"] == FULL]
         for (policy, level), of_level in table.groupby(cell, sort=False, observed=True):
             strict = prompts.estimate(of_level, "strict")
@@ -72,6 +75,7 @@ def numbers_section(prompts: PromptRecords, results: Sequence[KeptOfNumber]) -> 
             if result.policy == base and result.relative is not None:
                 cells[titles[result.directives], result.level] = result.relative
         if cells:
+            # Of itself the full cache has all, for certain.
             whole = {(FULL, UNTREATED): Estimate(1.0, 1.0, 1.0, 0)}
             note = "obeyed, of what the full cache obeys"
             pictures += over_levels(whole | cells, styles, base, note, f"numbers/{base}")

@@ -91,6 +91,7 @@ def build_content(study_input: StudyInput) -> StudyContent:
         _sheet("amnesia", "Where most leaks while directives are obeyed", _fields(highest_leaks)),
         _sheet("gain", "Protection gain", [gain.row for gain in gains]),
     )
+    # What stands behind a summary alone holds no section.
     shown = [part for part in parts if part.pictures or _has_rows(part)]
     return StudyContent(
         parts=shown,
@@ -161,6 +162,8 @@ def _plane(prompts: PromptRecords, leak_table: DataFrame) -> StudySection:
         obeyed = estimates_by_cell(accuracy(of_order), "strict")
         leaked = estimates_by_cell(leak_table[leak_table["arm"] == arm], "leakage")
         details.append(percent_table(f"Leakage, percent of the protected text{order}", leaked))
+        # Only where there is a defence, or one's own prompts: without one nothing forbids what
+        # leaks.
         if directives.empty or arm not in (*DEFENDED, OF_ONE_ORDER):
             continue
         details.append(percent_table(f"Directives obeyed, strict, percent{order}", obeyed))

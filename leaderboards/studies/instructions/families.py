@@ -88,6 +88,7 @@ def family_means(prompts: PromptRecords, rows: DataFrame, families: Sequence[str
     places = rows["family"].map(numbers).to_numpy(dtype=np.intp)
     draws = rows["draw"].to_numpy(dtype=np.intp)
     sums = np.zeros((2, len(families), prompts.resampler.count))
+    # Not ``+=``, which adds once where a family and draw come several times.
     np.add.at(sums[0], (places, draws), rows["strict"].to_numpy(dtype=np.float64))
     np.add.at(sums[1], (places, draws), 1.0)
     obeyed, judged = sums @ prompts.resampler.weights.T
@@ -113,6 +114,7 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> FloatArray:
 def _centred_ranks(values: FloatArray) -> FloatArray:
     """Counts for each value how many others are lower, less how many are higher: twice its midrank
     less the mean. Shape (families, samples), as that of the values."""
+    # A family that is missing from a sample is NaN beside every other, and counts for none of them.
     signs = np.sign(values[:, None] - values[None])
     ranks: FloatArray = np.nansum(signs, axis=1)
     return ranks
@@ -130,6 +132,7 @@ def families_section(prompts: PromptRecords) -> StudySection:
         cells = {}
         for family, by_cell in of_families.items():
             for (policy, level), estimate in by_cell.items():
+                # A line starts at the policy's own untreated cache, or else at the full cache.
                 starts = policy == FULL and (base, UNTREATED) not in by_cell
                 if policy == base or starts:
                     cells[family, level] = estimate

@@ -59,6 +59,8 @@ class PromptRecords:
         the resamples that all share. The context that each resample has more is another one for
         every policy."""
         values = rows[column].to_numpy(dtype=np.float64)
+        # Differences of two policies shall have the width of two contexts more, and not of one that
+        # drops out.
         policies = "+".join(map(str, rows["policy"].unique()))
         name = f"{column} of {policies}"
         return self.resampler.means(values, rows["draw"].to_numpy(), (0.0, 1.0), name)
@@ -75,6 +77,7 @@ def prompt_records(records: DataFrame, seed: int = 0, times: int = 1) -> PromptR
     return PromptRecords(
         directives,
         attacks=_attacks(answers[is_attack]),
+        # All questions about a context read the same cache.
         caches=answers.drop_duplicates(["policy", "level", "repeat", "example_id"]),
         resampler=Resampler.of(len(names), seed, times),
         levels=tuple(levels),
@@ -89,6 +92,7 @@ def _directives(answers: DataFrame) -> DataFrame:
     columns = ["policy", "level", "arm", "draw", "question_id", "failed"]
     families = answers["directive_families"].map(list)
     wide = answers[columns].assign(family=families, number=counts, **judged)
+    # A row for each directive of each answer from here on; the lists of an answer are equally long.
     long = wide.explode(["family", *VERDICTS], ignore_index=True)
     return long.astype(dict.fromkeys(VERDICTS, float))
 
@@ -124,6 +128,7 @@ def accuracy(prompts: PromptRecords, by: Sequence[str] = ()) -> DataFrame:
     full = prompts.directives[prompts.directives["policy"] == FULL]
     shares_with_full = {}
     for key, group in full.groupby(groups, observed=True):
+        # By the group within, without policy and level.
         shares_with_full[key[2:]] = group["strict"].mean()
     rows = []
     for key, group in prompts.directives.groupby(groups, sort=False, observed=True):
@@ -154,6 +159,7 @@ def forms_by_policy(policies: Sequence[str]) -> dict[str, list[str]]:
     for policy in policies:
         plain, _ = plain_and_way(policy)
         forms.setdefault(plain, []).append(policy)
+    # A control that nobody protects is no method whose protection could be looked at.
     for control in CONTROLS:
         if forms.get(control) == [control]:
             del forms[control]

@@ -56,6 +56,7 @@ class TaskInBoth:
             for policy in map(str, side.evidence.records["policy"].unique()):
                 for level in side.evidence.levels(policy):
                     cells[policy, level] = None
+        # A stable sort leaves all others in their order.
         return sorted(cells, key=lambda cell: cell != (FULL, UNTREATED))
 
     @property
@@ -94,6 +95,7 @@ class TaskInBoth:
         aware = _percent(with_question, policy, level, column)
         if agnostic is None or aware is None:
             return None
+        # The same contexts under the same seed, so that the resamples of both are pairs.
         return MeanDifference.of(without_question.estimate(aware - agnostic))
 
 

@@ -88,6 +88,7 @@ def find_flips(pairs: DataFrame, kl_over: str) -> Flips:
         if flip is None:
             continue
         kl = row["kl"]
+        # At the flip itself both still stand behind the same prefix.
         if kl_over == UP_TO_FLIP:
             kl = kl[: flip + 1]
         rows.append((row["draw_id"], float(flip), float(np.mean(kl))))
@@ -126,6 +127,7 @@ def split_thirds(flips: Flips) -> tuple[FloatArray, FloatArray] | None:
 def welch_test(early: FloatArray, late: FloatArray) -> tuple[float | None, float | None]:
     """Returns Welch's t and its two-sided p for the mean KL of early flips, shape (early,), and of
     late ones, shape (late,); None where no third varies."""
+    # Without variance Welch's t would be a division by 0.
     if not early.std() and not late.std():
         return None, None
     result = stats.ttest_ind(early, late, equal_var=False)

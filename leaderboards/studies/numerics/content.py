@@ -126,6 +126,7 @@ def _above_null(rows: DataFrame) -> bool:
     have one."""
     null = rows[rows["pair"] == NULL]
     if null.empty:
+        # Without a null row any divergence is above it.
         return finite_mean(joined(rows["kl"])) > 0
     beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
     return finite_mean(joined(beside["kl"])) > finite_mean(joined(null["kl"]))
@@ -173,6 +174,7 @@ def _around_flips(
     before: list[FloatArray] = []
     after: list[FloatArray] = []
     for values, flip in zip(numbers_by_step(rows, column), flips, strict=True):
+        # With the step of the flip, at which both still stand behind the same prefix.
         end = len(values) if flip is None else flip + 1
         before.append(values[:end])
         after.append(values[end:])
@@ -222,6 +224,8 @@ def _means(
     """Averages the rows of prompts, and those that were written token by token."""
     prompts, answers = [], []
     for of_answer, by_step in zip(rows, steps, strict=True):
+        # All steps but the first wrote a row, and these are the last rows. An answer of one step
+        # has none and was left out before: its split would call the prompt written.
         prompt, written = np.split(of_answer, [1 - len(by_step)])
         prompts.append(prompt)
         answers.append(written)

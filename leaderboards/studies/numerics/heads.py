@@ -45,6 +45,7 @@ def measure_heads(drift: DataFrame) -> list[Head]:
             contexts = of_layer["draw_id"].to_numpy(dtype=str)
             for head, kl in enumerate(average_columns(values, contexts)):
                 if kl is not None:
+                    # Contexts whose attention overflows are not among those compared.
                     compared = np.unique(contexts[np.isfinite(values[:, head])])
                     heads.append(Head(task, dtype, int(layer), head, len(compared), kl))
     return heads
@@ -63,6 +64,7 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         if any(head.kl.mean for head in of_map):  # a step may leave no difference in coarse numbers
             by_dtype.setdefault(dtype, []).append(_heat_map(f"{task}, {dtype}", of_map))
     maps: list[HeatMap] = []
+    # Of 16 bits, which the text is about; of other numbers only where these were not run.
     for dtype in [dtype for dtype in by_dtype if dtype in IN_16_BITS] or by_dtype:
         maps += by_dtype[dtype]
     text = (

@@ -48,6 +48,7 @@ def measure_layers(drift: DataFrame) -> list[Layer]:
     for (task, dtype), group in sorted_groups(_with_step(drift), "task", "dtype"):
         distances = _by_layer(group, "l2")
         cosines = _by_layer(group, "cosine")
+        # In the order in which questions first appear, as the rows of the two arrays are.
         contexts = group.drop_duplicates("question_id")["draw_id"].to_numpy(dtype=str)
         series = [average_columns(values, contexts) for values in (distances, cosines, 1 - cosines)]
         count = len(set(contexts))
@@ -73,6 +74,7 @@ def _with_step(drift: DataFrame) -> DataFrame:
     rows = drift.assign(l2=_at_step(drift, "hidden_l2"), cosine=_at_step(drift, "hidden_cosine"))
     is_finite = np.isfinite(rows["l2"]) & np.isfinite(rows["cosine"])
     answers = is_finite.groupby([rows["task"], rows["dtype"], rows["question_id"]])
+    # An answer counts in all layers or in none: layers are compared on the same answers.
     return rows[answers.transform("all")]
 
 

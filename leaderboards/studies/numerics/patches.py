@@ -49,6 +49,7 @@ class Recovery:
 def read_patches(tables: Mapping[str, DataFrame]) -> DataFrame | None:
     """Returns the rows of a run in the form of today; None where nothing was patched."""
     for name in (TABLE, EARLIER):
+        # Tables of earlier runs stay readable, and are brought into the form of today.
         if name in tables and len(tables[name]):
             if name == TABLE:
                 return tables[name]
@@ -82,6 +83,7 @@ def measure_recoveries(table: DataFrame) -> list[Recovery]:
     """Returns what each patch recovers, by dtype and direction, apart by the place of the step.
     ``table``: with the context of each row
     (:func:`leaderboards.studies.numerics.walked.with_draws`)."""
+    # Where the two paths do not differ there is nothing to recover.
     rows = highest(table[(table["kl"] > 0) & np.isfinite(table["kl_patched"])])
     rows = rows.assign(
         at_step=1 - rows["kl_patched"] / rows["kl"],
@@ -124,6 +126,7 @@ def estimate_median(values: FloatArray, contexts: object) -> Estimate:
     count = len(means)
     if count < 2:
         return Estimate(median, None, None, len(values))
+    # A median needs the values and not their sums, so that contexts are drawn by their places.
     drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count_draws(count)))
     medians = np.median(means[drawn], axis=1)
     return Estimate.of(median, medians, len(values))

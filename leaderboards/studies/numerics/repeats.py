@@ -49,6 +49,7 @@ def measure_repeats(pairs: DataFrame) -> list[PartingShares]:
             parted=("parts", "sum"), draws=("parts", "size"), context=("draw_id", "first")
         )
         draws = int(by_example["draws"].max())
+        # An example that lacks a draw cannot have parted at all of them.
         whole = by_example[by_example["draws"] == draws]
         parted, contexts = whole["parted"], whole["context"]
         always, never = parted == draws, parted == 0

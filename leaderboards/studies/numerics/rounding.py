@@ -47,6 +47,7 @@ def product_errors(table: DataFrame) -> list[ProductError]:
     for row in table.to_dict("records"):
         for column, product in PRODUCTS.items():
             for length, error in zip(row["lengths"], row[column], strict=True):
+                # What overflows has no relative error, and would make every mean infinite.
                 if np.isfinite(error):
                     cell = (row["dtype"], product, int(length))
                     errors.setdefault(cell, []).append(error)

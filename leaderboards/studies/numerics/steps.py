@@ -52,6 +52,7 @@ def measure_steps(pairs: DataFrame) -> list[StepDivergence]:
         values = padded(numbers_by_step(group, "kl"))
         divergences = average_columns(values, contexts)
         shannon = average_columns(padded(numbers_by_step(group, "js")), contexts)
+        # Runs from before it was measured have no such numbers at any step.
         shannon += [None] * (len(divergences) - len(shannon))
         for step, (kl, js) in enumerate(zip(divergences, shannon, strict=True)):
             if kl is not None:
@@ -74,6 +75,7 @@ def build_content(tables: Mapping[str, DataFrame]) -> StudyContent:
         for regime in (FORCED, FREE):
             shown = steps_by_part.get((task, regime), [])
             pictures += _pictures(task, regime, shown, styles)
+    # A power of two has no bit in common with the number before it; nor has 0.
     few = [step for step in steps if step.step & (step.step - 1) == 0]
     listing = listing_of_fields("At steps 0, 1, 2, 4 and so on", few, {"kl": ".2g", "js": ".2g"})
     text = (

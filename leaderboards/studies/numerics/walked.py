@@ -48,6 +48,7 @@ def padded(lists: Sequence[FloatArray]) -> FloatArray:
 def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
     """Puts the numbers of all rows one behind the other: shape (rows · steps,)."""
     arrays = [np.asarray(by_step, dtype=np.float64) for by_step in lists]
+    # np.concatenate takes no empty list.
     return np.concatenate([np.empty(0), *arrays])
 
 

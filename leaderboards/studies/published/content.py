@@ -101,6 +101,7 @@ def separated(mode: str, ratio: float) -> tuple[Pair, ...]:
     """Lists the pairs that either model puts at least :data:`APART` points apart."""
     of_llama = scores_at(mode, LLAMA, ratio)
     of_qwen = scores_at(mode, QWEN, ratio)
+    # In the order of the list above, so that the pairs come in the same order on each page.
     names = [name for name in OURS[mode].values() if name in of_llama and name in of_qwen]
     pairs = []
     for first, second in combinations(names, 2):
@@ -139,6 +140,7 @@ def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None
         if name in second:
             values.append(value)
             others.append(second[name])
+    # Of two policies tau is 1 or -1, whatever they are.
     if len(values) < 3:
         return None
     return float(stats.kendalltau(values, others).statistic)
@@ -179,6 +181,7 @@ class Order:
             for task in self.tasks:
                 if (task, name, ratio) in self.shares:
                     shares.append(self.shares[task, name, ratio][0])
+            # A mean over fewer tasks would be one of easier or harder tasks than its neighbours'.
             if shares and len(shares) == len(self.tasks):
                 means[name] = float(np.mean(shares))
         return means
@@ -197,6 +200,7 @@ class Order:
             return Judged(pair, None, ())
         mean = np.mean(list(differences.values()), axis=0)
         contexts = min(self.tasks[task].contexts for task in differences)
+        # Tasks are resampled by seeds of their own, and so averaged resample by resample.
         resampled = None
         if contexts > 1:
             resampled = mean[1:]
@@ -285,6 +289,8 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
             means = order.means(ratio)
             taus = (_tau_text(means, of_llama), _tau_text(means, of_qwen))
             yield (name, f"{ratio:g}", same, *numbers, *taus)
+        # The ceiling: of the pairs that either model puts apart, those that the other one puts
+        # apart in the same direction.
         apart = str(len(separated(mode, ratio)))
         ceiling = _tau_text(of_llama, of_qwen)
         name = f"{LLAMA} against {QWEN}"

@@ -64,8 +64,10 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins interventions, mean over draws of random rows, with what the same answer was without
     (``_before``) and with the full cache (``_full``). ``context``: what is resampled. Those without
     a likelihood have no value there."""
+    # Draw 0 is the rows of the span itself.
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random"]
+    # A row for each answer, action and span, and whether its rows are random: draws are averaged.
     drawn = (
         table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]]
         .mean()
@@ -92,6 +94,8 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
     for policy, of_policy in answers.groupby("policy", observed=True):
         cells = of_policy.groupby(["level_kind", "level"], observed=True)
         levels = cells[["realised_ratio", "lost"]].mean().sort_values("realised_ratio")
+        # A level that removes no more than the one before it makes a step without width, which has
+        # no slope.
         steps = np.diff(levels["realised_ratio"], prepend=0.0)
         levels = levels[steps > FLAT]
         ratios = np.array([0.0, *levels["realised_ratio"]])
@@ -125,6 +129,7 @@ def removals(outcomes: DataFrame) -> list[Removal]:
     for task, of_task in removed.groupby("task", observed=True, sort=False):
         for target in TARGETS:
             rows, pairs = _paired(of_task, target)
+            # Where a likelihood is no number, nothing tells by how much it fell.
             rows = rows[rows["gold_nll"].notna()]
             pairs = pairs[pairs["gold_nll"].notna()]
             if not rows.empty:
@@ -293,6 +298,7 @@ def what_was_lost(study_input: StudyInput) -> list[LostAnswers]:
     if has(study_input, TABLE):
         table = study_input.tables[TABLE]
         of_evidence = table[(table["action"] == "restore") & (table["target"] == "evidence")]
+        # Draws above 0 are random rows.
         tried = of_evidence[of_evidence["draw"] == 0]
         repaired = tried.set_index(CELL)["right"].eq(True)
     policies = lost_answers(study_input.records, unreachable, repaired)

@@ -48,6 +48,7 @@ class Agreement:
 def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins attention with what records say of the answer, and makes levels of kinds and values."""
     columns = [*CELL, "draw_id", "answer_tokens", "context_tokens", "right"]
+    # A row for each answer, step and layer.
     joined = table.merge(records[columns], on=CELL, validate="many_to_one")
     joined[CONTEXT] = context_names(joined)
     return with_levels(joined)
@@ -70,6 +71,7 @@ def agreements(attention: DataFrame) -> list[Agreement]:
     if rows.empty:
         return []
     heads = len(rows["top"].iloc[0])
+    # At least one: heads look at some token in any case.
     left = (rows["kept"] * rows["context_tokens"]).clip(lower=1).to_numpy(dtype=np.float64)
     rows = rows.assign(consensus_by_chance=chance_of_consensus(heads, left))
     results = []
@@ -269,6 +271,7 @@ def _over_depth(
 ) -> Picture:
     lines = []
     for of_model, style in zip(layers, styles, strict=True):
+        # A model of one layer has no depth to divide by.
         last = max(1, len(of_model) - 1)
         points = []
         for layer, value in enumerate(of_model):

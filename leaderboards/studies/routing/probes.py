@@ -149,6 +149,7 @@ def depths(layers: int) -> dict[str, int]:
     >>> depths(30), depths(2)
     ({'early': 8, 'middle': 15, 'last': 30}, {'middle': 1, 'last': 2})
     """
+    # By layer, so that of two depths that meet in one layer the later name stays.
     names = {}
     for name, share in DEPTHS.items():
         names[max(1, math.ceil(share * layers))] = name
@@ -249,6 +250,7 @@ def beside_answers(
             row: dict[str, Any] = {"label": label, "policy": str(policy), "level": level}
             for name, layer in layers.items():
                 row[name] = scores.get((label, str(policy), level, layer))
+            # All depths or no row, as it is about which of them falls first.
             if None in row.values():
                 continue
             f1 = group["f1"].astype(float).fillna(0).mean()
@@ -307,6 +309,7 @@ def _draw_policy(
         lines = []
         for name, style in styles.items():
             start = _number(whole[name])
+            # Of nothing there is no share.
             if start <= 0:
                 continue
             points = []

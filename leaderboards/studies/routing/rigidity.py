@@ -63,6 +63,8 @@ def with_rigidity(joined: DataFrame, attention: DataFrame, by: Sequence[str]) ->
     answers = joined.join(of_answers, on=list(by))
     is_sound = (answers["policy"] == FULL) & answers["right"] & answers["consensus"].notna()
     by_task = answers[is_sound].groupby("task", observed=True)["consensus"]
+    # Where the full cache has nothing right the bound is NaN, below which nothing is: no answer is
+    # rigid there.
     bounds = answers["task"].map(by_task.quantile(FEW_RIGHT)).astype(float)
     agree = answers["consensus"] < bounds
     failed = ~answers["right"] & answers["right_with_full"].astype(bool)

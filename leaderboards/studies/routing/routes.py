@@ -82,8 +82,11 @@ def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     for column in ("right", "answered"):
         joined[column] = joined[column].eq(True)
     joined[CONTEXT] = context_names(joined)
+    # Whether the model knows the answer at all decides between a failure of the policy and one of
+    # the model.
     full = joined[joined["policy"] == FULL].set_index(QUESTION)
     right_with_full = full["right"].rename("right_with_full")
+    # A question that the full cache was not asked has no class.
     return joined.join(right_with_full, on=QUESTION, how="inner").reset_index(drop=True)
 
 
@@ -99,6 +102,8 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     slot and still be reached. What is said counts only where the evidence is reached."""
     reached = reaches(joined["answer_width"], epsilon)
     said = reaches(joined["said_width"], epsilon)
+    # The order matters: of what no route leads from, the answer is unreachable where rows are left,
+    # and erased where none is.
     holds = {
         FailureClass.RIGHT: joined["right"],
         FailureClass.BEYOND_MODEL: ~joined["right_with_full"].astype(bool),
@@ -123,6 +128,7 @@ def telling_epsilon(joined: DataFrame) -> float:
         return EPSILONS[-1]
     chances = np.stack(full["chance"].to_list()).mean(axis=0)
     for epsilon, chance in zip(EPSILONS, chances, strict=True):
+        # Thresholds ascend, so that the first that few tokens pass is the least.
         if chance <= SELDOM:
             return epsilon
     return EPSILONS[-1]
@@ -159,12 +165,15 @@ def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
     :func:`with_routes`."""
     place = EPSILONS.index(epsilon)
     cell = ["task", "policy", "level"]
+    # Only questions that the full cache has right: a route to a wrong answer explains nothing of
+    # the policy.
     mastered = with_levels(joined[joined["unobserved"].isna() & joined["right_with_full"]])
     for (task, policy, level), group in mastered.groupby(cell, observed=True):
         contexts = group[CONTEXT]
         reached = reaches(group["answer_width"], epsilon)
         alive = group["answer_alive"].eq(True).to_numpy()
         tokens = group["answer_tokens"].to_numpy()
+        # Shape (answers, epsilons): the chance that any of so many tokens reaches the answer.
         by_chance = 1 - (1 - np.stack(group["chance"].to_list())) ** tokens[:, None]
         yield Reached(
             str(task),

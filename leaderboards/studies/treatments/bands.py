@@ -127,6 +127,7 @@ def _tile(kept: Estimate | None) -> Tile | None:
     if kept.interval is not None:
         low, high = kept.interval
         ends = f"{100 * low:z.0f} to {100 * high:z.0f}"
+    # By chance more may be kept than the full cache has; colours end at all of it.
     heat = min(1.0, max(0.0, kept.mean))
     return Tile(f"{100 * kept.mean:z.0f}", ends, heat)
 

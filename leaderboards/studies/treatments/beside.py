@@ -63,6 +63,7 @@ class ModelPair:
         kept_by_second = second.kept_values(policy, level)
         if kept is None or kept_by_second is None:
             return None
+        # Contexts of both are the same, so that their resamples can be subtracted one by one.
         return MeanDifference.of(first.estimate(POINTS_OF_ONE * (kept - kept_by_second)))
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
@@ -173,6 +174,7 @@ def _over_rate(pair: ModelPair, policy: str, styles: Mapping[str, LineStyle]) ->
         return []
     lines = []
     for model, task in zip(pair.models, pair.tasks, strict=True):
+        # The full cache keeps all of itself, for certain.
         points = [(0.0, Estimate(1.0, 1.0, 1.0, task.evidence.contexts))]
         for level in levels:
             kept = task.kept(policy, level)

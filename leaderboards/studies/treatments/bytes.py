@@ -54,11 +54,13 @@ def family_name(policy: str) -> str:
         return ""
     if has_kind(policy, FORMATS):
         return QUANTISATION
+    # Of ``snapkv+int4`` the format is the way, and the eviction what is left.
     if has_kind(way, FORMATS) and family_name(plain) == EVICTION:
         return BOTH
     if is_treatment(policy) or policy != plain:
         return ""
     declared = built_in(policy)
+    # A press that masks rows frees no bytes, and has no place over them.
     return EVICTION if declared and declared.frees else ""
 
 
@@ -87,6 +89,7 @@ def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
     """Returns the Pareto front: the highest score at each byte count, by bytes; of equal ones the
     first."""
     best: list[FrontierPoint] = []
+    # The best of equal bytes first, so that it alone can be on the front.
     for point in sorted(points, key=lambda point: (point.held, -point.score[0])):
         if not best or point.score[0] > best[-1].score[0]:
             best.append(point)
@@ -185,6 +188,7 @@ def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet
     rows = []
     for task in tasks if has_families(policies) else ():
         points = frontier_points(task, policies)
+        # By identity: a point holds an array and has no hash.
         best = {id(point) for point in front(points)}
         for point in points:
             row = {

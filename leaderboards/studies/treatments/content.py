@@ -146,6 +146,7 @@ def _over_changed(
         points = []
         for level in task.evidence.levels(fault.policy):
             estimate = None
+            # The untreated level is the start of every line already.
             if level.amount:
                 estimate = quantity.of(task, fault.policy, level)
             if estimate is not None:
@@ -218,6 +219,7 @@ def build_content(study_input: StudyInput) -> StudyContent:
     dtype = _dtype(study_input)
     cells_of_bands = band_cells(tasks, members)
     groups = group_damages(members)
+    # The rise first, as it says something also where the model cannot do the task.
     parts = [_risen(tasks, group, dtype) for group in groups]
     parts += [_kept(tasks, group, dtype) for group in groups]
     parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
@@ -273,6 +275,7 @@ def has_treatments(study_input: StudyInput) -> bool:
     records = study_input.records
     policies = policies_in(records)
     treated = records[records["level"] > 0]
+    # One rate is no curve, and a fault at rate 0 is none.
     levels = treated.groupby("policy", observed=True)["level"].nunique()
     members = damages(policies)
     faults = 0

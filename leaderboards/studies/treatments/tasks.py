@@ -17,6 +17,7 @@ from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
+# The first that the full cache has leads: a task with directives may have right answers too.
 LEADS: Mapping[str, Lead] = {lead.measures[0].field: lead for lead in (DIRECTIVES, TEXT, QUESTIONS)}
 RISE = DELTA_NLL.field
 
@@ -72,6 +73,7 @@ class MeasuredTask:
         if not whole[0]:
             return None
         part = self.evidence.mean(policy, level.value, self.column)
+        # A resample may draw contexts of which the full cache has nothing.
         undefined = np.full_like(part, np.nan)
         return np.divide(part, whole, out=undefined, where=whole > 0)
 
@@ -88,6 +90,7 @@ class MeasuredTask:
     def rise(self, policy: str, level: Level) -> Estimate | None:
         """Estimates the rise of the right answer's NLL over the full cache, in nats a token; None
         where no answer that did not fail has one."""
+        # Without failed answers: they count as 0, which would read as no rise at all.
         try:
             return self.estimate(self.evidence.mean(policy, level.value, RISE, status="ok"))
         except NoEvidenceError:
