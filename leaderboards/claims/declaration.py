@@ -62,6 +62,7 @@ class Statistic:
     withheld: str = ""
 
     def __post_init__(self) -> None:
+        # Infinity too is what a division by 0 leaves, and would be an end of an interval.
         values = np.where(np.isfinite(self.values), self.values, np.nan)
         object.__setattr__(self, "values", values)
 

@@ -16,6 +16,7 @@ def claims() -> Mapping[str, Claim]:
 
     Raises :class:`LeaderboardError` for an identifier that two claims have."""
     declared: list[Claim] = []
+    # In any order, which differs from system to system: the claims are sorted below.
     for path in Path(__file__).parent.glob("texts/*.py"):
         module = import_module(f"leaderboards.claims.texts.{path.stem}")
         declared += getattr(module, "CLAIMS", ())
@@ -28,6 +29,7 @@ def claims() -> Mapping[str, Claim]:
 
 
 def _letter_and_number(claim: Claim) -> tuple[str, int]:
+    # By number, so that R10 would come behind R9 and not behind R1.
     return claim.identifier[0], int(claim.identifier[1:])
 
 

@@ -94,11 +94,13 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     parts: list[tuple[_Case, Statistic | NoStatistic]] = []
     tests: dict[Text, dict[int, float]] = {}
     for claim in claims:
+        # The claims of one text are one family, whichever experiments they take.
         tests[claim.text] = {}
         case = _case(claim, evidence)
         for part in case.parts:
             parts.append((case, part))
     for place, (case, part) in enumerate(parts):
+        # What cannot be decided is not tested, and so makes no other test of its text harder.
         if isinstance(part, NoStatistic) or part.withheld or part.n < FEWEST_CONTEXTS:
             continue
         if not math.isfinite(part.values[0]):
@@ -127,6 +129,7 @@ def _case(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> _Case:
     of_claim: list[Evidence] = []
     for name in claim.evidence:
         is_of_other = bool(claim.other) and name.endswith(claim.other)
+        # A second model that was not given is no fault of the run: more contexts would not help.
         missing = Blank(MISSING[claim.other] if is_of_other else "it was not run")
         records = evidence.get(name, missing)
         if isinstance(records, Blank):
@@ -249,6 +252,7 @@ def _times_needed(distance: float, half: float, half_with_more: float, alpha: fl
     if not distance:
         return math.inf
     square = half**2
+    # From half² = a + b, and half_with_more² = a / MORE + b / MORE².
     excess = max(square - MORE * half_with_more**2, 0.0)
     b = excess * MORE / (MORE - 1)
     a = max(square - b, 0.0)
@@ -257,6 +261,7 @@ def _times_needed(distance: float, half: float, half_with_more: float, alpha: fl
     wider = (ndtri(1 - alpha / 2) + ndtri(POWER)) / ndtri(1 - ALPHA / 2)
     a *= wider**2
     b *= wider**2
+    # Solves distance² = a / times + b / times².
     root = math.sqrt(a**2 + 4 * b * distance**2)
     return float((a + root) / (2 * distance**2))
 
@@ -265,6 +270,8 @@ def _times_with_values(part: Statistic) -> float:
     """Returns how many times as many contexts leave few resamples without a value: these become
     fewer by a power."""
     missing = float(np.isnan(part.values[1:]).mean())
+    # With so many times the contexts a resample lacks a value with the power of the chance that it
+    # does now.
     if 0 < missing < 1:
         return math.log(1 - ENOUGH) / math.log(missing)
     return 1.0

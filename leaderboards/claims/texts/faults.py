@@ -45,6 +45,8 @@ def _quarters(evidence: Evidence) -> list[Statistic]:
     records = evidence.of(TASK)
     kept = [records.share_kept(quarter, FEW) for quarter in QUARTERS]
     shares = [of_quarter[0] for of_quarter in kept]
+    # The two as measured, also in each resample: chosen anew there they would be apart by chance
+    # alone. That they were chosen as the extremes of four is not in the interval.
     best, worst = kept[int(np.argmax(shares))], kept[int(np.argmin(shares))]
     texts = ", ".join(f"{share:.2f}" for share in shares)
     note = f"kept by the quarter that is damaged, from the input: {texts}"

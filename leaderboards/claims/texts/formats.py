@@ -49,6 +49,8 @@ def _mended(stored: str, task: str, evidence: Evidence) -> Statistic:
     """Measures the same where four bits by token break the model. Raises
     :class:`PreconditionError` where they do not: then there is nothing to mend."""
     records = evidence.of(task)
+    # Of the measured share alone: it chooses whether the claim can be asked, and is not what is
+    # judged.
     broken = float(records.share_kept(BY_TOKEN, None)[0])
     if broken > BREAKS:
         raise PreconditionError(
@@ -72,6 +74,7 @@ def _order(task: str, evidence: Evidence) -> Statistic:
     """Correlates the error of the keys with what is lost, over formats that store keys in other
     ways."""
     records = evidence.of(task)
+    # One number for each format: what is resampled is what is lost, and not the error of its keys.
     errors = _key_errors(evidence, FORMATS)
     lost = np.stack([1 - records.share_kept(name, None) for name in FORMATS])
     ranks = []

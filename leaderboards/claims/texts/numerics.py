@@ -60,6 +60,7 @@ def _pairs(
     finite = walked.drop_overflows(rows)
     if finite.empty:
         raise PreconditionError(f"in {dtype} the model overflows in all of {len(rows)} answers")
+    # None, of answers that do not differ, becomes NaN.
     steps = list(map(walked.find_flip, finite["tokens"], finite["other_tokens"]))
     flips = np.array(steps, dtype=np.float64)
     finite = finite.assign(flip=flips, differs=~np.isnan(flips))
@@ -137,6 +138,7 @@ def _margin(evidence: Evidence) -> Statistic:
         )
     medians = f"{np.median(at_flips):.2g} there and {median:.2g} at all steps"
     note = f"{len(at_flips)} flips; median margin {medians}"
+    # Less one half, which chance would give, so that the threshold is 0.
     return _statistic(evidence, rows, (at_flips < median) - 0.5, note, (-0.5, 0.5))
 
 
@@ -186,6 +188,8 @@ def _amplified(evidence: Evidence) -> Statistic:
     by_size = {}
     for size, group in rows.groupby("size"):
         by_size[int(size)] = group.sort_values("question_id")
+    # Numbered by the answers of one size. The others are sorted in the same way, so that a row is
+    # about the same context in each.
     contexts = _contexts(evidence, by_size[1])
     sums = {}
     for size, group in by_size.items():
@@ -207,6 +211,8 @@ def _localised(evidence: Evidence) -> list[Statistic]:
     flips = _patched_flips(evidence)
     of_all_layers = flips["layer"] == walked.ALL
     stream = flips[(flips["rows"] == "residual") & ~of_all_layers]
+    # Behind the last layer the stream is what logits are computed from, so that its patch recovers
+    # all.
     stream = stream[stream["layer"] < stream["layer"].max()]
     if stream.empty:
         reason = "a model of one layer has no stream but that which logits are computed from"

@@ -69,6 +69,8 @@ def measure_prompts(
     obeyed = float(full["strict"].mean())
     if obeyed >= LEAST_CLEAN:
         return each_part(parts, prompts)
+    # A family that the model does not obey without compression tells nothing of what compression
+    # does.
     by_family = full.groupby("family", sort=False)["strict"].mean()
     families = tuple(by_family.index[by_family >= LEAST_CLEAN])
     if not families:
@@ -96,6 +98,7 @@ def _mean(
 ) -> FloatArray:
     """Averages a column over the records of policies at a level, None for all. ``where``: values of
     other columns."""
+    # What is kept of spans is a property of the cache, and has a row for each context.
     table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
     chosen = table["policy"].isin(list(policies)) & (level is None or table["level"] == level)
     for name, values in where.items():
@@ -127,6 +130,8 @@ def _families(prompts: PromptRecords) -> Statistic:
     correlation = _rank_correlation(prompts)
     if not np.isnan(correlation):
         note += f"; rank correlation with the full cache {correlation:.2f}"
+    # The best and the worst family of each resample, which are apart by chance too: a small
+    # difference shows nothing.
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
@@ -166,6 +171,7 @@ def _kept_by_order(prompts: PromptRecords) -> Statistic:
 
 def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
+    # A rise of what is obeyed is the loss with its sign turned, so that the two add up.
     rises = [_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED]
     first, second = rises
     return Statistic(first - second, prompts.resampler.count)
@@ -183,6 +189,7 @@ def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
 
 
 def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
+    # The text averages over ratios from 0.4 to 0.7, of which this experiment has 0.5 and 0.7.
     gain = protection_gain(prompts, plain, protected)
     if gain is None:
         raise NoEvidenceError(f"{plain} and {protected} share no answers")

@@ -145,6 +145,7 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
         rates = rates / tasks.over_ratios(of)
+    # Over asked ratios, as the text has it; the study of the cliff is over what is really removed.
     places = np.array([0.0, *RATIOS])
     peaks = sweeps.peaks(*sweeps.slopes(places, rates))
     if np.isnan(peaks[0]):
@@ -159,6 +160,8 @@ def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
     if of:
         where[of] = True
     cells = product(tasks.tasks, POLICIES, RATIOS)
+    # Not over ratios, as the text has it: both rise with the ratio, so that they go together also
+    # where neither causes the other.
     values = sweeps.partial_correlation(cells, where)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
@@ -179,8 +182,10 @@ def crossing(ratios: Sequence[float], losses: FloatArray, least: float) -> Float
     ratios, or the highest ratio: shape (1 + resamples,). ``losses``: of the full cache, which loses
     nothing, then at each ratio, shape (1 + resamples, 1 + ratios)."""
     places = np.array([0.0, *ratios])
+    # A loss of just as much counts, whatever the noise of sums makes of it.
     too_much = losses >= least - FLAT
     crosses = too_much.any(axis=1)
+    # argmax finds the first True, and of none the first place.
     after = np.where(crosses, too_much.argmax(axis=1), len(ratios))
     before = after - 1
     rows = np.arange(len(losses))
@@ -233,6 +238,7 @@ def _aware(*evidence: Evidence) -> Measured:
 def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvidence) -> Statistic:
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the
     question."""
+    # Asked for its error alone, where the model cannot do the task without compression.
     agnostic.clean(column, answerable=answerable)
 
     def mean_of_cells(mode: TaskEvidence) -> FloatArray:
@@ -281,6 +287,7 @@ def _probe_before_answers(
     if full.empty:
         raise NoEvidenceError("too few answers begin with the same letter for a probe to learn any")
     questions = full[routes.QUESTION].drop_duplicates()
+    # The same questions at each level: those whose letter a probe can learn with the full cache.
     states = states.merge(questions, on=routes.QUESTION)
     whole = _probe_and_f1(states[states["policy"] == FULL], evidence)
     _check_probe(full, whole[0])
@@ -330,6 +337,8 @@ def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, Flo
     labels = group[probes.LETTER].to_numpy(dtype=str)
     contexts = group[routes.CONTEXT].to_numpy(dtype=str)
     predicted = probes.predictions(probes.read_features(group), labels, contexts)
+    # The probe is trained once and its predictions are resampled: that another training would
+    # predict otherwise is not in the interval.
     resampled = Contexts(contexts, evidence, OBSERVED.name)
     of_labels = []
     for label in np.unique(labels):
@@ -338,6 +347,7 @@ def _probe_and_f1(group: DataFrame, evidence: Evidence) -> tuple[FloatArray, Flo
         count = resampled.sums(is_true)
         hits = 2 * resampled.sums(is_true * is_predicted)
         f1 = hits / (count + resampled.sums(is_predicted))
+        # A letter that a resample does not hold enters no mean.
         of_labels.append(np.where(count > 0, f1, np.nan))
     with np.errstate(all="ignore"):
         macro: FloatArray = np.nanmean(of_labels, axis=0)
@@ -375,6 +385,7 @@ def _more(
     pair = [*routes.QUESTION, routes.CONTEXT, "policy"]
     of_failures = failures.groupby(pair, observed=True)[column].mean()
     of_successes = successes.groupby(pair, observed=True)[column].mean()
+    # A question that is only right, or only wrong, at all ratios of a policy is no pair.
     differences = (sign * (of_failures - of_successes)).dropna()
     if differences.empty:
         wrongly = "and wrongly, with evidence alive, at another"
