@@ -42,6 +42,7 @@ def build_claims(
     of tasks. ``data``: the running text of which next tokens are measured. ``larger``: the larger
     model of the family."""
     sections: dict[Text, list[dict[str, Any]]] = {}
+    # groupby takes neighbours alone: judgements come claim by claim.
     for claim, of_claim in groupby(judgements, key=attrgetter("claim")):
         rows = [_row(judgement) for judgement in of_claim]
         runs_of_claim = [runs[name] for name in claim.evidence if name in runs]

@@ -94,7 +94,10 @@ def _spread(ordered: DataFrame) -> Index:
     they are given."""
     keys = ordered[["policy", "level", "example_id"]]
     by_context = keys.groupby(list(keys), sort=False, observed=True)
+    # An answer is repeated where as many worse ones are about its context.
     is_repeated = by_context.cumcount().to_numpy() >= OF_A_CONTEXT
+    # Repeated ones go last, so that they fill a cell only where there are too few about other
+    # contexts.
     others_last = keys.iloc[np.argsort(is_repeated, kind="stable")]
     by_cell = others_last.groupby(["policy", "level"], sort=False, observed=True)
     chosen = by_cell.head(WORST).index

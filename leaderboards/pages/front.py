@@ -152,6 +152,7 @@ def page_renderers(
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
     entry_by_task = {entry.name: entry for entry in entries}
+    # With nothing at both ends, before the first page and behind the last.
     around = [None, *pages.items(), None]
     for place, (task, page) in enumerate(pages.items()):
         is_of_facts = use_for(task, rows) == FACTS_OF_PROMPT
@@ -220,6 +221,7 @@ def _front_page(
         for title, page in of_setting.studies.items():
             studies.append((_labelled(title, label), page))
         for part in of_setting.sections:
+            # A title of a section may say already which results it is of.
             is_named = label in part.title.lower()
             parts.append(replace(part, title=_labelled(part.title, "" if is_named else label)))
     described = []
@@ -290,6 +292,8 @@ def _tradeoff(
     if isinstance(plot, Blank):
         return None
     removes = usual_kind(results).removes
+    # Only where nothing is meant to be freed: an eviction that frees nothing is worth showing as an
+    # upright line.
     if not removes and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
         return None
     kept = what_is_kept(results.rows, results.mastered)

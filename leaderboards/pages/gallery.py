@@ -243,6 +243,7 @@ def _marks(style: LineStyle, run: Sequence[Point]) -> Iterator[Mark]:
             lows.append(interval[0])
             highs.append(interval[1])
     yield PolicyLine(style, tuple(points))
+    # One place has no width to fill.
     if not style.control and len(places) > 1:
         yield Band.between(style, places, lows, highs)
 

@@ -105,6 +105,7 @@ def _nearest(levels: Sequence[Level]) -> Level:
     """Returns the level nearest to a half of the cache; of faults and bits, of which none is usual,
     the middle one."""
     if levels[0].fixed_share is not None:
+        # Of two levels that are equally near, the lower.
         return min(levels, key=lambda level: (abs(level.value - HALF), level.value))
     return median_low(levels)
 
@@ -124,6 +125,7 @@ def _who_keeps_what(methods: Kept, kept: Kept, results: Results, of_what: str) -
     highest = _percent(methods[in_order[0]])
     best, others = [], []
     for policy in in_order:
+        # As they are written: a reader cannot tell apart what rounds to the same number.
         if _percent(methods[policy]) == highest:
             best.append(policy)
         else:

@@ -49,6 +49,7 @@ class TaskExample:
         context = self.context
         kinds = self._kinds_of_letters()
         pieces, end = [], 0
+        # From here on a piece for each run of letters of one kind, and one for each gap.
         for start, last in excerpt(context, (*self.evidence, *self.answers), AROUND, LONGEST):
             if start > end:
                 pieces.append(MarkedText(ELLIPSIS))
@@ -62,6 +63,7 @@ class TaskExample:
 
     def _kinds_of_letters(self) -> list[str]:
         kinds = [""] * len(self.context)
+        # Answers last, as they stand within the evidence.
         for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
             for first, last in ranges:
                 kinds[first:last] = [kind] * (min(last, len(kinds)) - first)

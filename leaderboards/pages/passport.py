@@ -79,6 +79,7 @@ def draw_channels(layers: Sequence[LayerRow]) -> Markup:
     squares: dict[str, list[str]] = {name: [] for name, _, _ in CLASSES}
     for row, layer in enumerate(layers):
         for column, steps in enumerate(layer.channels):
+            # Classes ascend: the last whose bound is reached.
             name = [name for name, least, _ in CLASSES if steps >= least][-1]
             place = f"M{column * CELL} {row * CELL}"
             squares[name].append(f"{place}h{CELL - 1}v{CELL - 1}h{1 - CELL}z")

@@ -74,6 +74,7 @@ def make_sections(results: Sequence[Results], task: str) -> list[dict[str, Any]]
     styles = line_styles(rows)
     highest = {}
     for measure in TABLES:
+        # Over all sections of the site, so that one shade is the same number in each.
         highest[measure.name] = max(measure.value(row) or 0.0 for row in rows)
     sections = []
     labels = distinct_labels(results)
@@ -99,6 +100,7 @@ def rows_on(task: str, results: Results) -> list[SummaryRow]:
 
 def largest_row(results: Results, task: str) -> SummaryRow:
     """Returns the row of a task with the most questions."""
+    # A cell that was cut short has fewer than the task.
     return max(rows_on(task, results), key=lambda row: row.n)
 
 
@@ -178,6 +180,7 @@ def _section(
 ) -> dict[str, Any]:
     rows_of_task = rows_on(task, results)
     board = results.boards.get((results.mode, task))
+    # A press may be adapted on one task, whose contexts are short, and not on another.
     styles = with_adapted(styles, board.adapted if board else ())
     shown = dict.fromkeys(styles[row.policy] for row in rows_of_task)
     in_order = sorted(shown, key=lambda style: style.control)
@@ -269,6 +272,7 @@ def _cell(
         if row is not None:
             reason = row.reason or f"no {measure.title} was recorded"
         notes.setdefault(reason, []).append(where)
+        # Footnotes are numbered in the order in which their reasons first appear.
         return TableCell(reason=reason, note=list(notes).index(reason) + 1)
     layers = row.ger_by_layer or () if measure is GER else ()
     return TableCell(

@@ -285,6 +285,7 @@ def _facts_of_tasks(results: Results) -> _Facts:
     contexts: dict[str, int] = {}
     full, tokens = {}, {}
     for row in results.rows:
+        # The most of any row, since one that was cut short has fewer.
         contexts[row.task] = max(contexts.get(row.task, 0), row.fewest_contexts)
         if row.policy == FULL:
             full[row.task] = row
@@ -303,6 +304,7 @@ def _use(name: str, all_tasks: Sequence[str], results: Results, facts: _Facts) -
             mastered.append(task)
         else:
             left_out.append(task)
+    # All of them are shown then, and none is left out.
     if not mastered:
         left_out = []
     tasks = mastered or all_tasks
@@ -351,6 +353,7 @@ def use_matrix(results: Results) -> UseMatrix:
     safe = {}
     for (_, task), of_board in results.standings.items():
         for standing in of_board:
+            # Without the mode, which all results of one matrix share.
             safe[task, standing.policy] = standing[SAFE_RATIO]
     methods, controls = [], []
     for policy in _policies(results):
@@ -394,7 +397,9 @@ def _masking(results: Results) -> frozenset[str]:
     freed: dict[str, float] = {}
     for row in results.rows:
         held, whole = KV_BYTES.value(row), whole_bytes.get(row.task)
+        # Only where something was to be removed: an untreated level frees nothing by design.
         if row.policy != FULL and held is not None and whole and row.ratio:
+            # At any level and on any task: a policy that ever frees bytes does not mask.
             freed[row.policy] = max(freed.get(row.policy, 0.0), 1 - held / whole)
     return frozenset(policy for policy, share in freed.items() if share < A_LITTLE)
 
@@ -413,6 +418,7 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     verdict, level = verdict_words(safe, kind.name)
+    # Without its task: the column of the matrix is a use, and its head names it.
     beyond = beyond_words(replace(safe, unsafe_in=""), kind.name)
     difference = difference_text(safe.tested.difference, safe.tolerance)
     chance = CHANCE if safe.may_be_chance else ""
