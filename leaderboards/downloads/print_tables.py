@@ -198,6 +198,7 @@ def result_table(
     unmastered = reasons_by_task(of_mode)
     judged = [measure for task, measure in measures.items() if task not in unmastered]
     signs = _signs(compared, judged)
+    # What has one level stands behind all that have several.
     in_order = sorted(levels, key=lambda level: (level == UNTREATED, level))
     names = {**name_levels(in_order), UNTREATED: "one level"}
     body: list[Sequence[str]] = [(kind_name(in_order), "policy", *_headings(measures))]

@@ -50,12 +50,14 @@ class Sheet:
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]
             spread = None
+            # The type of any value tells it: others of the column may be None.
             for kind in {kinds.get(column), *map(type, values)}:
                 spread = spread or SPREAD.get(kind)
             if spread is None:
                 by_column[column] = values
                 continue
             for part, attribute in spread(column).items():
+                # None stays None in each of the columns.
                 by_column[part] = [value and getattr(value, attribute) for value in values]
         plain = zip(*by_column.values(), strict=True)
         return cls(name, title, tuple(by_column), tuple(plain))
@@ -119,6 +121,7 @@ def _plain(value: Any) -> Any:
     if type(value) in PLAIN:
         return value
     if type(value) is float:
+        # JSON has no NaN, and a spreadsheet would take it for a text.
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -132,6 +135,7 @@ def _plain(value: Any) -> Any:
 
 def _cell(plain: Any) -> str | int | float | None:
     """Writes a value; csv itself writes numbers in full, and nothing for None."""
+    # First, since a truth value is an integer in Python too.
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if plain is None or isinstance(plain, float | int):

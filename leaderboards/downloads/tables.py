@@ -21,6 +21,7 @@ from leaderboards.statistics.paired_difference import MeanDifference
 from policies.declaration.levels import level_words
 
 if TYPE_CHECKING:
+    # For types alone: claims import studies, which import downloads.
     from leaderboards.claims.verdict import Judgement
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
@@ -65,6 +66,7 @@ class Imported:
     def headline(self) -> tuple[str, float | None]:
         """Returns the name and the value of the score that ranks the data set."""
         scores = dict(self.scores)
+        # Of none of the usual names the first that has a value.
         for name in (*HEADLINES, *scores):
             if scores.get(name) is not None:
                 return name, scores[name]
@@ -100,6 +102,7 @@ def attacks_sheet(cells: Sequence[AttackCell]) -> Sheet:
     rows = []
     for cell in cells:
         row = {**vars(cell)}
+        # Each goes out as it is and comes back in columns of its own.
         del row["share"], row["elsewhere"]
         row["share"] = cell.share.mean
         row["share_low"] = cell.share.low
