@@ -118,6 +118,7 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     for axes, panel, title in zip(used, figure.panels, titles, strict=True):
         paint(axes, panel.picture, (width - TICKS, height))
         axes.set_title(title, loc="left", fontsize="medium")
+    # After all are painted, since what a panel may leave out depends on its neighbours.
     _thin_labels(used, columns, (width, height))
     # From here on, as seaborn draws a map once to look at its ticks.
     sheet.set_layout_engine("constrained")
@@ -125,6 +126,7 @@ def draw(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
     lines = LEGEND_LINE * _add_legend(sheet, canvas.get_renderer(), figure.panels, used)
     if heading:
         sheet.suptitle(heading, x=0.01, ha="left", fontsize="large", color=INK)
+    # Titles, legend and heading are added to the height, so that they take nothing from the panels.
     around = ROOM + HEADING_LINE * max(map(_lines_in, titles))
     sheet.set_size_inches(
         paper.width, rows * (height + around) + lines + HEADING_LINE * _lines_in(heading)
@@ -163,6 +165,7 @@ def _thin_labels(used: Sequence["Axes"], columns: int, size: tuple[float, float]
     titles_up = [axes.get_ylabel() for axes in used]
     for place, axes in enumerate(used):
         across, up = titles_across[place], titles_up[place]
+        # A slice, which is empty where nothing stands below.
         if across in titles_across[place + columns : place + columns + 1]:
             across = ""
         is_first_of_row = place % columns == 0

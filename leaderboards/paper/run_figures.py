@@ -50,6 +50,7 @@ def figures_of_run(
             yield from _curves(curves[task], task, mode)
             rows_of_task = [row for row in of_mode if row.task == task]
             yield from _maps_of_layers(rows_of_task, task, mode)
+            # Contexts and answers are of one task each.
             if task != ALL_TASKS:
                 yield from _differences(
                     profiles.board_profiles(mode, task), task, mode, styles_of_task
@@ -114,6 +115,7 @@ def _small_multiples(
             by_place[task] = {plot.name: plot for plot in curves[task] if plot.kind == kind}
         shown = []
         for measure in measures:
+            # A grid has no holes: only what each task has.
             if all(measure.name in of_task for of_task in by_place.values()):
                 shown.append(measure)
         shown = shown[:GRID_MEASURES]
@@ -132,6 +134,7 @@ def _measures_of_grid(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[
     leading: list[Measure] = []
     for task in tasks:
         leading += first_shown(task, [row for row in rows if row.task == task])
+    # What leads most tasks first; a stable sort leaves the others in the order of the tasks.
     in_order = sorted(leading, key=leading.count, reverse=True)
     return list(dict.fromkeys((*in_order, WRONG_OF_ANSWERED, GER)))
 
@@ -204,6 +207,7 @@ def _differences(
         if not _is_compared(policy) or isinstance(profile.leads, Blank):
             continue
         highest = profile.levels[-1]
+        # A box over ratios and one over rates have no axis in common.
         by_kind.setdefault("" if highest == UNTREATED else highest.kind, []).append(profile)
     for kind, members in by_kind.items():
         boxes = _boxes(members, styles)
@@ -235,6 +239,8 @@ def _boxes(profiles: Sequence[Profile], styles: Styles) -> tuple[Box, ...]:
     for level in levels:
         for profile in profiles:
             if level in profile.levels[1:]:
+                # From place 1 on: place 0 is the full cache, which has the same level as what is
+                # untreated by design.
                 place = profile.levels.index(level, 1)
                 values = differences_by_context(profile, place)
                 boxes.append(Box(names[level], styles[profile.policy], values))
@@ -246,7 +252,9 @@ def differences_by_context(profile: Profile, place: int) -> tuple[float, ...]:
     cache."""
     if isinstance(profile.leads, Blank):
         return ()
+    # Of one task alone, as contexts of several are no common set.
     (measures,) = profile.leads
+    # The contexts that have all measures: a mean of one of them would be of something else.
     shared = measures[0].there
     for measure in measures[1:]:
         shared = shared & measure.there
