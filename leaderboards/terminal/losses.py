@@ -78,6 +78,7 @@ def loss_table(
     judged = []
     for row in rows:
         safe = safe_ratios.get((row.mode, row.task, row.policy))
+        # The full cache has none: it loses nothing against itself.
         if safe is not None:
             judged.append(_Judged(row, safe))
     plain = [of_level.plain(tolerance) for of_level in judged]
@@ -88,6 +89,7 @@ def loss_table(
 def _view(judged: Sequence[_Judged], tolerance: float) -> ResultTable | Text:
     """Lays out the policies over all tasks, or over the only one, in 80 columns."""
     tasks = {of_level.row.task for of_level in judged}
+    # The mean over tasks is one of them.
     several = len(tasks) > 2
     is_single = len(tasks - {ALL_TASKS}) == 1
     shown = []
@@ -143,6 +145,7 @@ def _telling(judged: Sequence[_Judged]) -> list[_Judged]:
     count = 0
     while count < len(verdicts) and verdicts[count] == "safe":
         count += 1
+    # The last of the safe ones in a row, and the first that is not.
     places = {max(0, count - 1), min(count, len(verdicts) - 1)}
     if "unsafe" in verdicts:
         places.add(verdicts.index("unsafe"))

@@ -121,6 +121,7 @@ class ResultTable:
                 overflow="fold",
                 max_width=widths[place],
             )
+        # As Text, since rich would read brackets in a plain value as marks of style.
         for row, *cells in zip(rows, *texts, strict=True):
             styles = (column.style(row[column.name]) for column in shown)
             table.add_row(*map(Text, cells, styles))
@@ -138,6 +139,7 @@ def _narrow(columns: Sequence[Column], widths: list[int], width: int) -> None:
     flexible = [place for place, column in enumerate(columns) if column.of_sentences or column.cut]
     room = width - sum(widths) - GAP * (len(widths) - 1)
     room += sum(widths[place] for place in flexible)
+    # What the narrowest does not need goes to the wider ones.
     flexible.sort(key=lambda place: widths[place])
     for done, place in enumerate(flexible):
         share = room // (len(flexible) - done)

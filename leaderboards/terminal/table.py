@@ -154,6 +154,7 @@ def _rows_of_mean_or_task(
     of_mean = [row for row in rows if row.task == ALL_TASKS]
     of_tasks = [row for row in rows if row.task != ALL_TASKS]
     tasks = {row.task for row in of_tasks}
+    # A task that enters no mean would else leave nothing to print.
     if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):
         return tasks.pop(), of_tasks
     counted = {task for row in of_mean for task in row.mean_of}
@@ -171,6 +172,7 @@ def _some(levels: Sequence[Level]) -> list[Level]:
     """Chooses levels at even distances, of few all of them."""
     count = min(len(levels), MOST_COLUMNS)
     last = len(levels) - 1
+    # A single level has no distance to the next.
     steps = max(1, count - 1)
     return [levels[round(number * last / steps)] for number in range(count)]
 
@@ -184,6 +186,7 @@ def _number_text(measure: Measure, row: SummaryRow | None) -> str:
     if value is not None and len(text) > 5:  # as -0.415 is
         digits = max(0, measure.digits - len(text) + 5)
         text = f"{value * measure.factor:z.{digits}f}"
+    # 100.0 says no more than 100, and is wider.
     if len(text) > 4 and text.startswith("100"):
         return text[:-2]
     return text

@@ -151,6 +151,7 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
     which verdict: the page has them all. ``unmastered``: why the model cannot do a task, which has
     no verdict."""
     by_other: dict[str, list[Duel]] = {}
+    # From as many on there is nothing to warn of.
     fewest = FEW_CONTEXTS
     for duel in mastered(duels, unmastered):
         by_other.setdefault(duel.other, []).append(duel)
