@@ -155,6 +155,7 @@ class Drawing:
 
     def svg(self) -> Markup:
         """Returns it as a part of a page, which has the legend."""
+        # Behind a letter, with which the id of an element has to begin.
         digest = hashlib.sha256(self.salt.encode()).hexdigest()
         writer = _Writer(self.frame, prefix="m" + digest[:5])
         in_order = sorted(self.marks, key=depth)

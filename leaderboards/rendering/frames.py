@@ -60,6 +60,7 @@ class Axis:
         step = _round_step((high - low or top) / steps)
         if not high and not low:
             high = top
+        # A quotient of floats may lie just beyond a whole number, which would be a step too many.
         first = math.floor(low / step + 1e-9)
         last = math.ceil(high / step - 1e-9)
         ticks = tuple(step * number for number in range(first, last + 1))
@@ -79,6 +80,7 @@ class Axis:
         step = 10.0 ** (math.ceil(math.log10(last) - 1e-9) - 1)
         if step < SMALLEST_STEP and last > 5 * step:
             step *= 5
+        # 0.3 / 0.1 lies just below 3, and the last tick would be lost.
         steps = math.floor(last / step + 1e-9)
         ticks = tuple(round(number * step, 12) for number in range(steps + 1))
         return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
@@ -97,6 +99,7 @@ class Axis:
     @property
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last place of a line that is the same at every level."""
+        # Without the room of 3 % behind the last level.
         return self.ticks[0], self.last / 1.03
 
     @property

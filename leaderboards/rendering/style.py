@@ -186,6 +186,7 @@ def _looks(names: Sequence[str]) -> dict[str, Look]:
     their places are the same."""
     packaged = _packaged_looks()
     looks = {name: packaged[name] for name in names if name in packaged}
+    # Sorted, so that a look does not depend on the order of the records.
     for name in sorted(set(names) - set(packaged)):
         looks[name] = _free_look(name, set(looks.values()))
     return looks
@@ -195,9 +196,12 @@ def _free_look(name: str, taken: Collection[Look]) -> Look:
     """Returns a look for a name from outside of the package: one that nobody has, or one that is
     not ``taken`` here."""
     packaged = _packaged_looks()
+    # From a digest, as hash() differs from process to process.
     place = int.from_bytes(sha256(name.encode()).digest()[:4])
     base = kind_in(name.split("+")[0])
     colour = packaged[base][0] if base in packaged else _free_colour(place, taken)
+    # All markers and dashes of the colour, from a place of its own on, so that two names seldom
+    # meet.
     variants = list(product(range(len(REPEAT_DASHES)), range(len(MARKERS))))
     first = place % len(variants)
     fallback: Look | None = None

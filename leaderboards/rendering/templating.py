@@ -71,6 +71,7 @@ def render(
     is escaped. ``neighbours``: of the page, which has links to them."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
     style = Markup(_palette() + _text("page.css"))
+    # The page lets a browser run no other script than the one of this digest.
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     shared = {"style": style, "script": Markup(code), "script_digest": digest}
     page = _environment().get_template(template)
@@ -82,6 +83,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("leaderboards.rendering", "templates"),
         autoescape=True,
+        # A value that a page is not given is an error, and no empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
