@@ -16,6 +16,7 @@ def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
     """Returns the distinct top-attended tokens over the heads, shape (layers,): 1 / heads where all
     agree, 1 where no two do [arXiv 2603.01426]. ``top``: shape (layers, heads), the token that each
     head attends to most."""
+    # Sorted, so that each change from one head to the next is one distinct token more.
     ordered = np.sort(top, axis=1)
     changes = (np.diff(ordered, axis=1) != 0).sum(axis=1)
     shares: FloatArray = (1 + changes) / top.shape[1]
@@ -46,6 +47,7 @@ def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
     shape (layers,): NaN for a single head, 1 of two that keep nothing. ``keep``: shape
     (layers, heads, tokens)."""
     sets = keep.astype(np.float64)
+    # A product of rows of 0 and 1 counts the tokens that both heads keep.
     both = sets @ sets.transpose(0, 2, 1)
     sizes = sets.sum(axis=2)
     either = sizes[:, :, None] + sizes[:, None] - both

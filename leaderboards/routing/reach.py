@@ -59,8 +59,11 @@ def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> F
     width = np.zeros((len(layers) + 1, tokens))
     width[-1, sink] = 1.0
     for number, edges in reversed(list(enumerate(layers))):
+        # The residual edge, which is 1 wide: a token reaches what it reaches from behind the layer.
         width[number] = width[number + 1]
         through = np.minimum(edges.strongest, width[number + 1, edges.queries])
+        # ``at``, since a key may have several edges in one layer, of which plain indexing keeps the
+        # last.
         np.maximum.at(width[number], edges.keys, through)
     return width
 
