@@ -65,6 +65,7 @@ class Chain:
             treatment.after_prefill(cache)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
+        # The latest damage first: it was done to rows that the treatments before it had changed.
         for treatment in reversed(
             self.at_steps
         ):  # before any other reads rows that were damaged for one step
@@ -99,6 +100,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     Its level is that of the other. Raises :class:`PolicyError` if the two do not go together.
     """
     name = f"{plain.name}+{way.name}"
+    # A cell has one level, which is that of the eviction: the way has to bring its own.
     if way.kinds:
         kind = LEVEL_KINDS[way.kinds[0]]
         example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
@@ -129,6 +131,8 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         paper=way.paper,
         description=f"{plain.name}, then: {way.description[0].lower()}{way.description[1:]}",
         build=build,
+        # What acts while the context is written changes what later layers read: nobody else can use
+        # it.
         prefill="private" if way.treatment.wrap else plain.prefill,
         random=plain.random or way.random,
         paper_arguments={**way.paper_arguments, **plain.paper_arguments},
@@ -151,6 +155,7 @@ def _one_after_the_other(
         write_treatment=_write_treatment(first, second),
         codeword_bits=second.codeword_bits,  # a fault writes rows without them
         check_codewords=second.check_codewords,
+        # Rows are stored as the last quantisation leaves them; a fault says nothing of bytes.
         stored_bytes=second.stored_bytes or first.stored_bytes,
         corrupts=first.corrupts or second.corrupts,
         own_rows=first.own_rows or second.own_rows,
@@ -177,8 +182,11 @@ def _chain(
             once.append(treatment.prefill_treatment(situations))
         if treatment.step_treatment:
             at_steps.append(treatment.step_treatment(situations, question_ids))
+            # What acts at steps acts on the kept context too, before any question is read.
             once.append(at_steps[-1])
     if second.check_codewords:
+        # The quantisation stands at steps, last in a chain of its own; the flips come last of all,
+        # whether they act once or at each step.
         stored, flips = _last_treatment(at_steps[0]), once[-1]
         assert isinstance(stored, window.QuantisedRows)
         assert isinstance(flips, damage.FaultTreatment)
@@ -285,6 +293,7 @@ def built_in(name: str) -> Policy | None:
             return make_treatment(name)
         if way == PLAIN:
             return None
+        # Split at the last ``+``: the plain policy may have several parts itself.
         plain = built_in(plain_name)
         if plain is None:
             return None

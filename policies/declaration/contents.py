@@ -25,6 +25,8 @@ def hash_contents(package: str) -> str:
     is_empty = True
     for place in list_places(package):
         recorded = _recorded_hashes(package, place)
+        # Sorted, as ``os.walk`` lists files as the file system holds them, otherwise on each
+        # machine.
         for name, file in sorted(_code_files(place)):
             digest.update(name.encode())
             digest.update(recorded.get(name) or _hash_file(file))
@@ -69,8 +71,10 @@ def _code_files(place: Path) -> Iterator[tuple[str, Path]]:
     if place.is_file():
         yield place.name, place
     for folder, inner, files in os.walk(place):
+        # In place, which is how ``os.walk`` is told where not to go.
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in files:
+            # The version of a library may stand behind its ending, as in ``libcudnn.so.9``.
             if name.endswith((SOURCE, *COMPILED)) or ".so." in name:
                 file = Path(folder, name)
                 yield file.relative_to(place.parent).as_posix(), file
@@ -91,6 +95,7 @@ def _compiled_in(record: Path) -> Mapping[str, tuple[bytes, int]]:
         is_compiled = name.endswith(COMPILED) or ".so." in name
         kind, _, value = content.partition("=")
         if kind == "sha256" and size and is_compiled:
+            # ``RECORD`` leaves out the padding of base64, which Python's decoder wants.
             padding = "=" * (-len(value) % 4)
             compiled[name] = (base64.urlsafe_b64decode(value + padding), int(size))
     return compiled
@@ -105,6 +110,7 @@ def _recorded_hashes(package: str, place: Path) -> dict[str, bytes]:
         name = f"{package}-{installed.version}.dist-info/RECORD"
         record = Path(str(installed.locate_file(name)))
         folder = record.parent.parent
+        # A copy that stands earlier on the path, or an editable install, is not what was recorded.
         if not record.is_file() or folder.resolve() != place.parent.resolve():
             return {}
         installed_at, listed = record.stat().st_mtime, _compiled_in(record)
@@ -116,6 +122,8 @@ def _recorded_hashes(package: str, place: Path) -> dict[str, bytes]:
         if not file.is_file():
             continue
         now = file.stat()
+        # pip writes ``RECORD`` after all other files: a younger library was put there later, and is
+        # read.
         if now.st_size == size and now.st_mtime <= installed_at:
             hashes[name] = content
     return hashes

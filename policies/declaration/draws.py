@@ -15,6 +15,7 @@ def derive_seed(seed: int, example_id: str, part: int | str) -> int:
     the draws of a random policy after the first, which has the run's own seed, ``repeat`` stands in
     place of the example."""
     digest = hashlib.sha256(f"{seed}/{example_id}/{part}".encode()).digest()
+    # Seven bytes, so that the number is positive in an int64 too.
     return int.from_bytes(digest[:7], "big")
 
 
@@ -22,6 +23,7 @@ def derive_seed(seed: int, example_id: str, part: int | str) -> int:
 def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
     """Lets whatever draws from torch's own generator inside draw from this seed; nothing outside
     notices."""
+    # Without a list it would save and restore the generators of all devices, and warn of many.
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         # Not torch.manual_seed: it also notes where it was called from, once for each kind of
         # device that is not there, which takes half a millisecond and is never freed.
@@ -32,6 +34,7 @@ def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
+# Goes before the press among the bases of a class, so that ``super().score`` is the press's own.
 @dataclass
 class SeededScore:
     """Makes the scores of a press that draws from torch's generator the same in every run."""

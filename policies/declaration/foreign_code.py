@@ -47,6 +47,8 @@ def time_bound(seconds: float, reason: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # First the timer, then the former handler, which may be Python's default: to end the
+        # process.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
 
@@ -71,6 +73,7 @@ def error_text(error: BaseException) -> str:
     """Returns what an error says, as text that can be stored and printed whatever its class
     does."""
     try:
+        # A lone surrogate may stand in a text, but in no file.
         return str(error).encode("utf-8", "backslashreplace").decode()
     except Exception:
         return "it cannot say what is wrong: its own text raises"
@@ -81,6 +84,7 @@ def where_defined(press: object) -> str:
     begins to act, or else its class; nothing of one that kvbench or an installed package
     defines."""
     kind = type(press)
+    # Not getattr: what the class inherits stands in a library.
     methods = [vars(kind)[name] for name in ACTING if name in vars(kind)]
     acting = methods[0] if methods else kind
     try:
@@ -99,6 +103,7 @@ def where_in_user_code(error: BaseException) -> str:
     the traceback."""
     frames = list(traceback.walk_tb(error.__traceback__))
     place = ""
+    # From the outermost frame to the innermost: the last one of the user is where it failed.
     for frame, line in frames:
         file = Path(frame.f_code.co_filename)
         if _is_of_user_module(str(frame.f_globals.get("__name__", "")), file):
@@ -121,8 +126,10 @@ def _misses_attentions(error: BaseException, frames: Iterable[FrameType]) -> boo
     """Tells whether an error is about the attention weights, which a frame of the traceback got as
     None."""
     text = error_text(error)
+    # ``assert attentions is not None`` has no text.
     is_bare = isinstance(error, AssertionError) and not text
     is_about_them = any(word in text for word in ("NoneType", "attention", "attn"))
     if not is_bare and not is_about_them:
         return False
+    # By default 0, or every frame without such a name would count.
     return any(frame.f_locals.get("attentions", 0) is None for frame in frames)

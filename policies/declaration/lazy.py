@@ -21,6 +21,8 @@ class LazyModule(ModuleType):
     table does without. What is assigned to an attribute stays here, and does not reach the
     module."""
 
+    # Python asks this only for what the object itself lacks: ``__name__`` it has, and is what to
+    # import.
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
@@ -41,6 +43,7 @@ class LazyMapping(Mapping[str, Entry]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    # The one of Mapping would load the entry to learn whether there is one.
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
@@ -52,6 +55,7 @@ class LazyMapping(Mapping[str, Entry]):
 
 
 kvpress = LazyModule("kvpress")
+# kvpress has no types, so there is nothing for a checker to see in it.
 if TYPE_CHECKING:
     import numpy as np
     import torch

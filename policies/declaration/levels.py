@@ -100,6 +100,8 @@ class Level:
         """Returns the share to remove where it is the same for a context of any length; else
         None."""
         share = self.share(1)
+        # Shorter and longer than any context: a budget keeps all of the one and nearly nothing of
+        # the other.
         if share == self.share(100 * MOST_TOKENS):
             return share
         return None
@@ -123,6 +125,7 @@ class Point:
 def _decimal(number: str, text: str) -> Decimal:
     try:
         value = Decimal(number.strip())
+        # ``1e999999`` is a Decimal too, and as an int it would have a million digits.
         if value.is_finite() and value.adjusted() <= 6 and value.as_tuple().exponent >= -50:  # type: ignore[operator]
             return value
     except InvalidOperation:
@@ -154,6 +157,7 @@ def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
                 raise LevelError(
                     f"{option}: that is more than {MOST_VALUES} {plural}: take a larger step"
                 )
+            # Whole steps alone: 0.1:0.9:0.3 ends at 0.7.
             steps = int((last - first) / step)
             values.update(first + step * count for count in range(steps + 1))
         else:
@@ -171,6 +175,8 @@ def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> t
     shares = []
     for number in parse_numbers(text, plural):
         share = float(number) + 0.0  # -0 is 0
+        # A rate of 1 damages every row; a ratio of 1 would leave none to read, and kvpress refuses
+        # it.
         if not 0 <= share <= 1 or (share == 1 and not whole):
             end = "]" if whole else ")"
             raise LevelError(

@@ -12,6 +12,8 @@ CONTROLS = (*REFERENCES, "random+ends")
 TO_BEAT = (RANDOM, RECENCY)  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.
+# The first part is greedy: of ``snapkv+pages16+int4`` the way is ``int4``, and the rest is the
+# plain policy, which is split in its turn.
 PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*(\([^()]*\))?)")
 
 
@@ -43,6 +45,7 @@ def split_outside_brackets(text: str) -> list[str]:
     for character in text:
         if character == '"':
             is_quoted = not is_quoted
+        # Within quotes commas and brackets are text, as in the name of a file.
         if is_quoted:
             parts[-1] += character
             continue

@@ -73,6 +73,7 @@ def find_sources(
         if isinstance(argument, str) and _is_file(Path(argument)):
             data.add(Path(argument))
     name, place = next(iter(code.items()))
+    # The folder in which it is imported: ``package/inner/press.py`` lies two folders below.
     root = place.resolve().parents[name.count("/")]
     files = dict(code)
     code_files = {file.resolve() for file in code.values()}
@@ -106,6 +107,7 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
     opened = builtins.open
 
     def noting(file: Any, *arguments: Any, **options: Any) -> Any:
+        # Opened first: a file that is not there is no source.
         handle = opened(file, *arguments, **options)
         if isinstance(file, str | Path) and handle.readable():
             path = Path(file).absolute()
@@ -113,6 +115,7 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
                 read.add(path)
         return handle
 
+    # Both, as pathlib calls ``io.open``, which is the same function under its other name.
     before = builtins.open, io.open
     builtins.open = io.open = noting
     try:
@@ -136,8 +139,11 @@ def _find_code(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
     pending = [(Path(str(module.__file__)), module.__name__)]
     while pending:
         file, name = pending.pop()
+        # Modules may import one another in a circle.
         if file in names:
             continue
+        # A module that was loaded from a file has a made-up name, which holds a hash of the file's
+        # path: that would make another plug-in of a copy.
         names[file] = file.name if name.startswith(OF_FILES) else _import_path(name, file)
         if file.suffix != SOURCE:  # a compiled module, which is hashed and cannot be searched
             continue
@@ -146,6 +152,8 @@ def _find_code(module: ModuleType) -> tuple[dict[str, Path], set[str]]:
             if place is None:
                 continue
             top = imported.partition(".")[0]
+            # A plug-in that is itself installed is hashed file by file, and what it imports as
+            # whole packages.
             if top != package and INSTALLED & set(place.parts):
                 packages.add(top)
             else:
@@ -169,6 +177,7 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_bytes())):
         for module in _modules_named_by(node, package):
             parts = module.split(".")
+            # To import ``a.b.c`` also runs ``a/__init__.py`` and ``a/b/__init__.py``.
             for end in range(1, len(parts) + 1):
                 yield ".".join(parts[:end])
 
@@ -180,6 +189,8 @@ def _modules_named_by(node: ast.AST, package: str) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+        # What is imported from a module may be a module of its own, or a name in it: both are
+        # tried.
         return [base, *(f"{base}.{alias.name}" for alias in node.names)]
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
         text = node.args[0].value

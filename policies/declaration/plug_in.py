@@ -54,7 +54,9 @@ def load_plug_in(text: str) -> Policy:
         if not hasattr(target, part):
             raise _no_such(where, name, module)
         target = getattr(target, part)
+    # The name tells arguments too: one class with two windows is two policies.
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
+    # Into the same set as above: a factory may read a file only when it is first called.
     with files_read(text):
         policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
     return _with_sources(policy, find_sources(module, arguments.values(), read))
@@ -73,6 +75,7 @@ def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, A
 
     def place(argument: tuple[str, Any]) -> tuple[int, str]:
         name, _ = argument
+        # What the target takes by ``**`` stands in no signature: it comes last, by name.
         return (order.index(name) if name in order else len(order), name)
 
     return sorted(arguments.items(), key=place)
@@ -90,6 +93,7 @@ def load_even_if_broken(text: str) -> Policy:
 def _split(text: str) -> tuple[str, str, str]:
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched and text.endswith(".py"):
+        # Only a module that was run shows its presses.
         names = _presses_in(_module(text))
         lack = "" if names else " without a press"
         examples = ", ".join(f"{text}:{name}" for name in names or ["PressName"])
@@ -107,6 +111,7 @@ def _presses_in(module: ModuleType) -> list[str]:
     def is_press(value: Any) -> bool:
         if isinstance(value, Policy):
             return True
+        # What it imports, such as SnapKVPress, is none of its presses.
         if getattr(value, "__module__", None) != module.__name__:
             return False
         if isinstance(value, type):
@@ -170,6 +175,7 @@ def _load_entry_point(entry: Any) -> Policy:
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:
     arguments = {}
     try:
+        # Parsed and never run. A bracket too many may end the call, and then it is none.
         call = ast.parse(f"f({argument_text})", mode="eval").body
         assert isinstance(call, ast.Call)
         if call.args:
@@ -192,6 +198,7 @@ def _foreign_code(failure: str) -> Iterator[None]:
     try:
         with time_bound(FOREIGN_SECONDS, f"it took longer than {FOREIGN_SECONDS:g} s"):
             yield
+    # The first says what to do already, and Ctrl-C is meant for the command.
     except (PolicyError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -210,9 +217,12 @@ def _module(where: str) -> ModuleType:
         try:
             module = importlib.import_module(where)
         except ModuleNotFoundError as error:
+            # The module itself is not there, or a package around it: a wrong name. If it is
+            # something that it imports, the plug-in is there and is broken.
             if f"{where}.".startswith(f"{error.name}."):
                 raise PolicyError(f"{where} cannot be imported: {describe_error(error)}") from error
             raise
+        # A folder without ``__init__.py`` can be imported too, and has no code to be hashed.
         if not getattr(module, "__file__", None):
             raise PolicyError(
                 f"{where} is no module of Python code: name the file or package of a press"
@@ -221,6 +231,7 @@ def _module(where: str) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
+    # By the path, as two files of the same name are two modules.
     name = f"{OF_FILES}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
@@ -250,6 +261,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
             raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
         return target
     if RATIO not in _parameters(target, text):
+        # A function without a ratio may give a whole policy, which shows when it is called.
         if isinstance(target, type):
             policy = None
         else:
@@ -269,14 +281,18 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
             length = {"context_length": situation.context_length}
         else:
             length = {}
+        # In this order: a length that the user gives goes before that of the context, and the ratio
+        # is always that of the run.
         every = {**length, **arguments, RATIO: situation.ratio}
         return _call(target, every, text)
 
+    # One is built to be looked at: its class shows whether it needs a prefill of its own.
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
         raise BrokenPlugInError(
             f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress"
         )
+    # FINCH turns keys by itself, unless it is told not to.
     rerotates_finch = isinstance(press, kvpress.FinchPress) and press.rerotate_keys
     return Policy(
         name=name,

@@ -17,6 +17,7 @@ of_full_cache = partial(
     ratio_free_score=True,
     needs=ANY_LENGTH,
 )
+# It has no kinds of levels: one run of it stands beside every level of all others.
 FULL = of_full_cache(
     name=names.FULL,
     family="control",
@@ -32,6 +33,7 @@ RANDOM = control(
         situation.ratio, situation.seed, situation.example_id
     ),
     random=True,
+    # The draw knows nothing of the ratio: a higher one evicts what a lower one does, and more.
     ratio_free_score=True,
 )
 RECENCY = control(

@@ -19,6 +19,7 @@ A_SIZE = (
 def target_size(situation: Situation) -> int:
     """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing
     is ever cut."""
+    # Not the length of the context, or the first token of the question would be cut already.
     if not situation.ratio:
         return OUT_OF_REACH
     size: int = kvpress.utils.compute_n_kept(situation.context_length, situation.ratio)
@@ -29,6 +30,8 @@ def _decoding_press(situation: Situation, scorer: Press) -> Press:
     return kvpress.DecodingPress(scorer, compression_interval=1, target_size=target_size(situation))
 
 
+# Their hook acts in every pass behind the context and remembers between passes, so that neither the
+# prefill nor the steps can be shared.
 decoding = partial(
     Policy,
     family="decoding",
@@ -37,6 +40,8 @@ decoding = partial(
     while_decoding=True,
     prefill="private",
 )
+# Scorers that need no hidden states but those of the last pass, as kvpress keeps no others between
+# two cuts: SnapKV asserts more of them than its window.
 DECODING = (
     decoding(
         name="decoding_knorm",
@@ -79,6 +84,8 @@ DECODING = (
         build=lambda situation: kvpress.PrefillDecodingPress(
             kvpress.KnormPress(situation.ratio), _decoding_press(situation, kvpress.KnormPress())
         ),
+        # It alone cuts before the question is read: sliding layers, which stay whole, are longer
+        # then.
         needs=Needs(check_model=LEVEL_QUESTION),
     ),
     decoding(

@@ -28,6 +28,7 @@ PRETRAINED = (
         ),
         ratio_free_score=True,
     ),
+    # kvpress has KVzap score for a DMSPress, whose threshold is set for the ratio as with K-norm.
     dms(
         name="kvzap",
         paper="arXiv 2601.07891",

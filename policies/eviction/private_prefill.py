@@ -11,6 +11,7 @@ from policies.eviction.scorers import SINK, observation_window
 presses = LazyModule("policies.presses.adapted_kvpress")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"
+# It masks: kvpress gives the evicted rows keys that no query attends to, and keeps their room.
 over_the_cache = partial(
     Policy, family="prefill", budget=OVER_THE_CACHE, counted="cache", frees=False, prefill="private"
 )
@@ -40,6 +41,9 @@ dms = partial(
 
 def _duo_attention(situation: Situation) -> Press:
     recent = observation_window(situation.context_length)
+    # A streaming head loses what is neither sink nor recent, so more heads must stream than the
+    # ratio says. Where all of them do, less goes than was asked for. One token at least, or this
+    # would be 0.
     evictable = max(1, situation.context_length - SINK - recent) / situation.context_length
     return presses.CalibratedDuoAttentionPress(
         min(1.0, situation.ratio / evictable), texts=situation.texts, sink=SINK, recent=recent
@@ -47,6 +51,7 @@ def _duo_attention(situation: Situation) -> Press:
 
 
 def dms_press(scorer: Press, situation: Situation) -> Press:
+    # kvpress's 128 would protect all of a short context.
     window = observation_window(situation.context_length)
     return presses.BudgetedDMSPress(scorer, sliding_window_size=window, ratio=situation.ratio)
 

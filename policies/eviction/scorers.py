@@ -54,6 +54,8 @@ def compactor_press(situation: Situation) -> Press:
 def _lagkv(situation: Situation) -> Press:
     """Builds LagKV, which falls back on the most recent tokens in a context shorter than two lags
     and the sink."""
+    # kvpress always keeps the sink and the last lag, which with eight lags are about an eighth of a
+    # context. With its 128 tokens a context of fewer than 260 would be scored by recency alone.
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
     return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
@@ -61,6 +63,8 @@ def _lagkv(situation: Situation) -> Press:
 def _pyramidkv(situation: Situation) -> Press:
     """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it
     SnapKV."""
+    # Smaller than SnapKV's, which leaves room for a pyramid: beta is at most the number of windows
+    # that are kept, or the highest layer would get less than one.
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
     return kvpress.PyramidKVPress(
@@ -68,6 +72,7 @@ def _pyramidkv(situation: Situation) -> Press:
     )
 
 
+# Its scores are 1 and 0 for the ratio that it is asked for, so each ratio is scored by itself.
 STREAMING_LLM = scorer(
     name="streaming_llm",
     paper="arXiv 2309.17453",
@@ -85,6 +90,7 @@ SNAPKV = scorer(
     ratio_free_score=True,
     by_default=True,
 )
+# A gap to the paper: kvpress never evicts the last token.
 TOVA = scorer(
     name="tova",
     paper="arXiv 2401.06104",
@@ -107,6 +113,7 @@ H2O = scorer(
     description="Attention received during the prefill",
     build=lambda situation: h2o.H2OPress(situation.ratio),
     ratio_free_score=True,
+    # kvpress reads the weights, which the eager attention alone returns.
     baseline=Baseline(lambda situation: kvpress.ObservedAttentionPress(situation.ratio), "eager"),
     by_default=True,
 )
@@ -157,6 +164,8 @@ SCORERS = (
         ratio_free_score=True,
     ),
     scorer(
+        # In kvpress 0.5.5 the padding of the last chunk takes part in its softmax (it is masked
+        # with -1e-9). It is measured as it is.
         name="non_causal",
         paper="arXiv 2507.08143",
         description="Attention without the causal mask, chunk by chunk",
@@ -164,6 +173,9 @@ SCORERS = (
         ratio_free_score=True,
     ),
     scorer(
+        # kvpress weighs the two scores by the ratio, so that a scoring serves one ratio. It sets
+        # the first 8 and the last 4 tokens apart before it scores the rest, which must not be
+        # empty.
         name="compactor",
         paper="arXiv 2507.08143",
         description="Leverage and non-causal attention, blended by ratio",
@@ -172,6 +184,7 @@ SCORERS = (
         needs=Needs(more_tokens_than=16),
     ),
     scorer(
+        # Nothing is drawn: by default kvpress takes no random projection.
         name="cur",
         paper="arXiv 2509.15038",
         description="Leverage of keys times leverage of values",

@@ -19,6 +19,7 @@ from policies.eviction.scorers import (
 
 presses = LazyModule("policies.presses.adapted_kvpress")
 
+# kvpress's own sizes, which are those of a context that is long enough for several such parts.
 LONGEST_CHUNK = 1024
 LONGEST_BLOCK = 128
 LONGEST_CHUNK_OF_CHUNKKV = 20
@@ -45,11 +46,13 @@ def _entropy_chunkkv(situation: Situation) -> Press:
     return kvpress.EntropyGatedChunkKVPress(
         snapkv_press(situation),
         chunk_length=length,
+        # kvpress's 4 of 10 tokens. It asserts that this is less than a chunk, which has 2 at least.
         low_entropy_chunk_length=max(1, length * 4 // 10),
     )
 
 
 def _think(ratio: float, context_length: int) -> Press:
+    # Keys are half of the cache: to take a ratio of all of it, twice as large a share of them goes.
     return kvpress.ThinKPress(
         2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length))
     )
@@ -57,6 +60,7 @@ def _think(ratio: float, context_length: int) -> Press:
 
 def _compose_with_think(situation: Situation) -> Press:
     """Composes two presses, each of which removes as large a share of what it is given."""
+    # The shares that are left are multiplied: each press leaves the root of the whole.
     each = 1 - (1 - situation.ratio) ** 0.5
     length = situation.context_length
     return kvpress.ComposedPress(
@@ -91,6 +95,7 @@ WRAPPERS = (
         needs=Needs(more_tokens_than=16),
     ),
     wrapper(
+        # Its first stage takes half of the budget, so that a scoring serves one ratio.
         name="criticalkv_snapkv",
         paper="arXiv 2502.03805",
         description="SnapKV; half also by the norm of projected values",
@@ -116,6 +121,9 @@ WRAPPERS = (
         paper_arguments=WINDOW,
     ),
     wrapper(
+        # K-norm looks at keys alone. kvpress gives the scorer of a chunk the rotation of the whole
+        # context, by which SnapKV would turn the queries of a chunk to the places of the last
+        # tokens.
         name="chunk_knorm",
         paper="doi 10.1162/tacl_a_00716",
         description="Keys of small norm, as many in every chunk",
@@ -123,6 +131,7 @@ WRAPPERS = (
             kvpress.KnormPress(situation.ratio),
             chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4),
         ),
+        # Each chunk keeps a whole number of tokens and one at least, and the rounding adds up.
         budget="as many tokens in every chunk of every head, rounded down",
         counted="nowhere",
         paper_arguments={"chunk_length": LONGEST_CHUNK},
@@ -153,6 +162,7 @@ WRAPPERS = (
         },
     ),
     wrapper(
+        # KeyDiff too looks at keys alone: a block is scored with the rotation of the whole context.
         name="block_keydiff",
         paper="arXiv 2504.15364",
         description="KeyDiff, block after block, against what is kept",
@@ -210,6 +220,7 @@ WRAPPERS = (
         description="The first and last tokens alone, in some layers",
         build=lambda situation: kvpress.SimLayerKVPress(
             lazy_threshold=1 - situation.ratio,  # 1 compresses nothing, 0 every layer
+            # kvpress keeps one token fewer than ``n_recent`` says.
             n_recent=observation_window(situation.context_length) + 1,
             n_initial=SINK,
         ),
@@ -227,6 +238,7 @@ WRAPPERS = (
         counted="nowhere",
         frees=False,
         rewrites=True,
+        # At a half all channels of the keys would be blank.
         levels=LevelRange(highest_ratio=0.49),
         paper_arguments={"window_size": LONGEST_THINK},
     ),
@@ -239,6 +251,7 @@ WRAPPERS = (
         counted="nowhere",
         rewrites=True,
         prefill="private",
+        # At 0.75 each would remove a half, which for ThinK is all channels of the keys.
         levels=LevelRange(highest_ratio=0.74),
         paper_arguments={
             "presses.0.window_size": LONGEST_WINDOW,

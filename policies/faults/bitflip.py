@@ -118,19 +118,23 @@ def _flipped(site: Site) -> "torch.Tensor":
         bits = site.options.bits_of_codewords(site.codeword_bits)
     else:
         bits = site.options.flippable_bits(str(dtype).removeprefix("torch."))
+    # Codewords are int32 as well.
     integers = torch.int32 if dtype.itemsize == 4 else torch.int16
     numbers = site.states.contiguous().view(integers)
     size = numbers.shape[-1]
     if unit == "bit":
         for bit in bits:
+            # Each bit has a draw of its own: a number may lose several.
             drawn = site.draw("uniform", f"bit {bit} of {site.tensor}", size)
             hit = drawn < site.rates.float()
             numbers = numbers ^ (hit.to(numbers.dtype) << bit)
     else:
         drawn = site.draw("uniform", f"which bit of {site.tensor}", size)
+        # Draws are below 1, so that no index is the number of bits.
         which = (drawn * len(bits)).long()
         places = torch.tensor(bits, device=numbers.device)[which]
         numbers = numbers ^ (torch.ones_like(numbers) << places)
+    # Places are int64 and make the shifted numbers so: back to as many bytes as a number has.
     return numbers.to(integers).view(dtype)
 
 

@@ -34,6 +34,7 @@ def draw_numbers(
     ``counters``: int64 (counters,), not negative. Returns (counters, size). Fewer are the beginning
     of more."""
     device = counters.device
+    # A word of 64 bits holds two numbers.
     words = -(-size // 2)
     digest = hashlib.sha256(f"{distribution}/{key}".encode()).digest()
     first = int.from_bytes(digest[:8], "big", signed=True)
@@ -78,6 +79,7 @@ def _shifted(words: "torch.Tensor", shift: int) -> "torch.Tensor":
 def _uniform(halves: "torch.Tensor") -> "torch.Tensor":
     """Makes a number on [0, 1) of the upper 24 bits of each half: as many as float32 has, so that
     none rounds to 1."""
+    # The shift fills with the sign, which the mask takes off again.
     return ((halves >> 8) & 0xFFFFFF).float() * 2.0**-24
 
 
@@ -101,6 +103,8 @@ def _quantiles(device: "torch.device") -> "torch.Tensor":
     # On the CPU and in float64 whatever the device: it holds a logarithm.
     middles = torch.arange(QUANTILES // 2, dtype=torch.float64) + 0.5
     upper = torch.special.ndtri(middles / QUANTILES + 0.5)
+    # The middles of equal shares spread a little less than the distribution does.
     variance = 2 * upper.square().mean()
     upper /= variance.sqrt()
+    # One half is the mirror of the other, so that the mean is exactly 0.
     return torch.cat([-upper.flip(0), upper]).float().to(device)

@@ -93,6 +93,8 @@ class Site:
         all_but_answers = (1, 2, 3)
         rows = present.sum(all_but_answers, keepdim=True).double()
         count = rows * self.states.shape[-1]
+        # In float64: the order of the sums, which differs with the absent rows of a batch, then
+        # does not show in float32.
         states = self.states.double().masked_fill(absent, 0.0)
         mean = states.sum(all_but_answers, keepdim=True) / count
         squares = (states - mean).square().masked_fill(absent, 0.0)
@@ -200,6 +202,7 @@ class FaultTreatment:
         return torch.where(hit, self._damaged(site, hit), site.states)
 
     def _act(self, cache: CacheRows, step: int) -> None:
+        # Also where it does not act now: what was hit for one step is clean again.
         self.restore(cache)
         if self._codewords:
             cache = self._codewords.codewords(cache)
@@ -240,6 +243,7 @@ class FaultTreatment:
         if not newest:
             return 0
         device = newest[0].device
+        # The layers of a model may lie on several devices.
         last = torch.stack([token.to(device) for token in newest]).amax()
         return max(int(last) + 1, most_rows)
 
@@ -320,9 +324,11 @@ class FaultTreatment:
             # One number for a token, in whatever place of a head it stands: heads may keep
             # different tokens.
             of_answers = positions.reshape(count, 1, -1)
+            # The key has no layer: a token is hit in all of them or in none.
             drawn = site.draw_at(of_answers, "uniform", f"{site.step}/tokens")
             return drawn.view(count, heads, -1, 1) < rates
         if unit == "row":
+            # The key has no tensor: a row loses its key and its value together.
             return site.draw("uniform", "rows")[..., None] < rates
         return site.draw("uniform", f"values of {site.tensor}", size) < rates
 
@@ -338,6 +344,7 @@ class FaultTreatment:
             self._targets[device] = torch.stack(masks).to(device)
         targets = self._targets[device][list(answers)]
         length = targets.shape[1]
+        # Rows behind the context are looked up at its last token, and taken out below.
         index = positions.clamp(0, length - 1).flatten(1)
         hit: torch.Tensor = targets.gather(1, index).view_as(positions)
         return hit & (positions < length)
@@ -371,6 +378,8 @@ class Clean:
         rows_before = self.states.shape[2]
         absent = rows - lengths[:, None]
         place = torch.arange(rows, device=states.device) - absent  # counted from the answer's first
+        # A row has its place behind the absent ones, of which there may have been more or fewer
+        # then.
         earlier = (place + rows_before - before).clamp(0, rows_before - 1)
         index = earlier[:, None, :, None].expand(-1, heads, -1, size)
         clean = self.states[left].gather(2, index)
@@ -393,8 +402,10 @@ def _aimed_tokens(tokens: str, situation: Situation) -> "torch.Tensor":
     every = torch.arange(length)[None]
     key = f"{situation.seed}/{situation.example_id}/as many"
     order = draw("uniform", key, every, length)[0]
+    # Behind all draws, which are below 1.
     order[evidence] = 2.0
     first = order.argsort(stable=True)[: len(situation.evidence_tokens)]
     drawn = torch.zeros_like(evidence)
     drawn[first] = True
+    # Where most of a context is evidence there are not as many others.
     return drawn & ~evidence

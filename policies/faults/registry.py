@@ -99,6 +99,7 @@ def _stale(site: Site) -> "torch.Tensor":
     last = site.states.shape[2] - page
     before = torch.zeros_like(site.states)
     if last > 0:
+        # What stands in absent rows means nothing: in front of the first row there are zeros.
         present = site.rows.tokens[..., :last] != ABSENT
         earlier = site.states[:, :, :last]
         before[:, :, page:] = torch.where(present[..., None], earlier, 0.0)
@@ -131,6 +132,8 @@ def _same_sign(site: Site) -> "torch.Tensor":
     return site.states * factors.to(site.states.dtype)
 
 
+# Gaps to both texts: the first damages the cache at every step of decoding, the second every row as
+# it enters (``phase=write``). By default both act here once on the context, after an exact prefill.
 robust, effect = partial(Fault, paper=MORE_ROBUST), partial(Fault, paper=EFFECT_OF_ERROR)
 FAULT_KINDS: Mapping[str, Fault] = by_name(
     "faults",
@@ -141,6 +144,8 @@ FAULT_KINDS: Mapping[str, Fault] = by_name(
             corrupt=lambda site: torch.zeros_like(site.states),
         ),
         robust(
+            # In the model's numbers, as the text says of no spread; the next kind has that of the
+            # layer.
             name="gaussian",
             description="Gaussian noise of a given spread instead of the rows",
             corrupt=lambda site: site.draw_like("normal") * site.options.std,

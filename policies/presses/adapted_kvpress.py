@@ -35,6 +35,7 @@ class KnownQuestionFinchPress(FinchPress):
     """Is told how long the question is, where kvpress's press finds a delimiter that it adds to the
     vocabulary."""
 
+    # Declared again, as kvpress takes no such argument: its search sets the attribute.
     window_size: int = 1
 
     __call__ = BasePress.__call__  # without the search for the delimiter
@@ -55,12 +56,14 @@ class RampPress(PerLayerCompressionPress):
     """A ratio for each layer that is compressed, in even steps from the first to the last; their
     mean is ``ratio``."""
 
+    # kvpress wants them when the press is built; how many layers there are is known later.
     compression_ratios: list[float] = field(default_factory=list)
     ratio: float = 0.0
 
     def post_init_from_model(self, model: Any) -> None:
         """Sets the ratio of each layer; a layer that presses leave whole has 0."""
         layers = getattr(model.model, "language_model", model.model).layers
+        # Half of the way to the nearer end, so that no layer's ratio is below 0 or reaches 1.
         reach = RAMP * min(self.ratio, 1 - self.ratio)
         compressed = []
         for number, layer in enumerate(layers):
@@ -69,6 +72,8 @@ class RampPress(PerLayerCompressionPress):
         steps = len(compressed) - 1
         ratios = [0.0] * len(layers)
         for place, number in enumerate(compressed):
+            # From -reach to reach, symmetric: the mean of all layers is the ratio. A single layer
+            # has that.
             change = reach * (2 * place / steps - 1) if steps else 0.0
             ratios[number] = self.ratio + change
         self.compression_ratios = ratios
@@ -83,6 +88,7 @@ class TrimmedKVComposePress(KVComposePress):
         super().compress_unstructured(model)
         length = self.context_len
         for layer in self.cache.layers:
+            # Copied: a view would hold the memory of the second reading.
             layer.keys = layer.keys[:, :, :length].contiguous()
             layer.values = layer.values[:, :, :length].contiguous()
 
@@ -105,16 +111,20 @@ class BudgetedDMSPress(DMSPress):
             layer = kwargs["past_key_values"].layers[module.layer_idx]
             keys, values = layer.keys, layer.values
             scores = self.press.score(module, hidden_states, keys, values, None, kwargs)
+            # kvpress has one threshold for all layers: it is set anew right before each layer is
+            # cut by it.
             self.threshold = self._threshold(scores)
         return super().forward_hook(module, inputs, kwargs, output)
 
     def _threshold(self, scores: torch.Tensor) -> float:
         """Returns the score below which tokens are evicted. ``scores``: shape (1, num_kv_heads,
         seq_len)."""
+        # Of all tokens, while only those outside the window can go.
         count = round(scores.numel() * self.ratio)
         outside_window = scores[..., : -self.sliding_window_size]
         evictable = outside_window.flatten().sort().values
         if count < len(evictable):
+            # kvpress evicts what lies strictly below: where no two scores are equal, just so many.
             return float(evictable[count])
         return float("inf")
 
@@ -141,6 +151,7 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
         # kvpress takes neither texts nor scores as an argument.
         with patch.object(duo_attention, "duo_attention_on_the_fly", self._head_scores):
             super().post_init_from_model(model)
+        # Behind kvpress's own steps, which set both to its 128 and 256.
         self.sink_size, self.recent_size = self.sink, self.recent
 
     def _head_scores(self, model: Any) -> Any:

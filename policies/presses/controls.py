@@ -56,6 +56,7 @@ class RecencyPress(ScorerPress):
         self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any
     ) -> torch.Tensor:
         """Returns the position of each token, shape (batch_size, num_kv_heads, seq_len)."""
+        # Float32 tells all positions apart up to 2**24; bfloat16 would tie them from 256 on.
         return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(
             keys.shape[:-1]
         )
@@ -77,6 +78,8 @@ class OraclePress(ScorerPress):
     ) -> torch.Tensor:
         """Returns the rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
         length = keys.shape[2]
+        # Tiers that are a length apart, with the most recent first in each. Tokens of the answer
+        # are evidence too, and so stand two tiers above the rest of it.
         scores = torch.arange(length, dtype=torch.float32)
         scores[0] += length
         scores[list(self.evidence_tokens)] += 2 * length

@@ -63,6 +63,8 @@ class PaperScoresPress(RescoringPress):
         """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
         ranges = budget_ranges(self.spans, keys.shape[2])
         layer = _Layer(module, hidden_states, keys, kwargs["position_embeddings"])
+        # A case takes derived classes too: our H2O is an ObservedAttentionPress, PyramidKV a
+        # SnapKVPress.
         match self.press if len(ranges) > 1 else None:
             case StreamingLLMPress(n_sink=sinks):
                 return _ramps(ranges, sinks, keys)
@@ -103,6 +105,8 @@ def _by_windows(layer: _Layer, ranges: Spans, press: SnapKVPress) -> torch.Tenso
         left -= window
         votes = _votes(layer, start, end, window).mean(-2)
         heads = votes.flatten(1, 2)
+        # A range may be all window, and torch refuses to pool nothing. Else scores are smoothed
+        # within the range, and none reaches over its border.
         if heads.shape[-1]:
             size = press.kernel_size
             heads = avg_pool1d(heads, size, padding=size // 2, stride=1)
@@ -183,6 +187,8 @@ class PaperFairPress(FairEvictionPress):
         counts = []
         counted = 0
         for _, end in parts:
+            # From running sums: with two ranges this is the rounding of the authors' code, and with
+            # more of them no token of the budget is lost.
             up_to_end = kept * end // length
             counts.append(up_to_end - counted)
             counted = up_to_end

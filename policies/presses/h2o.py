@@ -43,12 +43,16 @@ class H2OPress(ObservedAttentionPress):
         """Returns the mean attention from queries that see each key, shape (batch_size,
         num_kv_heads, seq_len)."""
         batch, key_heads, length, _ = keys.shape
+        # In float32 whatever the model has: in bfloat16 a sum stops growing at 256 of its terms.
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
         for block in query_blocks(module, keys, self.block_size):
             weights = attention_weights(
                 module, hidden_states, keys, kwargs["position_embeddings"], block
             )
+            # Over the queries a sum, over the query heads that share a key a mean, as in kvpress.
             received[:, :, : weights.shape[-1]] += weights.sum((2, 3)) / weights.shape[2]
+        # The first token is seen by every query and the last by one, or early tokens would always
+        # win.
         seen_by = torch.arange(length, 0, -1, device=keys.device)
         return received / seen_by
 

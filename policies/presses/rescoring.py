@@ -63,6 +63,7 @@ def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
     Of equal remainders earlier parts come first. ``weights``: shape (…, parts). Returns int64 of
     the same shape.
     """
+    # Float32 has two decimals left for the remainder of a count near 100,000.
     weights = weights.double()
     exact = weights / weights.sum(-1, keepdim=True) * total
     counts = exact.floor().long()
@@ -75,6 +76,7 @@ def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
 def _rank_from_highest(numbers: torch.Tensor) -> torch.Tensor:
     """Ranks numbers along the last dimension: 0 for the highest, and of equal ones for the
     first."""
+    # Stable, as devices break ties differently; the order of an order is the rank of each number.
     order = numbers.argsort(dim=-1, descending=True, stable=True)
     return order.argsort(dim=-1)
 
@@ -145,6 +147,7 @@ def kept_first(scores: torch.Tensor, protected: torch.Tensor) -> torch.Tensor:
     # Ranks and not scores: a sum of a score and a bonus would lose the order of what is added to.
     order = scores.argsort(dim=-1, stable=True)
     rank = order.argsort(dim=-1)
+    # Exact in float32 up to 258,000 tokens: a rank and its bonus stay below 2**24.
     bonus = MUST_STAY * scores.shape[-1]
     return (rank + bonus * protected).float()
 
@@ -313,10 +316,14 @@ class FairEvictionPress(RescoringPress):
         attentions, kwargs = others
 
         def score(start: int, end: int) -> torch.Tensor:
+            # Turned as in the whole context: a part keeps the positions that its tokens have there.
             cos, sin = kwargs["position_embeddings"]
             hidden_part = hidden_states[:, start:end]
             key_part = keys[:, :, start:end]
             value_part = values[:, :, start:end]
+            # Cut in both forms in which a press may take them: by place, and by name as from the
+            # layer. There are no attention weights to be cut, as all presses share the fused
+            # attention.
             arguments = {
                 **kwargs,
                 "hidden_states": hidden_part,
@@ -375,6 +382,7 @@ class DebiasPress(FairEvictionPress):
         """Counts between what the press keeps and the fair shares, shape (batch_size, num_kv_heads,
         parts). ``whole``: all scores, shape (batch_size, num_kv_heads, seq_len)."""
         chosen = torch.zeros_like(whole, dtype=torch.long)
+        # By topk, as kvpress's own compress chooses, whatever that makes of ties.
         chosen.scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
         of_parts = [chosen[..., start:end].sum(-1) for start, end in parts]
         unchanged = torch.stack(of_parts, dim=-1)

@@ -29,6 +29,7 @@ class WriteFaultPress(BasePress):
             for layer in decoder.layers:
                 hook = layer.self_attn.register_forward_pre_hook(divert, with_kwargs=True)
                 stack.callback(hook.remove)
+            # Its hooks come behind: what it keeps are rows as they were written.
             stack.enter_context(self.press(model))
             yield
 
@@ -43,12 +44,16 @@ class WriteFaultPress(BasePress):
         def update(
             keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any
         ) -> Any:
+            # The method of its class is back for the next layer, whose own hook puts the change in
+            # again.
             vars(cache).pop("update", None)
+            # Before the rows are added, as a context may be read in several passes.
             first = cache.get_seq_length(layer)
             end = first + keys.shape[2]
             positions = torch.arange(first, end, device=keys.device)[None]
 
             def write(tensor: States, states: torch.Tensor) -> torch.Tensor:
+                # The treatment was built for one branch, so that its answer is the first.
                 new = NewRows(layer, layers, tensor, [0], states, positions, end)
                 return self.treatment.on_write(new)
 

@@ -20,6 +20,7 @@ def largest_power(size: int) -> int:
     >>> largest_power(64), largest_power(96), largest_power(80)
     (64, 32, 16)
     """
+    # The lowest bit that is set, in two's complement.
     return size & -size
 
 
@@ -78,6 +79,7 @@ class FormatWithOutliers:
         chosen = states.abs().amax(1, keepdim=True).topk(self.channels, dim=-1).indices
         places = chosen.expand(-1, states.shape[1], -1)
         exact = states.gather(-1, places)
+        # As zeros they widen the range of no group that has both signs.
         codes = self.inner.encode(states.scatter(-1, places, 0))
 
         def decode(numbers: "torch.Tensor") -> "torch.Tensor":

@@ -71,6 +71,7 @@ class IntegerFormat:
         # As they are stored, in the type of the model.
         lowest = lowest.to(states.dtype).to(kind)
         scale = scale.to(states.dtype).to(kind)
+        # A group of equal numbers has no steps: any divisor gives it code 0.
         step = torch.where(scale != 0, scale, torch.ones_like(scale))
         # Codewords are 0 and more.
         offset = 0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)
@@ -84,6 +85,7 @@ class IntegerFormat:
             return self._turned(flat).contiguous()
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
+            # The scales stay those of the encoding, whatever a fault has made of the codes.
             steps_of_groups = in_groups(self._turned(codes), group) - offset
             decoded = steps_of_groups.to(kind).mul_(scale).add_(lowest)
             return back(decoded.to(states.dtype))
@@ -113,6 +115,8 @@ class IntegerFormat:
         if self.scheme == "symmetric":
             return zero, torch.maximum(-lowest, highest) / self._steps
         largest = torch.where(-lowest > highest, lowest, highest)
+        # Of the other sign, so that this number has the lowest code: there is one more of them
+        # below 0.
         return zero, -largest / (self._steps + 1)
 
     def code_bytes(self, head: HeadRows) -> int:
@@ -151,6 +155,7 @@ class FloatFormat:
             scale = grouped.abs().amax(-1, keepdim=True) / largest
             scale = scale.to(states.dtype).float()
             scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        # torch makes infinity of what e5m2 cannot hold.
         cast = (grouped / scale).clamp(-largest, largest).to(kind)
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
@@ -187,6 +192,8 @@ class MaskedFormat:
         dtype = states.dtype
         check_bits(self.masked, str(dtype).removeprefix("torch."))
         kind = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
+        # Floats are sign and magnitude: without its low bits a number is nearer to 0, on either
+        # side.
         numbers = states.contiguous().view(kind) >> self.masked
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":

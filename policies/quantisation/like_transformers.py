@@ -73,6 +73,8 @@ class QuantisedAsInTransformers:
         for answer, rows in zip(cache.answers, lengths, strict=True):
             longest = self.ways[answer]["keys"].residual
             window = self._window[answer]
+            # The condition of transformers. A window that was just emptied has one dimension there
+            # and is never taken to be full, however short it may be: that is None.
             if window is not None and window + 1 >= longest:
                 full.append(answer)
                 self._window[answer] = None
@@ -104,6 +106,8 @@ class QuantisedAsInTransformers:
                 for count, places in alike.items():
                     chosen = torch.zeros_like(present)
                     chosen[places] = present[places]
+                    # A mask takes rows answer by answer, so that all rows of one, over its heads,
+                    # lie together.
                     rows = states[chosen].view(len(places), count, -1)
                     quantised = stored.format.encode(rows).read()
                     states[chosen] = quantised.view(len(places) * count, -1)

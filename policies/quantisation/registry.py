@@ -76,6 +76,8 @@ def integers(bits: int, **changes: Any) -> Quantisation:
         return stored
 
     def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
+        # A fault cannot hit codewords here: transformers' way writes back what is read, and keeps
+        # none.
         if options.like == "transformers":
             return {}
         return bits_by_tensor(options)
@@ -107,6 +109,8 @@ def blocks(bits: int, scheme: Scheme = "asymmetric") -> Quantisation:
         name=f"q{bits}_{ending}",
         paper="llama.cpp, ggml-quants.c",
         description=f"llama.cpp: {bits} bits, 32 share {shared}",
+        # The scheme is the default of a type of its own, so that the name of the policy leaves it
+        # out.
         options=create_model("BlockOptions", __base__=BlockOptions, scheme=(Scheme, scheme)),
         paper_arguments={},
     )
@@ -190,6 +194,7 @@ def make_quantisation(name: str) -> Policy:
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         ways = stored(situation)
         if as_in_transformers:
+            # There the whole first pass is quantised, with nothing left in the window.
             ways = {tensor: way._replace(residual=0) for tensor, way in ways.items()}
         if head.layer not in chosen("layer", options.layers, head.layers):
             ways = {}
@@ -205,6 +210,7 @@ def make_quantisation(name: str) -> Policy:
     def check_model(shape: ModelShape) -> None:
         for of_tensor, its_options in by_tensor.values():
             of_tensor.check_model(its_options, shape)
+        # For its error: a layer that the model has not.
         chosen("layer", options.layers, shape.layers)
         check_outliers(options.outliers, shape.head_size)
 
@@ -246,6 +252,7 @@ def _kinds_of_tensors(
         by_tensor[tensor] = (kind, options)
     if options.values is not None:
         of_values = QUANTISATION_KINDS.get(options.values)
+        # A kind that takes a level, as the mantissa, has none for the values alone.
         if of_values is None or of_values.kinds(of_values.options()):
             names = [
                 name
@@ -261,6 +268,7 @@ def _kinds_of_tensors(
 
 def _with_surroundings(inner: Format, options: QuantisationOptions) -> Format:
     """Has rows turned before a format, or channels left as they are, as the options say."""
+    # Outliers go around the rotation: they are found in, and left in, the channels as they are.
     if options.rotate == "hadamard":
         inner = RotatedFormat(inner)
     if options.outliers:

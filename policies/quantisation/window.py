@@ -32,6 +32,7 @@ def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
     """
     if over_tokens and residual:
         return held - held % residual
+    # Also groups over tokens without a window: there is no multiple to wait for.
     return max(0, held - residual)
 
 
@@ -129,6 +130,7 @@ class CodewordRows:
         for encoded, left, place in self._encoded_rows(layer, tensor):
             written[place] = True if rows is None else rows[place]
             is_written = written[place][..., None]
+            # Copies of an answer share codewords until one of them is written.
             numbers = encoded.numbers.clone()
             numbers[left] = torch.where(is_written, codes[place], numbers[left])
             encoded.numbers = numbers
@@ -191,6 +193,8 @@ class QuantisedRows:
                 before = self._coded.get((layer, tensor), nothing)
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
                 if blocks:
+                    # By identity: the cache above gives layers that hold as many rows the same
+                    # list.
                     key = (tensor, id(blocks), str(tokens.device))
                     _, layers = alike.setdefault(key, (blocks, []))
                     layers.append(layer)

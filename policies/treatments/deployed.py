@@ -60,6 +60,7 @@ class Way:
     protects: bool = False  # the spans of a situation, which are instructions
 
 
+# Lambdas, or to look the functions up would import their modules here.
 FAIR: Mapping[str, Callable[..., Press]] = {
     "kvbench": lambda *arguments: presses.fair(*arguments),
     "paper": lambda *arguments: of_paper.fair_as_paper(*arguments),
@@ -132,6 +133,8 @@ def deploy(plain: Policy, name: str) -> Policy:
     is_scorer = isinstance(press, kvpress.ScorerPress)
     if is_scorer and _has_last_way(plain):
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
+    # A press with a ``compress`` of its own, as PyramidKV, keeps otherwise than by its highest
+    # scores.
     by_score = is_scorer and type(press).compress is kvpress.ScorerPress.compress
     is_protected = plain.needs.spans or (way.protects and plain.per_question)
     if not by_score or is_protected or replaced_hooks(press):

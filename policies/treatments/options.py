@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from policies.declaration.names import PolicyError, split_outside_brackets
 
+# Brackets do not nest: options are plain values, or lists in square brackets.
 NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_.]*)(\((?P<options>[^()]*)\))?")
 Options = TypeVar("Options", bound=BaseModel, covariant=True)
 
@@ -62,6 +63,7 @@ def read_options(name: str, text: str, kind: TreatmentKind[Options]) -> Options:
             raise PolicyError(f"{name}: write options as {kind.name}({example}=...), not '{part}'")
         options[option.strip()] = _without_quotes(value.strip())
     try:
+        # All values are texts, in which pydantic finds the numbers.
         return kind.options.model_validate(options)
     except ValidationError as error:
         raise PolicyError(f"{name}: {_first_problem(error, kind)}") from error
@@ -74,6 +76,7 @@ def _without_quotes(value: str) -> str:
 
 
 def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> str:
+    # The first alone, as an error is one line.
     problem = error.errors()[0]
     option = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
@@ -83,6 +86,7 @@ def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> st
         close = difflib.get_close_matches(option, names, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         return f"{kind.name} has no option {option}: {meant}it has {', '.join(names)}"
+    # pydantic sets this before what a validator says.
     message = problem["msg"].removeprefix("Value error, ")
     if option:
         return f"{option}={problem['input']}: {message}"

@@ -61,6 +61,7 @@ def chosen(
         elif part[0] in PARTS:
             divisor = PARTS[part[0]]
             number = int(part[1]) - 1
+            # Rounded down at both ends: parts differ by one layer at most, and together are all.
             start = number * count // divisor
             end = (number + 1) * count // divisor
             numbers.update(range(start, end))
