@@ -66,6 +66,7 @@ def find_sources(
     texts or the arguments name, or that were ``read`` while it was loaded."""
     code, packages = _find_code(module)
     data = {file for file in read if file.is_file()}
+    # What its texts name too: a press may read a file only when it runs.
     for file in code.values():
         if file.suffix == SOURCE:
             data.update(_named_files(file))

@@ -281,6 +281,8 @@ class Policy:
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Selects the points of its kinds and within its reach; draws after the first if it draws
         at random."""
+        # Without levels it stands at the one level of the full cache, in as many draws as are asked
+        # for.
         if not self.kinds:
             draws = {0}
             if self.random:

@@ -43,10 +43,12 @@ def draw(
     tokens = positions.clamp(min=0)
     head = torch.arange(heads, device=device)[:, None]
     if positions.numel() <= heads * end:
+        # A number for each place that does not depend on how many heads the model has.
         places = tokens * HEADS + head
         return draw_numbers(distribution, key, places.flatten(), size).view(shape)
     # Several answers hold the same tokens: what is drawn once for each token costs less than a
     # number for every row.
+    # (heads, end): each place once, and below each row takes that of its token.
     every_place = torch.arange(end, device=device) * HEADS + head
     numbers = draw_numbers(distribution, key, every_place.flatten(), size)
     index = head * end + tokens
@@ -64,6 +66,8 @@ class Rows:
     def positions(self) -> "torch.Tensor":
         """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no
         single token is told by its place among those of the answer."""
+        # (answers, rows): what is absent in every head, as other answers are longer, counts as no
+        # place.
         absent = (self.tokens == ABSENT).all(1)
         first = absent.sum(-1)[:, None, None]
         places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
@@ -195,6 +199,7 @@ class FaultTreatment:
         if not is_aimed or not any(self._shares(answers)):
             return new.states
         heads = new.states.shape[1]
+        # (answers, tokens) to (answers, heads, tokens): all heads write the same tokens.
         tokens = new.positions[:, None].expand(-1, heads, -1)
         rows = Rows(tokens, max(new.end, tokens.shape[2]))
         site = self._site(answers, new.layer, new.tensor, BEFORE_THE_QUESTION, rows, new.states)
@@ -209,6 +214,7 @@ class FaultTreatment:
         if not self._acts_at(step) or not any(self._shares(cache.answers)):
             return
         end = self._end(cache)
+        # Keys and values stand in the same rows, which are looked up once for both.
         for layer in self.options.choose_layers(cache.layers):
             rows = Rows(cache.tokens(layer), end)
             for tensor in TENSORS[self.options.tensor]:
@@ -376,11 +382,13 @@ class Clean:
         before = self.lengths[left][:, None]
         _, heads, rows, size = states.shape
         rows_before = self.states.shape[2]
+        # (answers, 1): the rows of an answer stand at the end, the absent ones in front.
         absent = rows - lengths[:, None]
         place = torch.arange(rows, device=states.device) - absent  # counted from the answer's first
         # A row has its place behind the absent ones, of which there may have been more or fewer
         # then.
         earlier = (place + rows_before - before).clamp(0, rows_before - 1)
+        # (answers, rows) to (answers, heads, rows, head_dim), as gather wants it.
         index = earlier[:, None, :, None].expand(-1, heads, -1, size)
         clean = self.states[left].gather(2, index)
         is_clean = (place >= 0) & (place < before)

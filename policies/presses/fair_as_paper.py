@@ -103,7 +103,10 @@ def _by_windows(layer: _Layer, ranges: Spans, press: SnapKVPress) -> torch.Tenso
             share = left
         window = min(max(1, share), end - start)
         left -= window
+        # Over the window's queries: (batch, key heads, query heads of each, tokens before the
+        # window).
         votes = _votes(layer, start, end, window).mean(-2)
+        # Pooling wants one dimension of channels, which here are the query heads.
         heads = votes.flatten(1, 2)
         # A range may be all window, and torch refuses to pool nothing. Else scores are smoothed
         # within the range, and none reaches over its border.
@@ -121,6 +124,7 @@ def _by_anchors(layer: _Layer, ranges: Spans) -> torch.Tensor:
     key_heads = layer.keys.shape[1]
     scores = []
     for start, end in ranges:
+        # Over all heads, as TOVA has it: (batch, tokens before the last).
         votes = _votes(layer, start, end, 1).mean((1, 2, 3))
         of_heads = votes[:, None].expand(-1, key_heads, -1)
         scores.append(_with_window(of_heads, 1))
@@ -129,6 +133,7 @@ def _by_anchors(layer: _Layer, ranges: Spans) -> torch.Tensor:
 
 def _votes(layer: _Layer, start: int, end: int, window: int) -> torch.Tensor:
     """Returns what the last tokens of a range attend to before them in it."""
+    # (batch, key heads, query heads of each, window, tokens before the window).
     return layer.attention(slice(end - window, end))[..., start : end - window]
 
 
@@ -153,6 +158,7 @@ def _received(layer: _Layer, spans: Sequence[tuple[int, int]]) -> torch.Tensor:
     edges += [end for _, end in touching]
     received = torch.zeros(layer.keys.shape[:3], device=device)
     for block in query_blocks(layer.module, layer.keys, edges=edges):
+        # No block reaches over an edge: it is all within a span, or all behind it.
         weights = layer.attention(block)
         sums = weights.sum((2, 3)) / weights.shape[2]
         for start, end in touching:

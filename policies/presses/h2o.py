@@ -95,6 +95,8 @@ def attention_weights(
     weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
     query_position = torch.arange(start, end, device=keys.device)[:, None]
     key_position = torch.arange(reach, device=keys.device)
+    # Keys before the block are seen by all of its queries: only those from its start on are
+    # compared.
     later = key_position[start:] > query_position
     weights[..., start:].masked_fill_(later, float("-inf"))
     window = attention_window(module)
@@ -111,6 +113,7 @@ def _rotated_queries(
     places, head_dim).
 
     All of a long context at once would take more memory than their weights in blocks."""
+    # kvpress knows the projections of each architecture, and those that are one matrix, as in Phi.
     queries = get_prerope_query_states(module, hidden_states[:, at])
     cosines, sines = rotation
     cos = cosines[:, at].unsqueeze(1)

@@ -256,6 +256,7 @@ class PagesPress(RescoringPress):
         order = of_pages.argsort(dim=-1, descending=True, stable=True)
         pages = order[..., :count].sort(dim=-1).values
         places = torch.arange(self.size, device=keys.device)
+        # (batch, heads, pages, size) to (batch, heads, tokens).
         tokens = (pages[..., None] * self.size + places).flatten(-2)
         open_page = torch.arange(full_pages * self.size, length, device=keys.device)
         positions = torch.cat([tokens, open_page.expand(*tokens.shape[:2], -1)], dim=-1)

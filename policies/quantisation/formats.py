@@ -62,6 +62,7 @@ class IntegerFormat:
     def encode(self, states: "torch.Tensor") -> Codes:
         """Encodes rows of shape (num_kv_heads, rows, head_dim); groups are counted from the first
         row, or channel."""
+        # (heads, rows, head_dim), or (heads, head_dim, rows) where a group goes along the tokens.
         turned = self._turned(states)
         length = turned.shape[-1]
         group = min(self.group, length)

@@ -37,6 +37,8 @@ class FlatFormat:
                 f"groups of {self.inner.group} do not divide {length} numbers, as "
                 f"like=transformers asks"
             )
+        # By token, groups run over all numbers as if they were one row; by channel, over the rows
+        # of all heads.
         return self.inner.encode(states if by_channel else states.reshape(answers, 1, length))
 
     def bytes(self, head: HeadRows) -> int:

@@ -187,7 +187,9 @@ class QuantisedRows:
         for layer in chosen("layer", self.layers, cache.layers):
             tokens = cache.tokens(layer)
             counts = (tokens != ABSENT).sum(-1).tolist()
+            # Tuples, as what leaves the windows is remembered by these counts.
             held = tuple(tuple(of_heads) for of_heads in counts)
+            # For every answer that this was built for, also those that have ended.
             nothing = ((0,) * len(held[0]),) * len(self.ways)
             for tensor in self.ways[0]:
                 before = self._coded.get((layer, tensor), nothing)
@@ -268,9 +270,12 @@ class QuantisedRows:
         written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=device)
         end = written.shape[2]
         for block in blocks:
+            # Each (heads of the block, 1), so that with their rows they index (heads, rows,
+            # head_dim).
             places, heads, _, starts = block.slots.to(device)[..., None].unbind(1)
             rows = starts + end + torch.arange(block.count, device=device)
             index = places, heads, rows
+            # (layers * heads, rows, head_dim): layer behind layer, and taken apart again below.
             leaving = torch.cat([of_layer[index] for of_layer in states])
             codes = block.stored.encode(leaving)
             read = codes.read().chunk(len(layers))
