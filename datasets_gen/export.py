@@ -86,6 +86,7 @@ def question_rows(task: Task, example: Example) -> Iterator[dict[str, Any]]:
             "context_spans": [asdict(span) for span in example.spans],
             "directives": [str(directive) for directive in question.directives],
             "protected": question.protected,
+            # With what would be right of somebody else, and stands in the context in other words.
             "stated_values": [*example.stated_values, *question.others],
         }
 
@@ -94,5 +95,6 @@ def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
     rows: list[dict[str, Any]] = []
     for example in examples:
         rows += question_rows(task, example)
+    # Declared, as ``datasets`` would infer null of a column whose lists are all empty.
     types = {name: _TYPES.get(name, Value("string")) for name in rows[0]}
     return Dataset.from_list(rows, features=Features(types))

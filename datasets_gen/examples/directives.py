@@ -100,6 +100,7 @@ def words_without_punctuation(text: str) -> list[str]:
 
 
 def _begins(word: str, output: str) -> bool:
+    # In a script without spaces a word is several characters, each of which counts as one.
     wanted = words_in(word)
     return words_in(output)[: len(wanted)] == wanted
 
@@ -170,6 +171,7 @@ _PHRASINGS = read_phrasings("directives")
 _KINDS: tuple[tuple[Any, ...], ...] = (
     ("begin", "position", _begins),
     ("end", "position", _ends),
+    # Letters of a script without case obey this one and the next.
     ("upper", "case", lambda _, output: not any(map(str.islower, output))),
     ("lower", "case", lambda _, output: not any(map(str.isupper, output))),
     ("avoid", "words", _avoids, _without),
@@ -284,6 +286,7 @@ def exemplar(directives: Sequence[Directive], answer: str) -> str:
         head = ["Title:", arguments["title"]]
     tail = [arguments["end"]] if "end" in arguments else []
     body = [word for word in answer.split() if word != arguments.get("avoid")]
+    # Of an answer that is too long already this is negative, and nothing is added: it disobeys.
     missing = int(arguments.get("exactly", 0)) - len(head + body + tail)
     text = " ".join([*head, *body, *[FILLER] * missing, *tail])
     if "upper" in arguments:

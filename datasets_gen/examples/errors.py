@@ -31,6 +31,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     by_word: dict[str, str] = {}
     for whole in names:
         by_word |= dict.fromkeys(whole.split("-"), whole)
+    # Whole names come last: a word of one may be the name of another.
     for whole in names:
         by_word[whole] = whole
     close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.5)

@@ -45,6 +45,7 @@ def converted(row: Mapping[str, Any], where: str, task: str) -> Converted:
     """Returns the fields of a row in our own form. ``task``: which tells kvpress's questions with
     one answer from its others, where the row does not. Raises :class:`DatasetError` for options
     that are no list of two or more texts."""
+    # Of RULER's questions on documents any output is right; in its other tasks all are to be named.
     any_is_right = str(row.get("task", row.get("dataset", task))).startswith("qa")
     fields = {name: value for name, value in row.items() if name not in METADATA}
     if "input" in fields and "outputs" in fields:

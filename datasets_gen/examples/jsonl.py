@@ -45,6 +45,7 @@ def _parse(line: str, where: str) -> object:
         else:
             said = str(error)
         raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
+    # Python reads half a character without complaint, and fails where it is written.
     if HALF.search(line):
         try:
             json.dumps(entry, ensure_ascii=False).encode()
@@ -86,5 +87,6 @@ def golds_in(text: str) -> list[str]:
     ['Ada', 'Ada Lovelace']
     """
     if LIST.fullmatch(text.strip()):
+        # Each text by itself: of a list without commas Python would join the texts.
         return [str(ast.literal_eval(quoted)) for quoted in re.findall(QUOTED, text, re.DOTALL)]
     return [text] if text.strip() not in ("", "[]") else []

@@ -98,6 +98,7 @@ def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
     used: set[str] = set()
     while len(people) < count:
         given, family = names[rng.randrange(len(names))]
+        # Two people with one name in common would be half right for one another by F1.
         if given not in used and family not in used:
             used |= {given, family}
             people.append(f"{given} {family}")
@@ -116,6 +117,8 @@ def draw_value(rng: random.Random, kind: str) -> str:
                 rng.choice(getattr(words, f"{kind}_{part}")) for part in ("first", "second")
             )
         case "date":
+            # Any day goes with any month, as days end at the 28th. They are drawn in the order in
+            # which they are written: another order makes other contexts of the same seed.
             return f"{rng.randint(*words.day)} {rng.choice(words.month)} {rng.randint(*words.year)}"
         case "number":
             return str(rng.randint(*words.number))

@@ -35,6 +35,7 @@ def _unanswerable(golds: Sequence[Sequence[str]]) -> str:
     phrases: dict[str, None] = {}
     for of_one in golds:
         unusual = [gold for gold in of_one if not I_DO_NOT_KNOW.fullmatch(gold)]
+        # As a line is read: one gold that is an answer makes the question answerable.
         if unusual and all(map(says_no_answer, of_one)):
             number += 1
             phrases |= dict.fromkeys(unusual)
@@ -50,7 +51,9 @@ def _equal(answered: Sequence[Question]) -> str:
     written: dict[object, dict[str, None]] = {}
     for question in answered:
         for gold in question.golds:
+            # By what is compared: two golds with one key cannot be told apart in an answer.
             written.setdefault(read_items(gold), {}).setdefault(gold)
+    # Golds of one question are forms of one answer, and equal on purpose.
     of_one_question: set[frozenset[str]] = set()
     for question in answered:
         of_one_question.update(map(frozenset, combinations(question.golds, 2)))

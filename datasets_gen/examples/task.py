@@ -174,12 +174,16 @@ class Task:
         level = self.top_level if level is None else min(level, self.top_level)
         questions = self.questions_per_context if questions is None else questions
         self._check_request(split, index, level, questions)
+        # The arms of a draw follow one another.
         number, way = divmod(index, len(self.arms))
         draw = f"{self.name}/{split}/{seed}/{number}" + ("/held_out" if held_out else "")
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
+        # With the version, so that a new one draws new contexts; without the arm, so that all arms
+        # have the same draws.
         rng = random.Random(f"{self.version}/{draw}")
         draft = self.make(rng, Request(split, level, questions, held_out, arm, number))
+        # A generator knows no ids: they are set here.
         numbered = tuple(
             replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions)
         )

@@ -50,6 +50,7 @@ class QuestionText:
         """Fills in the words. A prefix may begin with a subject such as "the mentor of Ada
         Falbrook"."""
         prefix = self.answer_prefix.format(**words)
+        # Not capitalize, which would write the rest of a name in small letters.
         return QuestionText(self.text.format(**words), prefix[:1].upper() + prefix[1:])
 
 
@@ -61,6 +62,8 @@ class Wording:
     held_out: bool = False
 
     def choose(self, rng: random.Random, phrasings: Phrasings) -> str:
+        # The first ones are part of every level, so that a higher level adds phrasings and drops
+        # none.
         return rng.choice(phrasings.held_out if self.held_out else phrasings.common[: self.count])
 
     def choose_question(self, rng: random.Random, phrasings: Phrasings) -> QuestionText:

@@ -102,6 +102,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
         story, accounts = _story(rng, request, size, wording)
     fewest, most = size.steps
+    # Who has too few steps, or too many, is there to be told apart and is not asked about.
     fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
     questions = []
     for account in rng.sample(fitting, min(request.questions, len(fitting))):
@@ -124,10 +125,12 @@ def _story(
     steps = [rng.randint(*size.steps)]
     if rng.random() < size.pairs:
         steps.append(rng.randint(size.steps[0], OTHER_STEPS))
+    # Different ones, or the names would not matter; two at least, as items are in the plural.
     starts = rng.sample(range(2, size.start + 1), len(steps))
     people = draw_people(rng, request.split, len(steps))
     accounts = [Account(*of_one) for of_one in zip(people, steps, starts, strict=True)]
     story = ArithmeticStory(rng.choice(lexicon().item))
+    # In random order, as the first of them is the one with a number of steps of the size.
     for account in rng.sample(accounts, len(accounts)):
         words = {"subject": account.name, "number": str(account.count)}
         story.tell(wording.choose(rng, START), words, [account])
@@ -175,6 +178,7 @@ def _happen(
     words, changed = {"subject": account.name, "number": str(number)}, [account]
     if event == "packs":
         words["size"] = str(size)
+        # Two equations: what the packs hold, and what is there then.
         account.equations.append(f"{number} * {size} = {number * size}.")
         account.left -= 1
         account.book("+", number * size)

@@ -27,6 +27,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))
     passage = write_passage(rng, draw_facts(rng, people, ATTRIBUTES, facts_range), wording)
+    # Behind the passage: how many questions are asked does not change what the text says.
     questions = attribute_questions(
         Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE
     )

@@ -167,6 +167,7 @@ class CoreferenceStory:
         self.text += sentence
         subject, value = stated.stated()
         if way:
+            # Referred to otherwise a person is not named: nothing but the value is stated.
             kind, name, read = way.kind, way.name, way.read
             self.values.append(value)
         else:
@@ -253,6 +254,7 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
     """Draws the facts about each; there is an attribute that one of them has and another has
     not."""
     described = "description" in size.references
+    # A job is dealt out apart, early enough for "the baker" to be told of.
     free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
     pool = rng.sample(free, size.attributes[1] + 1)
     chosen: list[list[Relation]] = []
@@ -271,6 +273,7 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
     facts: list[list[Fact]] = []
     for person in people:
         facts.append([fact for fact in dealt if fact.subject == person])
+    # Each bond of a text is of its own kind, so that "the mentor" means one person.
     kinds = rng.sample((LAWYER, rng.choice(TEACHERS)), 2)
     bonds: list[Fact] = []
     while len(bonds) < min(rng.randint(*size.bonds), len(people) - 1):
@@ -363,6 +366,7 @@ def _answerable(
 
 def _unknown_value(ask: Asker, story: CoreferenceStory, fact: Fact) -> Question:
     """Asks for a value that is not stated, or a person who is this to nobody."""
+    # A text has one bond of a kind at most, so that any other person is this to nobody.
     rng, relation = ask.rng, fact.relation
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])

@@ -90,6 +90,7 @@ def _make(
     row = rows[request.number]
     worked = [f"Question: {shot.question}\nAnswer: {shot.solution}" for shot in shots]
     before = "\n\n".join([INSTRUCTION, *worked, "Question: "])
+    # The problem itself: the worked ones carry nothing of the answer.
     spans = (Span("fact", len(before), len(before) + len(row.question)),)
     question = answerable(QuestionText(""), row.number, "numeral", "forward", spans)
     return Draft(

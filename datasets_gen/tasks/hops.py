@@ -76,7 +76,9 @@ def make(rng: random.Random, request: Request) -> Draft:
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
     facts = list(map(Fact, bonds, people, people[1:length]))
+    # All have the same attribute: a kind of value that one alone has would tell who is meant.
     facts += deal_facts(rng, people, [[attribute]] * len(people))
+    # Or a chain could be followed from sentence to sentence, whatever the names.
     rng.shuffle(facts)
     passage = write_passage(rng, facts, wording)
     line = ChainOfPeople(people, bonds, attribute, passage)
@@ -88,6 +90,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     possible = 2 * len(facts)
     if request.level == CHAINS_LEVEL:
         reverse_share = 0.0
+        # Forward alone there are fewer: three people have five facts and three chains of two.
         possible = 3 * len(facts) // 2
     questions = draw_different(
         min(request.questions, possible),
@@ -121,7 +124,9 @@ def _subject_phrase(bonds: list[Relation], person: str) -> str:
 def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the
     person reached."""
+    # More facts than there are bonds can be read with an attribute at the end alone.
     to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
+    # With an attribute at its end a chain has one bond less, and can begin one person later.
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
     reached = start + hops - 1
     links = [line.bond_from(position) for position in range(start, reached)]

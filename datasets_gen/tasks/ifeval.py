@@ -133,6 +133,7 @@ def _directive(kind: object, given: object, where: str) -> Directive:
             )
     if not arguments:
         return Directive(kind, "")
+    # Sorted: the order in which a file names arguments makes no other directive.
     return Directive(kind, json.dumps(arguments, ensure_ascii=False, sort_keys=True))
 
 
@@ -184,6 +185,7 @@ def _make(rows: Sequence[IfevalPrompt], rng: random.Random, request: Request) ->
     row = rows[request.number]
     if not row.system:
         return Draft(row.user, (), (_question("", row, ()),))
+    # All phrasings: rows have no levels.
     wording = Wording(len(DEFENCES.common), request.held_out)
     # Each from a stream of its own: all placements of the defence have the same words.
     for_attack, for_defence = (Asker(random.Random(rng.getrandbits(64)), wording) for _ in range(2))

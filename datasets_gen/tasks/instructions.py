@@ -108,7 +108,9 @@ def make(rng: random.Random, request: Request) -> Draft:
     directives = _draw_directives(rng, kinds, ground)
     prompt = _write_prompt(ask, size, directives, request.arm)
     passage = write_passage(rng, ground.facts, wording)
+    # The facts were written by themselves, and stand behind the prompt and a space.
     stated = [_shift(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
+    # Rounded up or down at random, so that the share comes out on average; each pretext once.
     attacks = min(int(size.attacked * request.questions + rng.random()), len(ATTACKS))
     choices = ground.choices()
     chosen = rng.sample(choices, min(request.questions - attacks, len(choices)))

@@ -109,6 +109,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     wording = Wording(size.phrasings, request.held_out)
     lives = _lives(rng, request, size, wording)
     ask = Asker(rng, wording)
+    # The drawing ends only when there are so many that differ: each of these can be asked.
     possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)
 
     def draw(kind: QuestionType, missing: bool) -> Question | None:
@@ -122,6 +123,8 @@ def make(rng: random.Random, request: Request) -> Draft:
 
 
 def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: Wording) -> Lives:
+    # One more than there are people: the last name, and the last value, is what the text does not
+    # say.
     count = rng.randint(*size.people) + 1
     *people, stranger = _drawn_apart(lambda: draw_people(rng, request.split, count), _initials)
     slots = rng.sample(SLOTS, size.pool)
@@ -139,11 +142,13 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
         employers = values["employer"]
         together = min(len(employers), rng.randint(1, 3))
         employers[:together] = employers[:1] * together
+        # Or whoever works together would always stand first.
         rng.shuffle(employers)
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
         of_person = []
+        # Each person has slots of the same pool: the kind of a value does not tell whose it is.
         for r in rng.sample(slots, rng.randint(*size.slots)):
             of_person.append(Fact(r, person, values[r.name][number]))
         played = rng.sample(instruments, rng.randint(*size.instruments))
@@ -151,6 +156,8 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
             rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played]
         )
     passage = write_passage(rng, facts, wording)
+    # A value of two people answers no reverse question, and an instrument no forward one, as a
+    # person may play several.
     times = Counter((s.fact.relation.name, s.fact.value) for s in passage.facts)
     unshared, single = [], []
     for s in passage.facts:
@@ -253,6 +260,7 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     names = [first.fact.subject, second.fact.subject]
     if missing:
         _, names[1] = lives.gap(ask.rng, [BIRTHDAY])
+    # Or the place of a name would tell that it is the unknown one.
     ask.rng.shuffle(names)
     text = ask.choose(DERIVED["older"]).format(first=names[0], second=names[1])
     if missing:
@@ -319,6 +327,7 @@ def _has_initials(name: str) -> bool:
 
 def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if missing:
+        # Where this is asked everybody of the text plays something.
         return ask.unknown_forward(PLAYS, lives.stranger)
     person = ask.rng.choice(lives.people)
     text = ask.forward(PLAYS, person)
@@ -331,6 +340,7 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
     """Writes what a person plays, in every order, such as "cello, flute and harp"."""
     played = [s.fact.value for s in lives.played_by(person)]
+    # A list is right in any order, and so each order is a gold.
     lists = []
     for *before, last in permutations(played):
         text = f"{', '.join(before)} and {last}" if before else last

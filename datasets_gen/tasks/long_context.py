@@ -37,7 +37,10 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
     people = draw_people(rng, request.split, rng.randint(*people_range))
     facts = draw_facts(rng, people, ATTRIBUTES, facts_range)
     rng.shuffle(facts)
+    # Phrasings are chosen before the prose, whose length is found by writing the text several
+    # times.
     statements = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
+    # Drawn even where a depth is given, so that all draws behind stay the same.
     depths = sorted(rng.random() for _ in facts)
     for_prose = random.Random(rng.getrandbits(64))
     if length is None:

@@ -92,6 +92,7 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
             if others:
                 partners[name] = tuple(others)
             for other in others:
+                # Each is a partner of the other: the pair is listed once.
                 if name < other:
                     pairs.append((name, other))
         if pairs:
@@ -115,6 +116,7 @@ def _alikes() -> Mapping[str, frozenset[str]]:
 def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
     pairs: list[tuple[Name, Name]] = []
     for group in namesakes(split).values():
+        # No two people share a family name, so that a stem needs as many families as people.
         if group.families >= families:
             pairs += group.pairs
     return tuple(pairs)
@@ -125,6 +127,7 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
     of another."""
     begun = _pairs(split, count)
     while True:
+        # A single person is half of a pair: somebody can be taken for this one too.
         people = list(rng.choice(begun)[:count])
         group = namesakes(split)[people[0][1][:STEM]]
         for _ in range(ATTEMPTS):
@@ -135,6 +138,7 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
                 more = (rng.choice(group.partners[rng.choice(people)]),)
             else:
                 more = rng.choice(group.pairs)
+            # Anew in each attempt, as the last one may have added people.
             used_given = {given for given, _ in people}
             used_families = {family for _, family in people}
             if all(
@@ -191,10 +195,13 @@ def make(rng: random.Random, request: Request) -> Draft:
         stated = [attribute for attribute in attributes if (attribute, person) not in gaps]
         attributes_by_person.append(stated)
     facts = [*deal_facts(rng, people, attributes_by_person), *links]
+    # Links among attributes, or the place of a sentence would tell which of them it is.
     rng.shuffle(facts)
     passage = write_passage(rng, facts, wording)
     circle = Circle(request.split, names, people, links, gaps, passage)
     ask = Asker(rng, wording)
+    # What is drawn until it differs ends only if there are so many: each fact can be asked both
+    # ways.
     count = min(request.questions, 2 * len(facts))
     questions = draw_different(count, lambda: _question(ask, circle))
     return Draft(passage.text, passage.stated(), questions)
@@ -262,6 +269,7 @@ def _over_a_link(ask: Asker, circle: Circle) -> Question:
     """Asks such as "Where does the mentor of X live?"."""
     link = ask.rng.choice(circle.links)
     bridge = circle.passage.find(link.relation.name, link.subject)
+    # One at least: nobody lacks all attributes.
     about_linked = [s for s in circle.attributes() if s.fact.subject == link.value]
     last = ask.rng.choice(about_linked)
     relation, value = last.fact.relation, last.fact.value

@@ -133,6 +133,8 @@ def make(rng: random.Random, request: Request) -> Draft:
         text = f"{text} {sentence}" if text else sentence
         mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
     story = MultiPresenceStory(people, stranger, mentions)
+    # The drawing ends only when there are so many: each mention can be asked in each of these
+    # forms.
     count = min(request.questions, len(mentions) * len(set(size.forms) - {"order"}))
 
     def draw(form: Form, missing: bool) -> Question:
@@ -160,6 +162,7 @@ def _happenings(
     for person in people:
         for period in rng.sample(periods, rng.randint(1, len(periods))):
             lived += [(period, person)] * rng.randint(*size.mentions)
+    # Years are dealt out behind this, so that their order is not that of the sentences.
     rng.shuffle(lived)
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
@@ -184,6 +187,7 @@ def _draw_unshared(
     years = rng.sample(range(birth, birth + LIFETIME), len(lived))
     drawn = []
     for (period, _), year in zip(lived, years, strict=True):
+        # Taken away, so that no other statement has it.
         value = values[period.name].pop()
         drawn.append((value, year))
     return drawn
@@ -206,10 +210,13 @@ def _draw_shared(
         taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
         for period, person in lived:
             before = taken.setdefault((period.name, person), [])
+            # There always is one: values and years are one more than anybody needs.
             pair = rng.choice(_free_pairs(values[period.name], years, before))
             before.append(pair)
             drawn.append(pair)
             stated.add((period.name, *pair))
+        # Two people with the same value in the same year: who it was would have two answers. All is
+        # drawn again.
         if len(stated) == len(drawn):
             return drawn
 
@@ -274,6 +281,7 @@ def _order(
         question = unanswerable(template.format(subject=person), period.value_type, "forward")
         return replace(question, type="manipulated")
     mentions = story.select_mentions(period, person)
+    # One person has no two mentions of a relation in one year.
     answer = pick(mentions, key=lambda m: m.year)
     subjects, sentences = [], []
     for m in mentions:
@@ -311,6 +319,7 @@ def _without_year(
     for other in story.mentions:
         if other.period is mention.period:
             stated.add((other.words["subject"], other.words["value"]))
+    # Sorted, as the order of a set of texts is another one in each process.
     values = sorted({value for _, value in stated})
     free = [pair for pair in product(story.people, values) if pair not in stated]
     if free and rng.random() < KNOWN_SHARE:
@@ -333,6 +342,7 @@ def _without_subject(
         if value not in held:
             free.append((value, year))
     if not free:
+        # Nobody is said to have anything by the year before the first.
         free = [(mention.words["value"], min(years) - 1)]
     value, year = rng.choice(free)
     return {"value": value, "year": str(year)}

@@ -152,6 +152,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
                 f"{row.where}: some contexts are system prompts and some are not: keep them in "
                 f"two files"
             )
+    # By context, so that one prefill serves all of its questions, in whatever lines they stand.
     by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
         by_context.setdefault(row.row.context, []).append(row)
@@ -162,6 +163,8 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     for row in rows:
         for question in row.row.questions:
             golds.append(question.answers or ())
+    # What says itself how to answer is not told it again; and an instruction would stand between a
+    # question and its begun answer.
     is_whole = is_system or begun or any(row.is_whole_prompt for row in rows)
     task = Task(
         name=name,
@@ -226,10 +229,12 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
         places[gold] = finder.places_of(gold, as_written=gold in twins)
         for place in places[gold]:
             stated.append(StatedValue(gold, *place))
+    # Those of a system prompt are of the context as a whole, and of no question.
     spans = _instructions(context, rows) if rows[0].row.system else ()
     alike = _golds_by_what_they_answer(questions)
     complete = []
     for question in questions:
+        # First where its own golds stand, then what would answer another question of the kind.
         located = _located(question, places, finder, sentences)
         complete.append(_with_others(located, alike))
     return Draft(context, tuple(stated), tuple(complete), spans)
@@ -305,6 +310,7 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     questions = chain.from_iterable(row.questions for row in rows)
     protected = {question.protected: None for question in questions if question.protected}
     directives = list(chain.from_iterable(row.row.instructions for row in rows))
+    # The defence comes second, so that what both name is the defence.
     parts: dict[SpanKind, list[str]] = {
         "directive": directives or list(protected or (context,)),
         "defence": list(chain.from_iterable(row.row.defence for row in rows)),
@@ -329,6 +335,7 @@ def _read(entry: object, where: str, name: str) -> ReadRow:
         if not _is_missing(value):
             filled[field] = _composed(value)
     form = converted(filled, where, name)
+    # A copy, as the questions are taken out of it.
     fields = dict(form.fields)
     read = _take_questions(fields, where)
     row = _validated({**fields, "questions": read}, where)
@@ -399,6 +406,7 @@ def _take_questions(fields: dict[str, Any], where: str) -> tuple[object, ...]:
     merged = []
     for entry, answer in zip(questions, answers, strict=True):
         own_fields = entry if isinstance(entry, Mapping) else {"question": entry}
+        # What a question says itself goes before what its line says of all.
         every_field = {**of_all, "answers": answer, **own_fields}
         merged.append({name: value for name, value in every_field.items() if value is not None})
     return tuple(merged)
@@ -411,6 +419,7 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
         first = error.errors()[0]
         names = []
         for part in first["loc"]:
+            # pydantic's place also has numbers, and validators such as ``function-after[...]``.
             if isinstance(part, str) and part.isidentifier():
                 names.append(part)
         name = names[1] if names[0] == "questions" and len(names) > 1 else names[0]

@@ -56,6 +56,7 @@ def prose_task(texts: Sequence[str]) -> Task:
             stretches.append(
                 TextStretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4))
             )
+        # Without overlap: no word is measured twice, and none measured is compressed in the next.
         starts = range(0, len(words) - WINDOW + 1, WINDOW)
         stretches += [TextStretch.of(words[start : start + WINDOW], CONTEXT) for start in starts]
     if not stretches:
@@ -152,9 +153,11 @@ def _make(rng: random.Random, request: Request) -> Draft:
     statements = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
     depths = sorted(rng.random() for _ in facts)
     passage, distractors = hide(statements, depths, prose_of_words(rng, rng.randint(*PROSE_WORDS)))
+    # In another order, or the text itself would tell which sentence comes next.
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
     spans: list[Span] = []
+    # The first one leads over: it is read and not measured.
     for stated in again[1:]:
         spans += (stated.value.as_a("answer"), stated.sentence)
     question = _continuation(lead, " ".join(rest), tuple(spans))

@@ -8,6 +8,7 @@ import regex
 from datasets_gen.texts.folding import FLAGS
 
 _MARK = regex.compile(r"(?:(?<=^|\s)\(?|(?<=[:：]))([A-Z])(?:[).．）、]|:(?=\s))\s*", FLAGS)
+# One letter with a mark is an initial.
 FEWEST = 2
 
 
@@ -27,7 +28,9 @@ def options_in(question: str) -> Mapping[str, str]:
     ends = [*(mark.start() for mark in marks[1:]), len(question)]
     options: dict[str, str] = {}
     for number, (mark, end) in enumerate(zip(marks, ends, strict=True)):
+        # Options may stand in one line, with commas or semicolons between them.
         text = question[mark.end() : end].strip(" \n\t,;.")
+        # In order from A: other capital letters with a point are initials, as in "A. or C. Hale".
         if mark[1] != chr(ord("A") + number) or not text:
             return {}
         options[mark[1].lower()] = text
@@ -49,6 +52,7 @@ def other_options(gold: str, letter: str, options: Mapping[str, str]) -> list[st
         return []
     names = []
     for key, text in options.items():
+        # The letter of another option is a wrong answer, and so is its text.
         if key != right:
             names += [key.upper(), text]
     return names

@@ -34,6 +34,7 @@ class Context:
         if not places:
             of_items = list(map(self._places, read_items(value, as_written)))
             if all(of_items):
+                # Of a list all items must stand there, or none of it is evidence.
                 places = list(chain.from_iterable(of_items))
         in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
         return tuple(dict.fromkeys(in_same_letters or places))
@@ -57,6 +58,7 @@ class Context:
     def _folded(self) -> tuple[str, Sequence[int]]:
         """Returns the text as keys are written, with the place in the text of each of its
         characters."""
+        # Then small letters have the places of the text itself, and no list of them is needed.
         if self.text.isascii() and not any(mark in self.text for mark in _SKIPPED):
             return self.text.lower(), range(len(self.text))
         pieces: list[str] = []
@@ -78,10 +80,13 @@ class Context:
                 match.span() for match in _MAY_BE_NUMBER.finditer(folded)
             )
         else:
+            # The rarer the part that is looked for, the fewer windows are cut into tokens.
             candidates = _occurrences(self._rarest(item.keys), folded)
         beside = BESIDE + 2 * sum(map(len, item.keys))
         windows: list[Place] = []
         for first, behind in candidates:
+            # Behind the last character itself: between it and the next there may be marks that were
+            # left out.
             start, end = places[first], places[behind - 1] + 1
             if windows and end < windows[-1][1] - beside:
                 continue  # the window before has it, with what stands beside it

@@ -60,12 +60,14 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
         return (), ""
     by_name = _NUMBERS.get(fold(month))
     numbers = [int(ascii_digits(day)), by_name or int(ascii_digits(month))]
+    # A month above 12 is a day: that is the American order.
     if numbers[1] > 12:
         numbers.reverse()
     if not 1 <= numbers[1] <= 12 or not 1 <= numbers[0] <= 99:
         return (), ""
     of_year = f"{numbers[1]}m{numbers[0]}d"
     year = ascii_digits(year)
+    # The day without its year comes second: what is looked for goes by the first form alone.
     forms = (f"{year}y{of_year}", of_year) if year else (of_year,)
     return forms, year
 

@@ -82,6 +82,7 @@ def _read(digits: str) -> Fraction:
 
 def _ratio(value: Fraction, under: str) -> Fraction:
     divisor = _read(under)
+    # Over 0 there is no number: the upper one is as near as it gets.
     return value / divisor if divisor else value
 
 

@@ -72,6 +72,7 @@ def without_apostrophes(word: str, folded: str) -> tuple[str, ...]:
     if elided := _ELISION.match(word):
         forms.append(folded[elided.end() :].replace("'", ""))
     if _TURKISH.search(word):
+        # At the last apostrophe, as a name may have one of its own.
         forms.append(folded.replace("’", "'").replace("ʼ", "'").rpartition("'")[0])
     return tuple(forms)
 

@@ -68,6 +68,7 @@ def _sentences(text: str) -> tuple[tuple[str, str], ...]:
     sentences = []
     for number, part in enumerate(parts):
         first = max(0, number - 1)
+        # With its neighbours, as what ends a sentence here may stand within a value: "St. Kilda".
         with_neighbours = "\n".join(parts[first : number + 2])
         sentences.append((with_neighbours, fold(part).translate(_SKIPPED)))
     return tuple(sentences)
@@ -78,6 +79,7 @@ def readings(text: str, item: "Item") -> Iterable[TextTokens]:
     if len(text) <= LONG:
         yield read(text, item.by_worth)
         return
+    # By the longest key, which is likely to be the rarest.
     needle = max(map(needle_for, item.keys), key=len, default="")
     for sentences, folded in _sentences(text):
         if _MAY_BE_NUMBER.search(folded) if item.by_worth else needle in folded:
@@ -115,6 +117,7 @@ class Item:
 
     def _end_from(self, tokens: Sequence[Token], first: int) -> int | None:
         """Returns the number of the last token of the item if it begins with a token."""
+        # Glued to the token before: in 5-10 there is no 10, as below there is no 5.
         if tokens[first].is_glued or (self.is_letter and not tokens[first].is_option):
             return None
         if self.is_yes_or_no and not _is_clause(tokens, first):
@@ -142,6 +145,7 @@ class Item:
             return True
         before = tokens[max(0, number - 1) : number]
         behind = tokens[number + 1 : number + 2]
+        # On either side, as some write $5 and others 5 $.
         signs = set()
         for token in (*before, *behind):
             if _CURRENCY.fullmatch(token.keys[0]):
@@ -185,6 +189,7 @@ def _words(value: str, by_worth: bool) -> list[Token]:
     the years beside full dates."""
     words: list[Token] = []
     for token in read_tokens(value.strip(), by_worth):
+        # A full date is followed by a token for its year, which begins where the date does.
         is_year = words and token.start == words[-1].start and token.is_number
         is_beside = by_worth and (is_year or _CURRENCY.fullmatch(token.keys[0]))
         if not token.is_end and not is_beside:
@@ -285,6 +290,7 @@ def is_twin(value: str, other: str) -> bool:
     )
     return (
         written != other_written
+        # 3 and 3.0 are no versions: behind a point there must be more than zeros.
         and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
     )
 

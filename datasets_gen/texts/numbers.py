@@ -112,6 +112,7 @@ def read_digits(digits: str) -> Number:
             marks.append(_PLAIN_MARKS.get(mark, mark))
     if not marks:
         return Number(groups[0], (_plain(groups[0]),))
+    # A last mark that differs from those before is the decimal one, as in 1.234,56.
     if marks[-1] != marks[0] or marks == ["decimal"]:
         whole = groups[:-1]
     else:
@@ -135,6 +136,7 @@ def _of_groups(groups: list[str], whole: list[str], marks: list[str]) -> Number:
             return Number("".join(groups), (_plain("".join(groups)),))
         return Number(".".join(groups), ())
     first, last = groups
+    # 0.125 has no thousands, and 1.25 neither.
     if not in_threes or first.startswith("0"):
         return _with_part(first, last)
     if not is_point or last == "000":

@@ -40,6 +40,7 @@ class Sentences:
         """Returns the characters of the sentences that a place stands in, without white space
         around them."""
         first = self.starts[bisect_right(self.starts, start) - 1]
+        # By the last character of the place: the one behind it may begin the next sentence.
         following = bisect_right(self.starts, max(start, end - 1))
         last = len(self.text)
         if following < len(self.starts):
@@ -49,6 +50,7 @@ class Sentences:
         sentence = self.text[first:last]
         sentence_start = last - len(sentence.lstrip())
         sentence_end = first + len(sentence.rstrip())
+        # The place itself is never cut, even where it begins or ends with white space.
         return min(sentence_start, start), max(sentence_end, end)
 
     def _words_around(self, first: int, start: int, end: int, last: int) -> tuple[int, int]:

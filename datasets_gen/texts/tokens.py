@@ -62,6 +62,8 @@ _ALTERNATIVES = rf"""
 """  # noqa: E501
 _NUMBERS = rf"(?P<date>{dates.DATE})|(?P<time>{dates.TIME})|(?P<of_version>{numbers.VERSION})"
 _DIGITS = rf"(?P<number>{numbers.NUMBER}(?P<plus>{_PLUS}(?![\p{{L}}\p{{N}}]))?{{scale}})"
+# What stands first is read first: dates before numbers, and numbers before words. Here the scale
+# never matches: the worth of "2 million" is not asked for, and its words stay words.
 _WRITTEN = regex.compile(
     f"{_NUMBERS}|{_DIGITS.replace('{scale}', '(?P<scale>(?!))?')}|{_ALTERNATIVES}",
     FLAGS | regex.VERBOSE,
@@ -117,6 +119,7 @@ def scan(text: str, by_worth: bool) -> list[Token]:
     tokens: list[Token] = []
     is_glued = False
     for match in (_WORTH if by_worth else _WRITTEN).finditer(text):
+        # The group of the alternative closes behind all groups within it, and so is the last one.
         kind = match.lastgroup
         if kind == "joint":
             # "A 5-year plan": the number stands by itself; that of a range or a name ("10-20",
@@ -311,6 +314,7 @@ def _without_articles(tokens: list[Token]) -> list[Token]:
         )
         if is_article and not following.is_end and len(following.keys[0]) > 1:
             continue
+        # A clause may end at these as at a comma: "red and blue" is found in "red, blue".
         if token.keys[0] in ("but", "and") and not token.is_glued:
             token = token._replace(keys=(END,))
         kept.append(token)

@@ -9,6 +9,7 @@ from datasets_gen.texts.folding import FLAGS, fold
 I_DO_NOT_KNOW = regex.compile(r"i (?:don['’]t|do not) know\.?", FLAGS | regex.IGNORECASE)
 # Forms of public data sets (SQuAD 2.0, MS MARCO, QuAC, Qasper, LongBench), and what people write in
 # tables.
+# "None" and "no" are not among them: they answer other questions.
 _NO_ANSWER = regex.compile(
     r"""(?:
       (?:this\ |the\ )?(?:question\ )?(?:is\ |are\ )?(?:un-?answerable|not\ answerable|un-?known|undetermined)

@@ -124,7 +124,9 @@ def deal_facts(
 ) -> list[Fact]:
     """Draws a value for each relation of each person. Values of one relation share no word: they
     are drawn together."""
+    # In the order of first use, and no set: values are drawn in the same order in every process.
     used = dict.fromkeys(chain.from_iterable(relations))
+    # For everybody, also who lacks the relation: values are then told by the number of the person.
     values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
     facts = []
     for number, (person, of_person) in enumerate(zip(people, relations, strict=True)):
@@ -150,6 +152,7 @@ def write(
     in its order."""
     text = ""
     places: dict[str, tuple[int, int]] = {}
+    # Part by part, as ``format`` would not tell where the words stand.
     for plain, slot, _, _ in Formatter().parse(template):
         text += plain
         if slot:

@@ -69,6 +69,8 @@ def prose_of_tokens(
     The whole is counted once for each correction; the first guess, from a sample of sentences, is a
     few per cent off, the second a few sentences."""
     tokens, count = length.tokens, length.count
+    # What the text has without prose, and what a sentence adds on average, from a sample: by these
+    # the first guess is made.
     without = count(write([]))
     rate = count(" ".join(draw_sentences(rng, SAMPLE))) / SAMPLE
     least = without + ceil(2 * rate)  # with less prose, not every number of tokens can be met
@@ -83,8 +85,10 @@ def prose_of_tokens(
         missing = tokens - count(write(sentences))
         if 0 <= missing <= allowed:
             return sentences
+        # Too long: off the end go as many as the average says, and one at least.
         if missing < 0:
             del sentences[-ceil(-missing / rate) :]
+        # Too short by a sentence or more.
         elif missing >= rate or not sentences:
             sentences += draw_sentences(rng, max(1, int(missing / rate)))
         else:  # one sentence for a longer one; if none is drawn, the next round starts elsewhere
@@ -111,6 +115,7 @@ def lay_out(
 
     ``depths``, ascending: the share of the prose that stands before each piece. No sentence is
     parted, and each gap is as likely as any other. ``start``: where the text itself begins."""
+    # There is one gap more than there are sentences; depth 1 is behind the last of them.
     places = [min(int(depth * (len(prose) + 1)), len(prose)) for depth in depths]
     parts: list[str] = []
     starts: list[int] = []
@@ -149,6 +154,7 @@ def find_pieces(draft: Draft) -> list[tuple[int, int]]:
     for question in draft.questions:
         for span in question.spans:
             whole.append((span.start, span.end))
+    # From the beginning of the text: nothing stands before a system prompt, or within it.
     whole.append((0, prompt_end))
     starts = [0]
     for match in _END_OF_SENTENCE.finditer(text):

@@ -107,6 +107,7 @@ def reverse_question(ask: Asker, stated: StatedFact) -> Question:
 
 def _begun(question: QuestionText, statement: str, asked: str, **given: str) -> QuestionText:
     """Begins the answer as its statement begins, where that ends with what is asked for."""
+    # Only a sentence that ends with the answer can be begun: "Velden is where ..." cannot.
     before = statement.removesuffix(f" {{{asked}}}.")
     if before == statement:
         return question
@@ -124,6 +125,7 @@ def draw_of_kinds(
     ``draw`` makes one of a kind, with or without an answer, or none."""
     questions: dict[str, Question] = {}
     while len(questions) < count:
+        # Together and before a fact is chosen, so that of every kind the same share has no answer.
         kind, missing = rng.choice(kinds), rng.random() < missing_share
         # Again of the same kind where it was asked before, or the kinds with few questions would
         # become rare.
@@ -148,6 +150,7 @@ def attribute_questions(
             ask, stated
         )
 
+    # No more than there certainly are, or the drawing would not end: each fact, in both directions.
     return draw_different(min(request.questions, 2 * len(passage.facts)), draw)
 
 
@@ -155,19 +158,23 @@ def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Quest
     """Asks for a person or a value that the passage does not mention, or for what it says of others
     and not of this person: what it says of nobody would tell by itself that there is no answer."""
     rng = ask.rng
+    # A quarter asks for a value, a quarter for a stranger, and half for what others have.
     kind = rng.randrange(4)
     stated = rng.choice(passage.facts)
     relation, person = stated.fact.relation, stated.fact.subject
     if kind == 0:
         mentioned = {s.fact.value for s in passage.facts}
         return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
+    # With what is implied: who keeps a heron may be said to own something.
     known = said_relations(person, (s.fact for s in passage.facts))
+    # A dict keeps the order of the text, where a set has another one in each process.
     of_others = {}
     for s in passage.facts:
         if s.fact.relation.name not in known:
             of_others[s.fact.relation.name] = s.fact.relation
     if kind == 1 or not of_others:
         people = {s.fact.subject for s in passage.facts}
+        # Of one more name than there are people, one is a stranger.
         stranger = next(
             name for name in draw_people(rng, split, len(people) + 1) if name not in people
         )

@@ -186,6 +186,8 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
 
     Raises :class:`DatasetError` where the text has more tokens without any unit.
     """
+    # A gap to RULER, which counts the question and the tokens of an answer too: a length here is
+    # that of the context, as that is what is compressed.
     tokens, count = length.tokens, length.count
     low, at_low = 0, count(write_units(0))
     if at_low > tokens:
@@ -196,6 +198,7 @@ def fit(length: Length, write_units: Callable[[int], str]) -> int:
     rate, guess = 0.0, FIRST_GUESS
     while not high or high - low > 1:
         at_guess = count(write_units(guess))
+        # A guess that adds no tokens leaves the rate of before: it is divided by.
         rate = (at_guess - at_low) / (guess - low) or rate
         if at_guess > tokens:
             high, at_high = guess, at_guess
@@ -227,6 +230,7 @@ def essays_of_tokens(
 ) -> list[str]:
     """Fills a length with given sentences, from any of them on, and from the beginning again where
     they end. Raises as :func:`fit` does."""
+    # RULER's essays begin with the first one in every context.
     start = rng.randrange(len(sentences))
 
     def first(number: int) -> list[str]:

@@ -101,8 +101,10 @@ def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
             case "word":
                 text = f"{rng.choice(vocabulary().adjectives)}-{rng.choice(vocabulary().nouns)}"
             case "number":
+                # Seven digits, as RULER has.
                 text = str(rng.randint(10**6, 10**7 - 1))
             case "uuid":
+                # Not uuid4, which draws from the system and not from the seed.
                 text = str(uuid.UUID(int=rng.getrandbits(128), version=4))
         if text not in used:
             used.add(text)
@@ -112,6 +114,8 @@ def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
 def _make(
     rng: random.Random, _: Request, length: Length, form: Form, essays: Fill = prose_of_tokens
 ) -> Draft:
+    # No key and no value stands twice, not even in a haystack of needles, or a question might have
+    # two answers. RULER draws without looking.
     used: set[str] = set()
     template = NEEDLE.format(kind=f"{form.value}s")
 
@@ -123,7 +127,10 @@ def _make(
     needles: list[Needle] = []
     for key in keys:
         needles += [draw_needle(key, rng) for _ in range(form.values)]
+    # The first keys are asked for: unshuffled their needles would always stand first. RULER
+    # shuffles all contexts of a run in one way.
     rng.shuffle(needles)
+    # Anywhere, where RULER has 40 places at equal distances.
     depths = length.depths(rng, len(needles))
     lead_template = LEAD if form.golds == 1 else LEAD_OF_SEVERAL
     lead = lead_template.format(one=form.value, several=f"{form.value}s")
@@ -137,6 +144,7 @@ def _make(
         def first(number: int) -> list[str | Needle]:
             while len(hay) < number:
                 hay.append(draw_needle(draw_new(for_hay, form.key, used), for_hay))
+            # Kept from try to try: a longer haystack begins as a shorter one does.
             return hay[:number]
 
         hay = first(fit(length, lambda number: write(first(number)).text))
@@ -147,6 +155,7 @@ def _make(
     queried = keys[: form.queried]
     evidence: list[tuple[Span, ...]] = []
     for key in queried:
+        # Of several values all are asked for, so that every one is evidence.
         for needle, spans in zip(needles, laid.needles, strict=True):
             if needle.words["subject"] == key:
                 evidence.append(spans)

@@ -22,6 +22,7 @@ from datasets_gen.tasks.ruler.form import (
 from datasets_gen.writing.questions import answerable
 
 HOPS = 4
+# Of different length, so that no variable of the example is one of the question.
 LETTERS, LETTERS_OF_EXAMPLE = 5, 3  # of a variable
 NOISE_OF_EXAMPLE = 60  # sentences: with its chain and its answer about 500 tokens
 FIRST = "VAR {answer} = {subject}"
@@ -59,6 +60,7 @@ def _example(rng: random.Random, other: list[Needle]) -> tuple[str, list[str]]:
     another one."""
     while True:
         chain = draw_chain(rng, LETTERS_OF_EXAMPLE)
+        # With one value for both, the variables of the example would be right too.
         if chain[0].words["subject"] != other[0].words["subject"]:
             break
     depths = USUAL_LENGTH.depths(rng, len(chain))
@@ -87,6 +89,7 @@ def _make(rng: random.Random, _: Request, length: Length) -> Draft:
         question, golds=tuple(variables), type="part", target=" ".join(variables), every_gold=True
     )
     stated = occurrences(laid.text, {chain[0].words["subject"], *variables, *said})
+    # Without the empty line that follows the example.
     worked = Span("distractor", 0, len(example) - 2)
     return Draft(laid.text, stated, (question,), (worked, *laid.distractors))
 

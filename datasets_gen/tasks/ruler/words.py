@@ -80,13 +80,16 @@ def _cwe(rng: random.Random, _: Request, length: Length) -> Draft:
     of_example, number_of_others, of_list = LONG_FORM if length.tokens >= LONG else SHORT_FORM
     drawn = rng.sample(short_words(), 2 * COMMON)
     shown, common = drawn[:COMMON], drawn[COMMON:]
+    # Apart from what else is drawn: how many of them a length takes changes nothing that follows.
     source = other_words(random.Random(rng.getrandbits(64)), drawn)
     others_of_example = list(islice(source, number_of_others))
     example = of_example.write(rng, shown, others_of_example)
     head = f"{CWE_LEAD}\n{example}\n{CWE_QUESTION}\n{CWE_PREFIX} {numbered(shown)}\n{CWE_LEAD}\n"
+    # A seed and no generator: each try of a length shuffles from the same state.
     order, others = rng.getrandbits(64), list[str]()
 
     def write(number: int) -> str:
+        # Drawn once and kept: the next try may be a shorter one.
         others.extend(islice(source, max(0, number - len(others))))
         return head + of_list.write(random.Random(order), common, others[:number])
 
@@ -108,6 +111,7 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
     _refuse_depth("fwe", length)
     ranks = max(FREQUENT + 2, length.tokens // TOKENS_OF_A_CODED_WORD)
     coded: dict[str, None] = {}
+    # A dict tells repeats, and keeps the order of drawing: the first words are the most frequent.
     while len(coded) < ranks - 1:
         coded["".join(rng.choices(string.ascii_lowercase, k=CODE_LETTERS))] = None
     order = rng.getrandbits(64)
@@ -122,6 +126,7 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
 
     number = fit(length, write)
     counts = counts_of_ranks(number, ranks)
+    # The dots have the first rank, so that this is the last word asked for.
     if counts[FREQUENT] == counts[FREQUENT + 1]:
         raise DatasetError(
             f"{length.tokens} tokens are too few for fwe: its {FREQUENT} most frequent words would "
