@@ -124,6 +124,27 @@ def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
     assert (far.verdict, late.verdict) == ("does not hold", "does not hold")
 
 
+def only_in(dtype: str, evidence: Evidence) -> Evidence:
+    """The same evidence as if it had been walked in one type of numbers."""
+    rows = evidence.tables[TABLE]
+    return Evidence(evidence.records, tables={TABLE: rows[rows["dtype"] == dtype]})
+
+
+def test_partings_are_read_in_bfloat16_only_where_float16_was_not_walked() -> None:
+    def parted(number: int) -> Pair:
+        return parting(number % STEPS)
+
+    coarse = walked(parted, dtype="bfloat16", contexts=24)
+    near, _ = judge_walk("N6", only_in("bfloat16", coarse))
+    assert near.verdict == "holds"
+    assert_says(near.why, "24 flips", "bfloat16")
+    both = walked(lambda number: SAME)
+    (why,) = {judgement.why for judgement in judge_walk("N6", both)}
+    assert "none of 12 pairs" in why
+    (share,) = judge_walk("N1", only_in("bfloat16", coarse))
+    assert (share.verdict, share.why) == ("undecided", "nothing was walked in float16")
+
+
 def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
     """Twelve contexts, two at each step: the first third parts at 0 and 1, the last at 4 and 5."""
     _, early = judge_walk(
