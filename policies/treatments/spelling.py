@@ -44,6 +44,31 @@ def spell_out(name: str, formats: Collection[str]) -> str:
     return "+".join(parts)
 
 
+def read_types(name: str, formats: Collection[str]) -> tuple[str, str] | None:
+    """Returns the types of keys and of values, as engines name them, of a policy that only stores
+    both: the inverse of :func:`spell_out`; None for other policies. ``formats``: the names of all
+    quantisations.
+
+    >>> read_types("q8_0(values=q4_0)", ["q8_0", "q4_0"]), read_types("q4_0(tensor=V)", ["q4_0"])
+    (('q8_0', 'q4_0'), ('f16', 'q4_0'))
+    >>> read_types("q4_0(layers=2-)", ["q4_0"])
+    """
+    kind, _, rest = name.partition("(")
+    if kind not in formats:
+        return None
+    option = rest.removesuffix(")")
+    if not option:
+        return kind, kind
+    if option == "tensor=V":
+        return EXACT[0], kind
+    if option == "tensor=K":
+        return kind, EXACT[0]
+    key, _, values = option.partition("=")
+    if key == "values" and values in formats:
+        return kind, values
+    return None
+
+
 def _spell_pair(text: str, formats: Collection[str]) -> str:
     """Writes two types as one format with an option; what is no pair of types stays as it is."""
     pair = PAIR.fullmatch(text)

@@ -103,3 +103,5 @@ def test_the_error_of_stored_rows_is_stored_by_layer(cli: CommandLine) -> None:
     assert means["keys"]["q4_0(tensor=V)"] == 0
     assert means["values"]["q4_0(tensor=V)"] > 0
     assert {len(layers) for layers in rows["keys"]} == {2}
+    divergence = rows.groupby("policy")["kl"].mean()
+    assert 0 < divergence["int8"] < divergence["int2"]

@@ -7,8 +7,16 @@ from pandas import DataFrame, concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
+from leaderboards.studies.treatments.content import policies_in
 from leaderboards.studies.treatments.damage import damages
 from leaderboards.studies.treatments.study import STUDY
+from leaderboards.studies.treatments.tasks import MeasuredTask, measured_tasks
+from leaderboards.studies.treatments.types import (
+    TypesCell,
+    measure_types,
+    types_section,
+    types_sheet,
+)
 from tests.support.records.damaged_records import Right, treated_records
 from tests.support.wording import assert_says
 
@@ -371,3 +379,47 @@ def test_two_models_stand_beside_one_another_on_one_page_alone() -> None:
     assert "beside-1" not in sections(
         StudyInput(other.model, other.records, beside=[given], number=2)
     )
+
+
+def test_types_of_keys_and_values_are_a_table() -> None:
+    """Keys in four bits lose all, values in four bits nothing."""
+    formats: dict[str, Right] = {
+        "q8_0": lambda rate, question: True,
+        "q4_0": lambda rate, question: False,
+        "q8_0(values=q4_0)": lambda rate, question: True,
+        "q4_0(tensor=K)": lambda rate, question: False,
+        "q4_0(layers=2-)": lambda rate, question: True,
+    }
+    records = treated_records(formats, (0.0,))
+    held = {"full": 100.0, "q8_0": 50.0, "q4_0": 25.0, "q8_0(values=q4_0)": 37.5}
+    records["kv_bytes"] = records["policy"].map(held).fillna(60.0)
+    rows = []
+    for context in range(3):
+        where = {"task": records["task"].iloc[0], "question_id": f"{context}/0"}
+        rows.append(where | {"policy": "q4_0", "kl": 1.0 + context})
+    whole = StudyInput("toy", records, tables={"reconstruction": DataFrame(rows)})
+    section = types_section(*_types(whole))[0]
+    right, divergence, stored = section.listings
+    assert right.columns[1:] == ("exact", "q8_0", "q4_0"), "those that hold most bytes first"
+    assert means_of(right) == (
+        ("exact", ALL, "–", "–"),
+        ("q8_0", "–", ALL, ALL),
+        ("q4_0", NOTHING, "–", NOTHING),
+    )
+    assert divergence.rows[2] == ("q4_0", "–", "–", "2")
+    assert stored.rows[1] == ("q8_0", "–", "50.0", "37.5")
+    sheet = types_sheet(_types(whole)[1])
+    pairs = {row[1]: row[2:4] for row in sheet.rows}
+    assert sheet.columns[:4] == ("task", "policy", "keys", "values")
+    assert pairs["q4_0(tensor=K)"] == ("q4_0", "exact")
+
+
+def _types(given: StudyInput) -> tuple[list[MeasuredTask], dict[str, list[TypesCell]]]:
+    tasks, _ = measured_tasks(given.records)
+    policies = policies_in(given.records)
+    return tasks, measure_types(tasks, policies, given.tables.get("reconstruction"))
+
+
+def test_without_two_types_there_is_no_table() -> None:
+    same = treated_records({"q8_0": lambda rate, question: True}, (0.0,))
+    assert types_section(*_types(StudyInput("toy", same))) == []

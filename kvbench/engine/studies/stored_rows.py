@@ -27,9 +27,7 @@ def store_rows(
 ) -> StoredRows:
     """Has a policy treat the rows of a context as it does after a prefill. ``keys``, ``values``: by
     layer, shape (num_kv_heads, tokens, head_dim); they are left as they are."""
-    cache: Any = DynamicCache()
-    for layer, (of_keys, of_values) in enumerate(zip(keys, values, strict=True)):
-        cache.update(of_keys[None].clone(), of_values[None].clone(), layer)
+    cache = _fill_cache(StoredRows(list(keys), list(values)))
     treatment = policy.treatment
     if treatment.prefill_treatment:
         treatment.prefill_treatment([situation]).after_prefill(PlainRows(cache))
@@ -38,6 +36,35 @@ def store_rows(
     treated_keys = [layer.keys[0] for layer in cache.layers]
     treated_values = [layer.values[0] for layer in cache.layers]
     return StoredRows(treated_keys, treated_values)
+
+
+def _fill_cache(rows: StoredRows) -> Any:
+    """Fills a cache of transformers with copies of rows."""
+    cache = DynamicCache()
+    for layer, (keys, values) in enumerate(zip(rows.keys, rows.values, strict=True)):
+        cache.update(keys[None].clone(), values[None].clone(), layer)
+    return cache
+
+
+@torch.inference_mode()
+def answer_log_probabilities(
+    network: Any, rows: StoredRows, question: Sequence[int], answer: Sequence[int]
+) -> torch.Tensor:
+    """Returns how likely a network takes every token where a right answer stands, over the rows of
+    a context: log-probabilities in float32, shape (answer tokens, vocabulary).
+
+    ``question``, ``answer``: token ids. An answer without tokens counts as one token, the first."""
+    # The last token of the answer is not read: nothing of the answer stands behind it.
+    ids = torch.tensor([[*question, *answer[:-1]]], device=rows.keys[0].device)
+    logits = network(input_ids=ids, past_key_values=_fill_cache(rows)).logits[0]
+    return torch.log_softmax(logits[len(question) - 1 :].float(), dim=-1)
+
+
+def mean_divergence(exact: torch.Tensor, other: torch.Tensor) -> float:
+    """Returns the KL divergence of other log-probabilities from the exact ones in nats, mean over
+    tokens. Both have the shape (tokens, vocabulary)."""
+    by_token = torch.nn.functional.kl_div(other, exact, reduction="none", log_target=True).sum(-1)
+    return float(by_token.double().mean())
 
 
 def relative_errors(exact: Sequence[torch.Tensor], stored: Sequence[torch.Tensor]) -> list[float]:

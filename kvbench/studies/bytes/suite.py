@@ -9,6 +9,10 @@ from kvbench.studies.declaration import Suite, at
 # bytes that are held, whatever was aimed at.
 EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
+# The types that engines offer for keys and for values: what do the bits of which tensor buy?
+_TYPES = ("f16", "q8_0", "q5_1", "q4_0")
+_PAIRS = [f"{keys}/{values}" for keys in _TYPES for values in _TYPES if keys != values]
+_SAME = _TYPES[1:]
 _BOTH = (
     at((f"{plain}+int8" for plain in EVICTED), ratio="0.14,0.57,0.785,0.9")
     | at((f"{plain}+int4" for plain in EVICTED), ratio="0.285,0.64,0.82")
@@ -29,8 +33,9 @@ SUITE = Suite(
     name="bytes",
     description="What is kept at equal bytes by eviction, fewer bits, and both, and by what an engine can free",
     tasks=(TASKS["base"], TASKS["long_context"]),
-    policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
+    policies=",".join((*EVICTED, *STORED, *_SAME, *_PAIRS, *_BOTH, *_DEPLOYED)),
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
     own_levels=_BOTH | _DEPLOYED,
     limit=12,
+    tables=("reconstruction",),
 )

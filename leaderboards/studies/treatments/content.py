@@ -32,6 +32,12 @@ from leaderboards.studies.treatments.damage import (
     group_damages,
 )
 from leaderboards.studies.treatments.tasks import OUTCOMES, RISE, MeasuredTask, measured_tasks
+from leaderboards.studies.treatments.types import (
+    RECONSTRUCTION,
+    measure_types,
+    types_section,
+    types_sheet,
+)
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 from policies.faults.options import FaultOptions
@@ -222,7 +228,9 @@ def build_content(study_input: StudyInput) -> StudyContent:
     # The rise first, as it says something also where the model cannot do the task.
     parts = [_risen(tasks, group, dtype) for group in groups]
     parts += [_kept(tasks, group, dtype) for group in groups]
-    parts += [*band_section(cells_of_bands), *equal_bytes(tasks, policies)]
+    cells_of_types = measure_types(tasks, policies, study_input.tables.get(RECONSTRUCTION))
+    parts += [*band_section(cells_of_bands), *types_section(tasks, cells_of_types)]
+    parts += equal_bytes(tasks, policies)
     all_pairs: list[ModelPair] = []
     number = 0
     for other in study_input.beside:
@@ -238,6 +246,7 @@ def build_content(study_input: StudyInput) -> StudyContent:
     sheets = (
         Sheet.of("treatments-kept", "What is kept with each treatment", rows),
         bands_sheet(cells_of_bands),
+        types_sheet(cells_of_types),
         bytes_sheet(tasks, policies),
         beside_sheet(all_pairs, members),
     )

@@ -39,6 +39,13 @@ CHAPTER = Chapter(
             "for good.",
         ),
         Definition(
+            "KL from the full cache, of types of keys and values",
+            "The divergence of the next token, behind the question and each token of its right "
+            "answer, over rows as they are stored, from that over exact rows, in nats, mean over "
+            "tokens. It is of the first question of each context.",
+            "KL = mean over tokens of Σ p (log p − log q), p: full cache, q: treated",
+        ),
+        Definition(
             "The front, at equal bytes",
             "Bytes: what keys and values take once the context is read, codes with their scales "
             "and zero points, in percent of the full cache. On the front is what nothing else "

@@ -26,4 +26,5 @@ STUDY = Study(
     takes=_takes,
     find=lambda study_input: content.build_content(study_input),
     chapter=CHAPTER,
+    tables=("reconstruction",),
 )
