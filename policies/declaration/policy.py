@@ -124,7 +124,8 @@ class CacheTreatment:
     @property
     def changes_rows(self) -> bool:
         """Tells whether the rows that are read are other ones than the press leaves."""
-        return bool(self.corrupts or self.prefill_treatment or self.step_treatment)
+        acts = self.prefill_treatment or self.step_treatment or self.write_treatment
+        return bool(self.corrupts or acts)
 
     def arguments_in(self, situation: Situation) -> dict[str, Argument]:
         """Returns its arguments in a situation, which stand beside those of the press."""

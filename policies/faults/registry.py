@@ -231,7 +231,7 @@ def make_fault(name: str) -> Policy:
         return FaultTreatment(fault, options, situations)
 
     def wrap(press: Press, situation: Situation) -> Press:
-        return presses.WriteFaultPress(press, FaultTreatment(fault, options, [situation]))
+        return presses.WrittenRowsPress(press, FaultTreatment(fault, options, [situation]))
 
     def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
         return FaultTreatment(fault, options, situations)

@@ -1,4 +1,4 @@
-"""Damages what is written into the cache while the context is read."""
+"""Changes what is written into the cache while the context is read."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from policies.declaration.steps import NewRows, States, WriteTreatment
 
 
 @dataclass
-class WriteFaultPress(BasePress):
+class WrittenRowsPress(BasePress):
     """Changes keys and values as they are written into the cache, so that later tokens and layers
     read them so, and then lets another press act as it would."""
 

@@ -34,12 +34,20 @@ class QuantisationOptions(BaseModel):
     # Keys and values are turned by a Hadamard matrix first, so that no channel stands out, and
     # turned back when they are read (QuaRot, arXiv 2404.00456; llama.cpp, since April 2026).
     rotate: Literal["no", "hadamard"] = "no"
+    # stored: the prefill reads exact rows. write: each row is quantised by itself when it is
+    # written, so that the prefill reads quantised rows too, as in llama.cpp and vLLM.
+    phase: Literal["stored", "write"] = "stored"
 
     @model_validator(mode="after")
     def _names_parts(self) -> Self:
         check_layers(self.layers)
         if self.values is not None and self.tensor != "both":
             raise ValueError(f"values={self.values} goes with tensor=both")
+        if self.phase == "write" and self.outliers:
+            raise ValueError(
+                "outliers are chosen among rows that are stored together, and phase=write stores "
+                "each by itself"
+            )
         return self
 
 
@@ -63,9 +71,9 @@ class IntegerOptions(QuantisationOptions):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.like == "transformers":
-            usual = ("asymmetric", "both", None, ("all",), 0, "no")
+            usual = ("asymmetric", "both", None, ("all",), 0, "no", "stored")
             chosen = (self.scheme, self.tensor, self.values, self.layers)
-            if (*chosen, self.outliers, self.rotate) != usual:
+            if (*chosen, self.outliers, self.rotate, self.phase) != usual:
                 raise ValueError(
                     "like=transformers goes with scheme=asymmetric, and with all layers, keys and "
                     "values alike"

@@ -7,12 +7,20 @@ from typing import Any
 
 from pydantic import create_model
 
+from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
-from policies.declaration.policy import Argument, CacheTreatment, HeadRows, Policy, Situation
+from policies.declaration.policy import (
+    Argument,
+    CacheTreatment,
+    HeadRows,
+    Policy,
+    Press,
+    Situation,
+)
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import TENSORS, States, StepTreatment
-from policies.eviction.controls import ANY_LENGTH, of_full_cache
+from policies.declaration.steps import TENSORS, States, StepTreatment, WriteTreatment
+from policies.eviction.controls import ANY_LENGTH, FULL, of_full_cache
 from policies.quantisation.around import (
     FormatWithOutliers,
     RotatedFormat,
@@ -41,10 +49,20 @@ from policies.quantisation.quantisation import (
     StoredTensors,
 )
 from policies.quantisation.window import QuantisedRows, count_bytes
+from policies.quantisation.written import QuantisedWrites
 from policies.treatments.options import kind_in, name_with, option_text, options_in
 from policies.treatments.parts import chosen
 
-AROUND = ("values", "layers", "outliers", "rotate")  # options that say nothing where they are usual
+presses = LazyModule("policies.presses.writing")
+# With which it is seen whether a format has a window of latest tokens.
+LONG_CONTEXT = Situation(ratio=0.0, context_length=2**16, seed=0, example_id="")
+AROUND = (
+    "values",
+    "layers",
+    "outliers",
+    "rotate",
+    "phase",
+)  # options that say nothing where they are usual
 
 
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
@@ -191,6 +209,12 @@ def make_quantisation(name: str) -> Policy:
             return QuantisedAsInTransformers(ways)
         return QuantisedRows(ways, options.layers)
 
+    def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
+        return QuantisedWrites([stored(situation) for situation in situations], options.layers)
+
+    def wrap(press: Press, situation: Situation) -> Press:
+        return presses.WrittenRowsPress(press, treat_writing([situation]))
+
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         ways = stored(situation)
         if as_in_transformers:
@@ -214,6 +238,8 @@ def make_quantisation(name: str) -> Policy:
         chosen("layer", options.layers, shape.layers)
         check_outliers(options.outliers, shape.head_size)
 
+    if options.phase == "write":
+        _check_single_rows(name, stored(LONG_CONTEXT))
     arguments = {}
     for option, value in options:
         is_usual = option in AROUND and value == type(options).model_fields[option].default
@@ -224,7 +250,16 @@ def make_quantisation(name: str) -> Policy:
         bits = of_tensor.codeword_bits(its_options)
         if tensor in bits:
             codeword_bits[tensor] = bits[tensor]
-    return of_full_cache(
+    treatment = CacheTreatment(
+        stored_bytes=stored_bytes,
+        arguments=arguments,
+        fitted=fitted,
+    )
+    if options.phase == "write":
+        treatment = replace(treatment, wrap=wrap, write_treatment=treat_writing)
+    else:
+        treatment = replace(treatment, step_treatment=treat, codeword_bits=codeword_bits)
+    policy = of_full_cache(
         name=name_with(kind, options),
         family="quantisation",
         paper=kind.paper,
@@ -232,14 +267,28 @@ def make_quantisation(name: str) -> Policy:
         kinds=kind.kinds(options),
         paper_arguments=kind.paper_arguments,
         needs=replace(ANY_LENGTH, check_model=check_model),
-        treatment=CacheTreatment(
-            step_treatment=treat,
-            codeword_bits=codeword_bits,
-            stored_bytes=stored_bytes,
-            arguments=arguments,
-            fitted=fitted,
-        ),
+        treatment=treatment,
     )
+    if options.phase == "write":
+        # Its rows are other ones than those of the prefill that policies share.
+        return replace(
+            policy,
+            prefill="private",
+            build=lambda situation: wrap(FULL.build(situation), situation),
+        )
+    return policy
+
+
+def _check_single_rows(name: str, ways: StoredTensors) -> None:
+    """Raises :class:`PolicyError` where rows are not quantised each by itself, and at once."""
+    for tensor, way in ways.items():
+        if way.format.over_tokens or way.residual:
+            option = f"{tensor[0]}_axis"
+            raise PolicyError(
+                f"{name}: phase=write quantises each row when it is written, and {tensor} here are "
+                f"quantised several tokens at a time: say {option}=token and residual=0 too, or "
+                "leave phase out"
+            )
 
 
 def _kinds_of_tensors(
@@ -285,6 +334,8 @@ def _describe(kind: Quantisation, options: QuantisationOptions) -> str:
         parts.append("turned by a Hadamard matrix first")
     if options.outliers:
         parts.append(f"{options.outliers} channels of a head left as they are")
+    if options.phase == "write":
+        parts.append("as it is written, in the prefill too")
     if options.layers != ("all",):
         parts.append(f"layers {option_text(options.layers)} alone")
     return "; ".join(parts)

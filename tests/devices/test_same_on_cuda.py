@@ -43,6 +43,7 @@ FAULTS_WITH_OPTIONS = (
     "multiplicative_normal(phase=write)",
     "multiplicative_uniform(phase=write,tensor=K,layers=H2)",
     "int4+sign_flip(phase=write,rate=0.1)",
+    "q4_0(phase=write)",
     "zeros(tokens=evidence)",
     "gaussian(tokens=first4,unit=token)",
     "zeros(phase=step,step=1,persistence=transient,heads=0,layers=H2)",

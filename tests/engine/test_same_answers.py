@@ -151,6 +151,7 @@ TREATED = (
     ),
     *("multiplicative_normal(phase=write)", "int4+zeros(phase=write,rate=0.2)"),
     *("int4", "int2(residual=4)", "knorm+int4", "snapkv+zeros(rate=0.2)"),
+    "q4_0(phase=write,group=8)",
 )
 
 
