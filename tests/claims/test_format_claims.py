@@ -46,13 +46,14 @@ def verdicts(identifier: str, evidence: Mapping[str, Evidence]) -> set[str]:
     return {each.verdict for each in judge([claims()[identifier]], evidence)}
 
 
-def test_four_bits_by_token_break_where_half_and_less_is_kept() -> None:
+def test_four_bits_by_token_break_where_a_fifth_and_less_is_kept() -> None:
     broken = format_evidence({"q4_0": 0.1})
     parts = measured("K1", broken)
     assert list(parts) == list(TASKS)
     assert [value(part) for part in parts.values()] == pytest.approx([0.1, 0.1])
     assert verdicts("K1", broken) == {"holds"}
     assert verdicts("K1", format_evidence({})) == {"does not hold"}
+    assert verdicts("K1", format_evidence({"q4_0": 0.4})) == {"does not hold"}
 
 
 @pytest.mark.parametrize(
@@ -85,9 +86,10 @@ def test_errors_that_order_formats_as_answers_do_contradict_k6() -> None:
     assert verdicts("K6", against) == {"holds"}
 
 
-def test_floating_point_holds_where_nine_tenths_are_kept() -> None:
+def test_floating_point_holds_where_next_to_nothing_is_lost() -> None:
     assert verdicts("K7", format_evidence({})) == {"holds"}
     assert verdicts("K7", format_evidence({"fp8_e4m3": 0.5})) == {"does not hold"}
+    assert verdicts("K7", format_evidence({"fp8_e4m3": 0.94})) == {"undecided"}
 
 
 def test_the_error_of_stored_rows_is_stored_by_layer(cli: CommandLine) -> None:
