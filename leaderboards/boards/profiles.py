@@ -224,20 +224,28 @@ class _Tally:
         # Contexts without the measure go first: as zeros they would lower the mean count, by which
         # each value is scaled.
         counts_there = measured.counts[:, there]
+        measured_there = context_values(measured.sums[:, there], counts_there)
         lost_there = context_values(np.stack(lost)[:, there], counts_there)
         gained_there = context_values(np.stack(gained)[:, there], counts_there)
+        # Nobody reads what stands for the other contexts, and the mean is the measure all the same.
+        elsewhere = measured_there.mean(axis=1)
         return LeadByContext(
-            good(measure, measured.values),
+            good(measure, _within(measured_there, there, elsewhere)),
             _within(lost_there, there),
             _within(gained_there, there),
             there,
         )
 
 
-def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
-    """Returns values of some contexts among all, 0 for the others. ``values``: shape (cells,
-    contexts that are ``there``); returns shape (cells, contexts)."""
+def _within(
+    values: FloatArray, there: NDArray[np.bool_], elsewhere: FloatArray | None = None
+) -> FloatArray:
+    """Returns values of some contexts among all, shape (cells, contexts). ``values``: shape (cells,
+    contexts that are ``there``). ``elsewhere``: of the other contexts, shape (cells,), by default
+    0."""
     among = np.zeros((len(values), len(there)))
+    if elsewhere is not None:
+        among += elsewhere[:, None]
     among[:, there] = values
     return among
 

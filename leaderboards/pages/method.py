@@ -139,8 +139,12 @@ def provenance_facts(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
     for name, key, longest in PROVENANCE:
         values = []
         for of_run in facts:
-            if of_run.get(key):
-                values.append(str(of_run[key])[:longest].replace("T", " "))
+            if not of_run.get(key):
+                continue
+            text = str(of_run[key])[:longest]
+            if key == "created":
+                text = text.replace("T", " ")  # of a date alone: a card may be a "Tesla T4"
+            values.append(text)
         if values:
             provenance.append((name, ", ".join(distinct(values))))
     return provenance

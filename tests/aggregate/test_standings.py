@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards import profiles as profile_module
 from leaderboards.boards.area_under_curve import AREA, BEATS, area_under_curve
 from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, make_boards
 from leaderboards.boards.declaration import BoardProfiles
@@ -16,10 +17,13 @@ from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK, ranks
 from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
 from leaderboards.downloads.tables import board_sheet
+from leaderboards.metrics import METRICS
 from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.context_sums import ContextSums
 from leaderboards.statistics.intervals import mean_interval
 from leaderboards.statistics.rank import RankInterval
+from policies import Level
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import failing, realistic_records, summary_row
 
@@ -43,6 +47,23 @@ def test_a_profile_is_what_the_rows_say_and_has_their_intervals() -> None:
             assert (low, high) == pytest.approx((row.right_low, row.right_high))
             lost = (lead.lost - lead.gained)[place].mean()
             assert 100 * lost == pytest.approx(lead.means[0] - lead.means[place])
+
+
+def test_contexts_without_a_measure_do_not_widen_what_others_have() -> None:
+    """Four of six contexts have an attack, of which two leak."""
+    counts = np.array([1.0, 1, 1, 1, 0, 0])
+    leaks, nothing = np.array([1.0, 1, 0, 0, 0, 0]), np.zeros(6)
+    cell = profile_module._CellSums(
+        ContextSums(leaks, counts), ContextSums(nothing, counts), ContextSums(nothing, counts)
+    )
+    measure = METRICS["leakage"].measures[0]
+    where = ("snapkv", Level("ratio", 0.5))
+    tally = profile_module._Tally({(measure.field, *where): cell})
+    lead = tally.lead(measure, [where])
+    assert lead.there.tolist() == [True] * 4 + [False] * 2
+    assert lead.heights[0, :4].tolist() == [0, 0, 100, 100], "in percent of what does not leak"
+    assert lead.means == pytest.approx([50])
+    assert lead.heights[0].mean() == pytest.approx(50)
 
 
 def standings_of(records: pd.DataFrame, task: str = "base") -> dict[str, Standing]:
