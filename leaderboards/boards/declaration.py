@@ -71,10 +71,6 @@ class TableCell:
         return SIGNS[self.tone]
 
 
-def _has_verdict(value: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class TableRow:
     name: str  # of its policy or task

@@ -127,7 +127,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | np.ndarray):
         return [_plain(item) for item in value]
-    number = value.item() if hasattr(value, "item") else value
+    number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, float) and not math.isfinite(number):
         return None
     return number

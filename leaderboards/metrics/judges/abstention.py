@@ -148,8 +148,6 @@ def _is_abstention(sentence: str) -> bool:
     first, *tails = _TURN.split(sentence)
     if _ABSTAINS.match(first):
         return not any(_answers(first, tail) for tail in tails)
-    if _ABSTAINS.match(sentence) and not tails:
-        return True
     # "The text says where others live; it does not say where she does."
     return bool(_TELLS_OTHER.match(first)) and any(
         _ABSTAINS.match(tail) or tail.startswith("not ") for tail in tails
