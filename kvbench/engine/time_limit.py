@@ -11,6 +11,7 @@ from policies.declaration.foreign_code import FOREIGN_SECONDS, time_bound
 
 CELL_SECONDS = FOREIGN_SECONDS
 TIMES = 3
+# Not 0, which a timer of the system takes for no timer at all.
 MOMENT = 1e-3  # seconds
 
 
@@ -45,6 +46,8 @@ class TimeLimit:
             with time_bound(bound, given_up or self._reason):
                 yield
         finally:
+            # By the clock and not by the error, which a press may catch, or an operation of torch
+            # delay.
             self._exceeded[policy] += time.monotonic() - started >= bound
 
 

@@ -76,14 +76,18 @@ def answers_alone(
     for number in branch.treatment.questions:
         started = model.clock()
         answer = PendingAnswer(branch, number, decoding.steps)
+        # Faults are recorded outside of the press's own block: it is then looked whether the model
+        # has changed, and hooks that the press has still set would count as a change.
         with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
             _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
             question_length = len(trace.prompt.questions[number].token_ids)
+            # The last token of an answer is never passed, as nothing follows it.
             tokens = trace.length + question_length + len(token_ids) - 1
             final_cache = _final_cache(model, trace, branch, cache, tokens)
             written = branch, number, tuple(token_ids), ended, model.clock() - started
             generations.append(Generation(*written, final_cache, finite))
         gold = trace.prompt.questions[number].gold_ids
+        # Over another copy of the cache: behind the answer that was written, the press has cut it.
         if decoding.gold and gold and branch.error is None:
             with record_faults(branch, PLACE, model), _under_press(model, branch, number) as cache:
                 answer = PendingAnswer(branch, number, len(gold), gold, forced=True)
@@ -98,6 +102,8 @@ def answers_alone(
 def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
     """Yields a copy of the cache that the press left, under a fresh press, as a press remembers
     what it has seen."""
+    # As in the prefill of such a press: some of them look for gradients, which tensors of inference
+    # mode cannot have.
     with (
         torch.inference_mode(False),
         torch.no_grad(),
@@ -105,6 +111,8 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
         clearing_masks(model),
     ):
         cache = _copied(model, branch.press_cache)
+        # The patch comes before the press, which looks at the class of the model when it is
+        # entered.
         with (
             leaving_sliding_layers(),
             branch.treatment.policy.press(branch.treatment.situation)(model.network),
@@ -146,6 +154,7 @@ class PlainSource:
         self._treatment = build([situation], [self._question.question.id]) if build else None
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        # In the order of WaveSource.read: what acts once on the context, then what acts at steps.
         for treatment in (self._at_start, self._treatment):
             if treatment:
                 treatment.after_prefill(PlainRows(self._cache))
@@ -153,6 +162,8 @@ class PlainSource:
         yield torch.zeros(1, dtype=torch.long, device=self._model.device), self.step(question)
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
+        # On from the length of the context as it was, as in kvpress's pipeline. Left alone,
+        # transformers would count on from the rows that the press has left.
         positions = torch.arange(
             self._position, self._position + len(tokens), device=self._model.device
         )
@@ -178,6 +189,7 @@ class PlainSource:
 
 def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
     assert press_cache is not None
+    # Without a configuration: by it transformers would make layers that drop what leaves a window.
     cache = DynamicCache()
     for number, (layer, module) in enumerate(
         zip(press_cache.cache.layers, attention_modules(model), strict=True)
@@ -185,6 +197,8 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
         assert layer.keys is not None
         assert layer.values is not None
         cache.update(layer.keys.clone(), layer.values.clone(), number)
+        # The masks of a head-wise press stand on the modules and not in the cache; kvpress's
+        # attention reads them there at every step.
         module.masked_key_indices = press_cache.masked[number]
     return cache
 
@@ -195,8 +209,11 @@ def _final_cache(
     keys, values = keys_and_values(cache)
     masked = any(mask is not None for mask in head_masks(model))
     keep = None
+    # Under masks kvpress writes fake keys over the masked ones while it decodes, so that rows are
+    # no longer found by what they hold.
     if not masked and not branch.treatment.policy.rewrites:
         keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)
+    # Without a mask, so that the rows themselves are hashed.
     layers = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
     rows = sum(keys[layer].shape[0] * keys[layer].shape[1] for layer in trace.compressed)
     return FinalCache(keep, rows, tokens, hash_caches(layers))
@@ -243,6 +260,8 @@ def decode_all(
             for branch in trace.branches:
                 if branch.press_cache is not None:  # its press acts while decoding
                     generations += answers_alone(model, trace, branch, decoding)
+            # Once all answers of the trace are there: if the full cache overflows, every branch
+            # fails.
             fail_overflowing(model, trace, generations)
             by_trace.append([answer for answer in generations if answer.branch.error is None])
         return by_trace
@@ -258,6 +277,7 @@ def _decode_together(
     generations: list[Generation] = []
     golds: Golds = {}
     queue, halvings = waves(traces, decoding.steps, max_kv_bytes, decoding.gold), 0
+    # For an attention whose name it does not know transformers makes no mask: bundles have theirs.
     with attention(model.network, BRANCH_ATTENTION):
         while queue:
             wave, *queue = queue
@@ -268,6 +288,8 @@ def _decode_together(
             else:
                 try:
                     result = _if_it_fits(model, wave, decoding)
+                # The branches of the failed treatment are marked by now: the same wave is decoded
+                # again, with each of them treated alone.
                 except TreatApartError:
                     queue = [wave, *queue]
                     continue
@@ -277,13 +299,16 @@ def _decode_together(
                     golds |= result[1]
                     continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
+            # The waves behind it are as large and would find no memory either: all are made anew.
             if len(rows := all_rows([wave])) > 1:
                 halvings += 1
                 queue = in_waves([*rows, *all_rows(queue)], size // 2, model.device)
                 continue
+            # A single row cannot be halved.
             branch = rows[0].of
             branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
             branch.layers = []
+    # Found at the end: a copy of a row may have passed the right answer, and not the row itself.
     answers = []
     for answer in generations:
         gold = golds.get((id(answer.branch), answer.question))
@@ -311,6 +336,7 @@ def _if_it_fits(
     except Exception as error:
         if not is_out_of_memory(error):
             raise
+    # Behind the block of the error, whose traceback holds the tensors of the wave.
     device_kind(model.device).empty_cache()
     return None
 

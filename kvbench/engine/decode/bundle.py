@@ -60,6 +60,7 @@ class Bundle:
         self.device = device = trace.keys[0].device
         self.prompt = trace.prompt
         self.reading, self.copies = len(rows), len(rows) if rows[0].paired else 0
+        # A copy asks the same question of the same branch: its tokens and positions are equal.
         if self.copies:
             rows = [*rows, *rows]
         self.steps = rows[0].steps
@@ -67,6 +68,7 @@ class Bundle:
         self.golds = make_gold_columns(trace, rows, device, gold)
         self.question_slices = columns.slices(PLACES_AT_ONCE)
         self.gold_slices = self.golds.slices(PLACES_AT_ONCE)
+        # In these places the keys of the widest portion of questions stand while it is read.
         self.front = _widest(self.question_slices)
         answers = max(columns.count * self.steps, _widest(self.gold_slices))
         self.room = columns.shared.stop + columns.token_ids.shape[1] + answers
@@ -114,12 +116,16 @@ class Bundle:
         self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]
     ) -> None:
         heads, tokens, size = keys.shape
+        # (rows, heads): how many rows each head of each branch reads.
         counts = torch.stack([_counts(cache, keys) for cache in caches])
         longest = int(counts.max())
         index: torch.Tensor | None = None
+        # Where branches only select rows of the trace, one index into its (heads * tokens) rows
+        # fills the whole bundle at once. Its padding is other rows of the trace, which are finite.
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
             head_starts = tokens * torch.arange(heads, device=keys.device)[:, None]
+            # (rows, heads, longest).
             index = kept_last(keep, longest) + head_starts
         places = self.front + longest + self.room
         for states, rewrites, storage in (
@@ -135,11 +141,14 @@ class Bundle:
             else:  # one by one: together they would take as much memory once more
                 for row, cache, rewritten in zip(kept, caches, rewrites, strict=True):
                     read = _kept_rows(states if rewritten is None else rewritten, cache.keep)
+                    # Zeros and not what the memory held: a NaN in padding would be read through any
+                    # mask.
                     row[:, : longest - read.shape[1]] = 0
                     row[:, longest - read.shape[1] :] = read
             storage.append(buffer)
         padding = longest - counts[..., None]
         hidden = (torch.arange(longest, device=keys.device) < padding).to(self.device)
+        # Where all heads keep as many, attention broadcasts one mask over them.
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         if self.windows[len(self.hidden)] is not None:
@@ -147,6 +156,7 @@ class Bundle:
         if self.copies:
             hidden = hidden.repeat(2, 1, 1)
         self.hidden.append(hidden)
+        # On the host: each pass asks for the least of it, and must not wait for the device.
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
 
     def _place_rows(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
@@ -182,6 +192,7 @@ class Bundle:
             shared = self.columns.shared_positions[:, None].expand(-1, kept.shape[1], -1)
             self.kept_positions[layer] = torch.cat([kept, shared], dim=-1)
         last = self.columns.positions[:, None, self.columns.last]
+        # (rows, steps, columns); then one step behind the other, as they are written.
         of_steps = last + torch.arange(1, self.steps + 1, device=last.device)[:, None]
         self.positions = torch.cat([self.columns.positions, of_steps.flatten(1)], dim=1)
 
@@ -215,6 +226,7 @@ class Bundle:
     def begin(self, places: slice, rows: slice, alone: bool = False) -> None:
         """Announces a pass of some rows over these places. ``alone``: of questions, which see none
         of those before."""
+        # A mask holds for one pass: its places, its rows and what was passed before have changed.
         self._biases.clear()
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self._positions = self.positions
@@ -249,6 +261,7 @@ class Bundle:
         still written. ``query_places``: the only places of a row that need an answer. The query
         heads of a group share a key head: they are folded into the query length, (rows,
         num_kv_heads, places * groups, head_dim), instead of repeating keys and values."""
+        # Written before anything is read, since a token attends to itself.
         keys = self._write_and_read("keys", key, layer)
         values = self._write_and_read("values", value, layer)
         rows, key_heads = keys.shape[:2]
@@ -258,14 +271,19 @@ class Bundle:
         if query_places is not None:
             query = query[:, query_places]
             bias = bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3)
+        # (rows, num_kv_heads, places, groups, head_dim); places and groups then become one query
+        # length, place by place, as the mask repeats its rows.
         folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
+        # The mask is wider than the keys. A view of it keeps the aligned rows of ALIGNED.
         seen = bias[..., : keys.shape[2]]
         result = F.scaled_dot_product_attention(
             folded.flatten(2, 3), keys, values, attn_mask=seen, scale=scaling
         )
         # (rows, places, num_kv_heads, groups, head_dim).
         result = result.view(*shape, -1).transpose(1, 2)
+        # Rows have a place for every column, also for an answer that has ended; the pass has tokens
+        # of the live ones alone.
         if self._answering is not None:
             numbers = self._answering[1].to(output.device)
             output.copy_(result.reshape(-1, *output.shape[1:])[numbers])
@@ -288,6 +306,7 @@ class Bundle:
         the pass reads."""
         storage = (self.keys if tensor == "keys" else self.values)[layer]
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
+        # A slice, and so a view: what is written to it below stands in the storage.
         cache = storage[self.rows_read]
         new = self._in_rows(states, len(cache)).transpose(1, 2)
         positions = self._positions[self.rows_read, self.places]
@@ -309,6 +328,7 @@ class Bundle:
         only what is within the window of a sliding layer; padding sees itself as well, so that no
         row of the softmax is empty."""
         window = self.windows[layer]
+        # One mask serves all layers of a window if they keep alike; else each layer makes its own.
         if window not in self._biases or not self.uniform:
             read = slice(self.places.start if self.alone else 0, self.places.stop)
             places = torch.arange(read.start, read.stop, device=self._column.device)
@@ -340,6 +360,7 @@ class Bundle:
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool (answers,), whether each of the answers so
         far is still written."""
+        # Selected by a copy, as the tensor itself is written to meanwhile.
         self.active[self.active.clone()] = going
         live = self.active.any(dim=1).nonzero()[:, 0]
         if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on
@@ -349,6 +370,8 @@ class Bundle:
         self.answering = len(numbers)
         self._answering = None
         if self.answering < len(active):
+            # By place of the rows, the token of the pass that stands there: its own, or for an
+            # ended answer that of the live one before it.
             self._answering = (active.cumsum(0) - 1).clamp(min=0), numbers
 
     def _select(self, rows: torch.Tensor) -> None:
@@ -366,6 +389,7 @@ class Bundle:
         self.active = self.active[rows]
         self.positions = self.positions[rows]
         self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
+        # All rows may have finished, and the least of none is an error.
         self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 
 

@@ -54,11 +54,14 @@ class BundleRows(CacheRows):
         numbers = dict(zip(by_branch, range(len(by_branch)), strict=True))
         # Which of them, by answer.
         self._branch = torch.tensor([numbers[id(branch)] for branch in branches])
+        # Before any question is read, nothing of the row belongs to one of them alone.
         self._shared = question_read and bundle.columns.count > 1
         columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
+        # (steps, columns): the places of the answers so far, behind those of the questions.
         steps = torch.arange(width, max(width, bundle.grown)).view(-1, columns.count)
         behind = []
         for number, column in places:
+            # The shared start counts as kept: its places lie before the end of what is kept.
             of_answer = [torch.arange(-bundle.shared_kept, 0)]
             if question_read:
                 question = (columns.column == column) & ~columns.padding[number]
@@ -67,6 +70,8 @@ class BundleRows(CacheRows):
         self._rows = torch.tensor([bundle.row_numbers.index(number) for number, _ in places])
         # Behind the kept context: places counted from the end of what is kept, and positions.
         first = [branch.next_position for branch in branches]
+        # One column more in front: there is one to gather from where nothing stands behind the
+        # context.
         self._behind = F.pad(pad_sequence(behind, batch_first=True, padding_side="left"), (1, 0))
         self._lengths = torch.tensor([len(of_answer) for of_answer in behind])
         width = self._behind.shape[1]
@@ -136,6 +141,7 @@ class BundleRows(CacheRows):
             # Of a layer that keeps nothing.
             context = F.pad(context, (int(context.shape[2] == 0), 0), value=ABSENT)
             wide = context.shape[2]
+            # Counted from the newest, as the rows of the context are padded in front.
             index = (wide - 1 - layout.newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
             context = context[layout.branches].gather(2, index)
             context = context.masked_fill(~(layout.newer < wide)[:, None], ABSENT)
@@ -148,6 +154,7 @@ class BundleRows(CacheRows):
         """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch.
         ``end``: where they end."""
         lengths = torch.tensor(counts)[self._branch] + self._lengths
+        # By row of an answer, how many of its rows are newer: the last has none.
         newest = torch.arange(int(lengths.max()) - 1, -1, -1)
         # Less than none are if it stands behind the context.
         newer = newest - self._lengths[:, None]
@@ -155,6 +162,7 @@ class BundleRows(CacheRows):
         # Both counted from where what is kept ends.
         in_context = -1 - newer - self._bundle.shared_kept
         places = torch.where(newer >= 0, in_context, self._behind.gather(1, behind)) + end
+        # Of a row that is absent the place means nothing; it only has to lie in the storage.
         places = places.clamp(min=0)[:, None]
         return _Layout(
             of_context=(newer >= 0)[:, None].to(device),
@@ -187,6 +195,7 @@ class PlainRows(CacheRows):
         return torch.full(keys.shape[:3], UNKNOWN, device=keys.device)
 
     def keys(self, layer: int) -> torch.Tensor:
+        # A copy, as CacheRows promises: a treatment may compute in place.
         return self._states(layer)[0].clone()
 
     def values(self, layer: int) -> torch.Tensor:

@@ -51,6 +51,7 @@ def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
     shares nothing."""
     if len(questions[0]) == 1:
         return 0
+    # Without its last token: each question needs one of its own to get logits from.
     beginnings = [question[:-1] for question in chain.from_iterable(questions)]
     count = 0
     for tokens in zip(*beginnings, strict=False):
@@ -89,6 +90,7 @@ class TokenColumns:
         edges = [0]
         column_start = 0
         for last in self.last.tolist():
+            # A column wider than that stands alone and is not cut, since its places see each other.
             is_alone = edges[-1] == column_start
             if not is_alone and last + 1 - edges[-1] > width:
                 edges.append(column_start)
@@ -151,10 +153,12 @@ def make_gold_columns(
     for row in rows:
         golds = row.gold_ids(trace.prompt)
         if row.paired or not gold:
+            # The columns stay, though they are empty: answers are numbered by them.
             golds = [()] * len(golds)
         inputs.append([ids[:-1] for ids in golds])
         targets.append([ids[1:] for ids in golds])
         starts.append([row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)])
+    # Both leave one token out, the last or the first, and so lie at the same places.
     grid = _Grid(inputs, at_end=False)
     target_ids = _Grid(targets, at_end=False).token_ids
     parts = (*grid.parts(starts), target_ids, grid.offsets + 1)
@@ -175,6 +179,7 @@ class _Grid:
         token_ids, places = [], []
         for row in sequences:
             token_ids.append(self._join(row, 0))
+            # -1 marks padding: the number of a token in its sequence is 0 or more.
             places.append(self._join([range(len(ids)) for ids in row], -1))
         self.token_ids = torch.tensor(token_ids, dtype=torch.long)
         offsets = torch.tensor(places, dtype=torch.long)

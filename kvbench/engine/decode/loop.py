@@ -81,6 +81,7 @@ class GoldLikelihood:
     ) -> None:
         self.device = device
         self.lengths = [len(gold) for gold in golds]
+        # One column at least, from which targets are gathered where nothing is measured.
         self._longest = max(1, *self.lengths)
         padded = []
         counted = []  # how many of the tokens are counted in the steps of the loop
@@ -115,6 +116,7 @@ class GoldLikelihood:
     ) -> None:
         """Takes logits, shape (tokens, vocabulary), and the tokens that follow, each with its place
         in the right answer; ``counted``: bool (tokens,)."""
+        # In float32: bfloat16 would round a likelihood of 10 nats to a sixteenth of a nat.
         nats = F.cross_entropy(logits.float(), targets, reduction="none")
         places = torch.where(counted, places, self._longest)
         self._nats[numbers, places] = nats.double()
@@ -162,8 +164,10 @@ def fail_overflowing(model: LoadedModel, trace: Trace, generations: Sequence[Gen
     counted as detected."""
     overflowing = [generation.branch for generation in generations if not generation.finite]
     failed = any(branch.error for branch in trace.branches)
+    # The check below reads the whole cache, and is made only where something went wrong.
     if not (overflowing or failed):
         return
+    # If the prefill itself overflows, NaN stands in the cache before any press has acted.
     is_finite = all(bool(states.isfinite().all()) for states in (*trace.keys, *trace.values))
     if not is_finite or FULL in [branch.treatment.policy.name for branch in overflowing]:
         for branch in trace.branches:
@@ -336,6 +340,8 @@ def write_answers(
         for observer in decoding.observers:
             observer.see(seen)
         least, largest = logits.aminmax(dim=-1)  # which pass infinity and NaN on
+        # Between two looks ended answers are passed along, and what comes of their tokens is no
+        # fault.
         finite[numbers] &= (least.isfinite() & largest.isfinite()) | ended_before
         tokens = decoding.sampler(seen)
         if not any_forced:
@@ -345,6 +351,7 @@ def write_answers(
     def has_ended(
         step: int, numbers: torch.Tensor, tokens: torch.Tensor, before: torch.Tensor | None = None
     ) -> torch.Tensor:
+        # A right answer that is passed goes on through a token that would end a written one.
         ended = is_end(tokens, before)
         return (ended & ~forced[numbers] if any_forced else ended) | (limits[numbers] <= step + 1)
 
@@ -357,6 +364,7 @@ def write_answers(
     done = has_ended(0, numbers, latest)
     source.treat(0, numbers, done)
     for step in range(1, longest):
+        # A look at the flags waits for the device, which is why it is not taken at every step.
         if (step % look_every == 0 or step in full_at) and bool(done.any()):
             going = ~done
             source.keep_answering(going)

@@ -68,6 +68,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
     bounds the memory of activations, logits and masks."""
     numbers = _number_answers(wave)
     slices_by_bundle = [bundle.question_slices for bundle in wave.bundles]
+    # A bundle with fewer portions is at no place in the later passes.
     for slices in zip_longest(*slices_by_bundle, fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, slices):
             readings, answers, copies, copied = [], [], [], []
@@ -78,12 +79,16 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
                 ending = columns.ending(places)
                 readings.append(Reading(bundle, *tokens, columns.last[ending] - places.start))
                 answers.append(numbers[bundle][rows][:, ending].flatten())
+                # Copies are numbered behind all rows that read, in the same order.
                 copies.append(numbers[bundle][bundle.reading :][rows][:, ending].flatten())
                 copied.append(torch.full_like(answers[-1], bundle.copies > 0, dtype=torch.bool))
             logits = _read(model, wave, readings)
             yield torch.cat(answers), logits
+            # A copy has read nothing: its first token is chosen from the logits of the row that it
+            # copies.
             if any(map(len, copies)):
                 yield torch.cat(copies), logits[torch.cat(copied)]
+    # All at once: the rows of a bundle may come in several passes, and it counts for all of them.
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.token_ids.shape[1])
 
@@ -141,6 +146,8 @@ def _passes(
         longest = max(bundle.kept) + bundle.grown + max(bundle.front, bundle.columns.shared.stop)
         longest *= len(set(bundle.windows))
         of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
+        # The share of a pass that a row takes by the tightest bound, so that rows of different
+        # bundles add up to one pass.
         of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS, of_logits)
         while width > 0 and start < bundle.reading:
             if chosen and room < of_a_row:
@@ -164,9 +171,11 @@ def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.
     for reading in readings:
         rows, width = reading.token_ids.shape
         tokens = slice(start, start + rows * width)
+        # The last layer attends at these places alone; the hooks below spare its products too.
         wave.parts.append(BundlePass(reading.bundle, tokens, reading.logit_places))
         token_ids.append(reading.token_ids.flatten())
         positions.append(reading.positions.flatten())
+        # (rows, 1): where in the pass each row begins.
         row_starts = start + width * torch.arange(rows)[:, None]
         places.append((row_starts + reading.logit_places).flatten())
         start = tokens.stop
@@ -219,7 +228,9 @@ def forward(
         input_ids=token_ids[None],
         position_ids=positions[None],
         past_key_values=wave,
+        # To transformers 0 means all places.
         logits_to_keep=0 if places is None else places,
+        # An argument that transformers does not know, and hands on to the attention function.
         wave=wave,
     )
     logits: torch.Tensor = output.logits[0]
@@ -246,6 +257,7 @@ def answers_of_wave(
     ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
     look_every = device_kind(model.device).look_every
     written = write_answers(source, decoding, likelihood, ends, look_every)
+    # Right answers are a measurement, and no part of the time that decoding takes.
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
     measured: Golds = {}
@@ -254,6 +266,8 @@ def answers_of_wave(
     )
     for answer, (token_ids, finite, gold) in zip(answers, results, strict=True):
         if not answer.forced:
+            # Behind its own length stand tokens for which other answers of the wave were long
+            # enough.
             ids, ended = ends.until_end(token_ids[: answer.longest])
             generations.append(
                 Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite)
@@ -300,6 +314,8 @@ def record_faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[Non
         with record_faults(branches[0], where):
             yield
         return
+    # The treatment acts on all of them, so that none can be blamed: a branch of nobody takes the
+    # fault.
     trial = Branch(branches[0].treatment)
     with record_faults(trial, where):
         yield
@@ -329,6 +345,7 @@ class WaveSource:
             columns = bundle.columns
             for row, column in product(range(bundle.rows), range(columns.count)):
                 self._places.append((bundle, row, column))
+            # (rows, columns): where each question ends, from where its answer goes on.
             positions.append(columns.positions[:, columns.last].flatten())
         self._positions = torch.cat(positions)
         self._once = self._groups(by_step=False)
@@ -345,6 +362,7 @@ class WaveSource:
             if by_step:
                 is_treated = policy.treatment.step_treatment is not None
             else:
+                # All columns of a row read the same kept context, which is treated once.
                 is_treated = policy.treatment.prefill_treatment is not None and column == 0
             if is_treated and branch.error is None:
                 together = id(branch) if branch.treat_apart else id(policy)
@@ -364,6 +382,7 @@ class WaveSource:
                 treatment = cache_treatment.step_treatment(situations, ids)
             elif cache_treatment.prefill_treatment:
                 treatment = cache_treatment.prefill_treatment(situations)
+        # Copies are the second half of the rows of a bundle, and so of its answers of any policy.
         reading = len(numbers) // 2 if bundle.copies else len(numbers)
         return AnswerGroup(numbers, branches, treatment, reading)
 
@@ -412,6 +431,7 @@ class WaveSource:
         return logits
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
+        # The list waits for the device, and only where some policy acts at steps.
         left = set(numbers[~done].tolist()) if self._at_steps else set[int]()
         for group in self._at_steps:
             answers = [place for place, number in enumerate(group.numbers) if number in left]
@@ -438,6 +458,7 @@ class WaveSource:
 
     def cache_rows(self, number: int) -> BundleRows:
         bundle, row, column = self._places[number]
+        # Until copies are made nothing stands in their rows: what they will read is in the others.
         if not self._copied:
             row %= bundle.reading
         branches = [self.answers[number].branch]

@@ -68,6 +68,7 @@ def _rows_of_trace(trace: Trace, steps: int, gold: bool) -> list[Row[Branch]]:
         if branch.error is not None or branch.press_cache is not None:
             continue
         layers = [branch.layers[number] for number in trace.compressed]
+        # Counted in the layers that presses compress; the size of all others is known without them.
         longest, even = _longest(layers), _even(layers)
         for row in _rows(branch, branch.treatment, longest, even, trace.prompt, steps, size, gold):
             rows.append(replace(row, trace=trace))
@@ -113,6 +114,7 @@ def in_waves(
     room = 0
     for rest in _in_bundles(rows, device_kind(device).padding_bytes):
         while rest:
+            # The rows of a bundle are padded to its first one, which is the longest.
             size = rest[0].size
             if room < size:
                 full.append([])
@@ -177,6 +179,7 @@ def _rows(
         steps = max(steps, longest_gold)
     rows = []
     for number in treatment.questions:
+        # The copy that passes the right answer takes as much again.
         taken = (1 + paired) * size.of(tokens, _room(prompt, (number,), steps))
         rows.append(Row(of, (number,), even, taken, steps, paired))
     return rows
@@ -194,6 +197,7 @@ def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
     shared = shared_start([questions])
     lengths = [len(question) - shared for question in questions]
     answers = max(steps * len(questions), min(sum(golds), PLACES_AT_ONCE), *golds)
+    # The last term is the room in front in which questions are read alone (Bundle.front).
     return shared + sum(lengths) + answers + max(PLACES_AT_ONCE, *lengths)
 
 
@@ -239,12 +243,14 @@ class Wave(Cache):
 
     def __init__(self, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
         """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
+        # No layers of transformers: bundles hold the rows.
         super().__init__(layers=[])
         self.bundles = [Bundle(of_bundle[0].read_trace, of_bundle, gold) for of_bundle in rows]
         self.last_layer = len(self.bundles[0].keys) - 1
         self.parts: list[BundlePass] = []
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
+        # transformers counts positions by it; every pass brings its own, and nothing rests on this.
         return max(bundle.kept[layer_idx] + bundle.grown for bundle in self.bundles)
 
     def update(
@@ -287,8 +293,10 @@ def branch_attention(
     their bundles."""
     assert wave is not None
     layer: int = module.layer_idx
+    # (tokens, heads, head_dim): a pass is one sequence, of the tokens of all bundles.
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     narrow = layer == wave.last_layer and any(part.query_places is not None for part in wave.parts)
+    # Where places stay unwritten they are 0: memory as it was may hold NaN.
     output = queries.new_zeros(queries.shape) if narrow else queries.new_empty(queries.shape)
     for part in wave.parts:
         tokens, query_places = part.tokens, part.query_places if narrow else None

@@ -71,5 +71,6 @@ class Writing:
             new = NewRows(
                 layer, self._layers, tensor, part.answers, states[places], there, self._end
             )
+            # A new tensor, since the states are the network's own.
             states = states.index_copy(0, places, part.treatment.on_write(new))
         return states

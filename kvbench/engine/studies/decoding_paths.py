@@ -98,6 +98,7 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
         log_p = log_probabilities(row / TEMPERATURE)
         least = _least_chosen(log_p, name)
         random = np.random.default_rng(derive_seed(seed, question_id, f"{name} {draw} {step}"))
+        # Drawn by numpy on the host: every device and every dtype meets the same noise.
         noise = torch.from_numpy(random.exponential(size=len(row))).to(row.device)
         among = torch.where(log_p >= least, log_p, -torch.inf)
         return int((among - noise.log()).argmax())
@@ -151,6 +152,7 @@ class Whole:
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
         self.ids += tokens
+        # Chunks of one reading see those before; the next reading begins with nothing.
         cache = DynamicCache()
         size = self.chunk or len(self.ids)
         for start in range(0, len(self.ids), size):
@@ -203,6 +205,7 @@ def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
         walk.differences.append(difference(row, other_row))
         token = plan.choose(row, step)
         walk.tokens.append(token)
+        # What the second would choose is noted and not read: both stand behind the first's tokens.
         walk.other_tokens.append(plan.choose(other_row, step))
         if plan.forced_tokens:
             token = plan.forced_tokens[step]
@@ -222,6 +225,7 @@ def free_running(first: Path, second: Path, plan: WalkPlan) -> Walk:
             walk.differences.append(difference(*rows))
         for row, (_, written) in zip(rows, going, strict=True):
             written.append(plan.choose(row, step))
+        # At a step at which one path alone goes on there is nothing to compare.
         going = [(path, written) for path, written in going if written[-1] not in plan.ends]
     return walk
 

@@ -62,6 +62,7 @@ def _compare_attention(layers: Sequence[LayerDrift], noted: Sequence[torch.Tenso
     """Compares the heads of each layer. ``noted``: the layers of cache on, then those of cache
     off."""
     of_cache_off = noted[len(layers) :]
+    # The first list goes on with the layers of cache off, behind those that are paired here.
     for layer, on, off in zip(layers, noted, of_cache_off, strict=False):
         layer.attention_kl = [divergence(*heads) for heads in zip(on, off, strict=True)]
 
@@ -69,6 +70,7 @@ def _compare_attention(layers: Sequence[LayerDrift], noted: Sequence[torch.Tenso
 def _compare(layers: Sequence[LayerDrift], on: States, off: States) -> None:
     """Adds how far the streams of both are apart at a step."""
     for layer, on_stream, off_stream in zip(layers, on.hidden, off.hidden, strict=True):
+        # In float64, as what is measured is as small as the rounding of the streams' own dtype.
         first, second = on_stream.double(), off_stream.double()
         distance = float((first - second).norm())
         layer.hidden.append(distance / float(second.norm()))
@@ -88,6 +90,7 @@ def _rows_apart(first: torch.Tensor, second: torch.Tensor) -> list[float]:
 
     Both are (num_kv_heads, tokens, head_dim), and the distance is over the length of the second.
     """
+    # (tokens, num_kv_heads * head_dim).
     first_rows = first.transpose(0, 1).flatten(1).double()
     second_rows = second.transpose(0, 1).flatten(1).double()
     distance = (first_rows - second_rows).norm(dim=1)
@@ -126,6 +129,7 @@ def log_weights(
     ``query``: (1, heads, tokens, head_dim). ``key``: (1, num_kv_heads, keys, head_dim). ``mask``:
     (1, 1, tokens, keys), true or 0 where a token is seen; without one the last token sees all."""
     groups = query.shape[1] // key.shape[1]
+    # (heads, keys, head_dim): each query head with the keys that it reads.
     keys = key[0].double().repeat_interleave(groups, 0)
     last_query = query[0, :, -1, :, None].double()
     scores = (keys @ last_query)[..., 0] * scale

@@ -47,6 +47,7 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
             attention = layer.self_attn
             groups = attention.num_key_value_groups
             projections = {name: getattr(attention, name) for name in PROJECTIONS}
+            # Noted before anything is set, so that a failure in between is undone as well.
             before.append((attention, {**projections, "num_key_value_groups": groups}))
             for name, projection in projections.items():
                 repeated = _repeated(projection, attention.head_dim, groups // size)
@@ -63,16 +64,20 @@ def shared_by(network: PreTrainedModel, size: int) -> Iterator[None]:
 def _repeated(projection: torch.nn.Linear, head_size: int, times: int) -> torch.nn.Linear:
     def repeat(weights: torch.Tensor) -> torch.nn.Parameter:
         heads = weights.unflatten(0, (-1, head_size))
+        # Each beside itself and not all of them in turn: to transformers, neighbouring query heads
+        # share a key head.
         repeated = heads.repeat_interleave(times, 0).flatten(0, 1)
         return torch.nn.Parameter(repeated, requires_grad=False)
 
     weight, bias = projection.weight, projection.bias
     rows, columns = weight.shape
+    # On the meta device no weights are made, which would be replaced at once.
     wider = torch.nn.Linear(columns, times * rows, bias is not None, device="meta")
     wider.weight = repeat(weight)
     if bias is not None:
         wider.bias = repeat(bias)
     dtype = str(weight.dtype).removeprefix("torch.")
+    # As the layers around it, which in_dtype has compute in float32 on such a processor.
     if weight.device.type == "cpu" and not multiplies(dtype):
         multiply_in_float32(wider)
     return wider

@@ -51,6 +51,7 @@ def intervene(
             continue
         order = random_order(prompt, question, rows.draw) if rows.draw else None
         changed = choose(available, tokens, order)
+        # Only rows that may change are in `changed`: one operation adds them or takes them away.
         changed_branch = with_mask(branch, keep ^ changed, (question,))
         yield Intervention(rows, int(changed.sum()), changed_branch)
 
@@ -66,8 +67,11 @@ def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
     """Orders the tokens of the context that are no evidence of a question at random, the same in
     every run."""
     tokenized = prompt.questions[question]
+    # Sorted, as the order of a set is no rule, and the same rows are to be drawn in every run.
     others = sorted(set(prompt.context_tokens) - set(tokenized.evidence_tokens))
     seed = derive_seed(draw, tokenized.question.id, "rows of an intervention")
+    # A generator of its own, on the host: the draw disturbs no other, and is the same on any
+    # device.
     generator = torch.Generator().manual_seed(seed)
     places = torch.randperm(len(others), generator=generator).tolist()
     return [others[place] for place in places]

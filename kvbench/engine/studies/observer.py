@@ -51,6 +51,7 @@ def observed(model: LoadedModel) -> Iterator[None]:
     """Has the network use this attention inside a ``with`` block; waves may be under way, with one
     of their own."""
     AttentionInterface.register(OBSERVED_ATTENTION, observed_attention)
+    # For an attention of this name transformers makes no mask: watchers know what is seen.
     with attention(model.network, OBSERVED_ATTENTION):
         yield
 
@@ -129,6 +130,7 @@ class TurnObserver:
     def see(self, step: Step) -> None:
         if step.number not in (QUESTION, ANSWER):
             return
+        # Answers with as many tokens make a batch that needs no padding.
         alike: dict[int, list[int]] = defaultdict(list)  # by the number of tokens that are passed
         for place, answer in enumerate(step.answers):
             branch = answer.branch
@@ -159,6 +161,7 @@ class TurnObserver:
             cache = step.cache(place)
             watchers.append(_TurnWatcher(cache, length, turn, spans, self._model.windows))
         states = self._pass_again(passed, watchers)
+        # (answers, layers + 1, hidden_size).
         last = torch.stack([state[:, -1] for state in states], dim=1)
         of_answers = last.float().cpu().numpy()
         for answer, watcher, of_answer in zip(answers, watchers, of_answers, strict=True):
@@ -178,11 +181,15 @@ class TurnObserver:
         Returns the hidden states before the first layer and behind each, (answers, tokens,
         hidden_size)."""
         width, device = len(passed[0]), self._model.device
+        # The rows of these tokens were written last, and behind the context a row tells its
+        # position.
         positions = [watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers]
         with observed(self._model):
             output = find_decoder(self._model.network)(
                 input_ids=torch.tensor(passed, device=device),
                 position_ids=torch.stack(positions).to(device),
+                # The rows are those of the answer's own cache, which watchers read; nothing is
+                # added to it.
                 use_cache=False,
                 output_hidden_states=True,
                 watchers=watchers,
@@ -221,6 +228,7 @@ class _TurnWatcher:
         heads, passed, size = query.shape
         kv_heads = len(tokens)
         seen = self._seen(layer, tokens, passed)
+        # (num_kv_heads, query heads of each, passed, head_dim).
         grouped = query.view(kv_heads, heads // kv_heads, passed, size)
         weights = attention_to(grouped, keys[:, None], seen[:, None], scaling)
         absent = (tokens == ABSENT)[..., None]
@@ -247,6 +255,8 @@ class _TurnWatcher:
     def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """Numbers the token of each row, int64 (num_kv_heads, rows)."""
         columns = tokens.clone()
+        # Behind the context a row tells its position, which a press that renumbers lets begin
+        # earlier: here tokens are numbered on from the whole context.
         columns[:, -self._turn :] = torch.arange(
             self.length, self.length + self._turn, device=tokens.device
         )
@@ -259,11 +269,13 @@ class _TurnWatcher:
         """
         kv_heads, groups, passed, _ = weights.shape
         count = len(self._members)
+        # (passed, tokens): an edge is as wide as the head that attends most along it.
         strongest = weights.new_zeros(passed, count)
         of_rows = columns.flatten().expand(passed, -1)
         strongest_rows = weights.amax(1).transpose(0, 1).reshape(passed, -1)
         strongest.scatter_reduce_(1, of_rows, strongest_rows, "amax")
         last = weights.new_zeros(kv_heads, groups, count)
+        # All rows without a token of their own are added up in the last column.
         last.scatter_add_(2, columns[:, None].expand(kv_heads, groups, -1), weights[:, :, -1])
         last = last.view(kv_heads * groups, -1)
 
@@ -393,6 +405,8 @@ class AnswerObserver:
 
     @cached_property
     def _context(self) -> list[Edges]:
+        # Read once for all branches: they share one prefill, so that up to the end of the context
+        # their edges are the same.
         return context_edges(self._model, self._prompt)
 
     def _routes(

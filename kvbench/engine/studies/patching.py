@@ -111,6 +111,7 @@ def patched(network: PreTrainedModel, token: int, on: States, off: States) -> It
         cache = DynamicCache()
         for layer, (keys, values) in enumerate(zip(on.keys, on.values, strict=True)):
             if layer in rows:
+                # Without the row of the token itself, which the patched pass makes.
                 keys = off.keys[layer][:, :-1]
                 values = off.values[layer][:, :-1]
             cache.update(keys[None], values[None], layer)

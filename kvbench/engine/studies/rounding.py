@@ -71,6 +71,7 @@ def measure_rounding(network: PreTrainedModel, ids: Sequence[int]) -> list[Round
         values = value[0].repeat_interleave(groups, dim=0)
         measured.append(measure_products(Attended(query[0], keys, values, scale)))
 
+    # One pass serves both: attention shows its factors while the hooks note whole layers.
     with attention_seen(network, see), _noted_layers(network) as passes:
         read_logits(network, ids[: LENGTHS[-1]], DynamicCache())
     errors = _propagation(network, passes)
@@ -106,10 +107,13 @@ def measure_products(attended: Attended) -> Rounding:
     for length in LENGTHS:
         if length > attended.keys.shape[1]:
             break
+        # (heads, head_dim, 1): the query that has just so many tokens to attend to.
         query = attended.query[:, length - 1, :, None]
         keys = attended.keys[:, :length]
         values = attended.values[:, :length]
         exact_scores = keys.double() @ query.double()
+        # From exact scores, and rounded once: the error of the output is then that of the second
+        # product alone.
         weights = (exact_scores * attended.scale).softmax(1).to(values.dtype).mT
         exact_output = weights.double() @ values.double()
         scores = (keys @ query)[..., 0]
@@ -132,11 +136,14 @@ def _propagation(
 ) -> Iterator[tuple[float, float]]:
     """Yields by layer the error that it adds to an exact input, and that of all layers so far. One
     layer at a time is copied to float64, so that no second network is needed."""
+    # Exact from the first layer on: each exact layer reads what the one before it made.
     stream = passes[0].stream.double()
     for layer, layer_pass in zip(find_decoder(network).layers, passes, strict=True):
         exact_layer = layer_in_float64(layer)
         arguments = {}
         for name, value in layer_pass.arguments.items():
+            # The cache holds rows of the network's own dtype; a layer that gets the whole sequence
+            # makes its own.
             if name not in CACHES:
                 arguments[name] = _doubled(value)
         arguments["use_cache"] = False

@@ -58,6 +58,7 @@ def _hooked(
     hidden: list[torch.Tensor] = []
 
     def see(number: int, _layer: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
+        # A copy, since a view would keep the stream of all tokens in memory.
         hidden.append(output[0, -1].clone())
         if number not in patches:
             return None
@@ -97,6 +98,7 @@ def attention_seen(network: PreTrainedModel, see: SeeAttention) -> Iterator[None
         see(query, key, value, mask, query.shape[-1] ** -0.5 if scaling is None else scaling)
         return attend(module, query, key, value, mask, **more)
 
+    # Under its own name: transformers chooses the kind of mask by the name.
     ALL_ATTENTION_FUNCTIONS[name] = shown
     try:
         yield

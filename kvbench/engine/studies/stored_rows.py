@@ -32,6 +32,7 @@ def store_rows(
     if treatment.prefill_treatment:
         treatment.prefill_treatment([situation]).after_prefill(PlainRows(cache))
     if treatment.step_treatment:
+        # Any id of a question: what a step treatment does to the context must not depend on one.
         treatment.step_treatment([situation], ["question"]).after_prefill(PlainRows(cache))
     treated_keys = [layer.keys[0] for layer in cache.layers]
     treated_values = [layer.values[0] for layer in cache.layers]

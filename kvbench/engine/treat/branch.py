@@ -36,6 +36,7 @@ def is_known(press: Any) -> bool:
     """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from
     a user."""
     inner = []
+    # A press around another holds it as `press`, a composition of several as `presses`.
     for press_inside in (getattr(press, "press", None), *getattr(press, "presses", ())):
         if press_inside is not None:
             inner.append(press_inside)
@@ -51,6 +52,7 @@ def head_masks(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, tor
 def leaving_sliding_layers() -> AbstractContextManager[object]:
     """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with
     images or without."""
+    # kvpress 0.5.5 asks for this class when a press is entered; the text model is of another one.
     return patch.object(base_press, "Gemma3ForConditionalGeneration", Gemma3PreTrainedModel)
 
 
@@ -171,6 +173,8 @@ def record_faults(branch: Branch, where: str, model: LoadedModel | None = None) 
     user did, nothing goes on: :class:`ModelChangedError`."""
     policy = branch.treatment.policy.name
     try:
+        # The bound is for a whole context, and this is entered at every layer: what was spent
+        # before counts.
         with branch.treatment.time_limit.for_call(policy, branch.host_seconds):
             yield
     except KeyboardInterrupt:
@@ -183,7 +187,10 @@ def record_faults(branch: Branch, where: str, model: LoadedModel | None = None) 
         else:
             text = describe_error(error, branch.press)
         branch.error = f"{policy} failed {where}: {text}"
+        # Layers before the fault are there already, and half a cache would be decoded.
         branch.layers, branch.press_cache = [], None
+    # After an error too: it may come behind a write. By counters, as this is asked at every layer;
+    # contents are compared once for all (collect).
     if (
         model
         and not is_known(branch.press)

@@ -38,6 +38,8 @@ class LayerCache:
         which the first token behind it sees."""
         assert self.keep is not None
         keep = self.keep.clone()
+        # As transformers' own sliding cache: the token that is read takes the last place of the
+        # window.
         keep[:, : max(0, keep.shape[1] - window + 1)] = False
         return replace(self, keep=keep, held_rows=int(keep.sum()))
 
@@ -68,6 +70,7 @@ def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
 
     ``keep``: bool (..., tokens). Returns int64 (..., longest).
     """
+    # False stands before True, and a stable sort leaves the kept tokens in the order of the text.
     return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
 
 
@@ -90,10 +93,14 @@ class Ranking:
         ordered, order = scores[0].sort(dim=-1, descending=True)
         places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
         self._scores = scores
+        # By token, how many of its head stand before it.
         self._rank = torch.empty_like(order).scatter_(-1, order, places)
+        # Where nothing or everything is kept, no tie can matter.
         edges = [count for count in counts if 0 < count < scores.shape[-1]]
         # Of none, torch makes floats.
         at_edges = torch.tensor(edges, dtype=torch.long, device=order.device)
+        # sort and topk break ties differently: where the edge of a count cuts through equal scores,
+        # the call of kvpress decides (kept).
         tied = (ordered[:, at_edges - 1] == ordered[:, at_edges]).any(0)
         # The only wait for the device in a scoring: what the host has to know comes at once.
         self.has_nan, *tied_on_host = torch.cat([scores.isnan().any()[None], tied]).tolist()
@@ -136,6 +143,7 @@ def observe(
             torch.ones(heads, rows, dtype=torch.bool, device=keys.device), heads * rows
         )
     positions = matched_rows(full_keys[0], keys[0])
+    # Keys alone do not tell: a press may leave the keys as they are and rewrite the values.
     if positions is None or not torch.equal(
         full_values[0].gather(1, _rows(positions, values)), values[0]
     ):
@@ -174,6 +182,8 @@ def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
+    # ThinK sets channels of keys to 0 and leaves the shape as it is: they hold nothing that is
+    # read.
     blank = sum(int((states == 0).all(dim=1).sum()) for states in (keys, values))
     return 1 - blank / (2 * keys.shape[0] * keys.shape[2])
 
@@ -213,6 +223,8 @@ def check_cache(
 def _same_bits(states: torch.Tensor, other: torch.Tensor) -> bool:
     if states.shape != other.shape:
         return False
+    # Bits and not numbers, as NaN is not equal to itself. A number of float16, bfloat16 or float32
+    # is one word of 16 bits or two.
     bits, other_bits = states.contiguous(), other.contiguous()
     return torch.equal(bits.view(torch.int16), other_bits.view(torch.int16))
 
@@ -229,6 +241,7 @@ def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
     place = torch.searchsorted(ordered, kept_hash).clamp(max=full.shape[1] - 1)
     positions = order.gather(1, place)
     same = full.gather(1, _rows(positions, full)).eq(kept).all()
+    # Of two equal rows the search finds one place for both: no mask then tells which is kept.
     distinct = positions.sort(dim=1).values.diff(dim=1).ne(0).all()
     return positions if bool(same & distinct) else None
 
@@ -240,6 +253,9 @@ def _rows(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def _row_hash(rows: torch.Tensor) -> torch.Tensor:
     """Hashes each row of a floating-point tensor to an int64, shape (heads, tokens)."""
     bits = rows.contiguous().view(torch.int16).long()
+    # A factor for each place, so that the same numbers in another order make another hash; odd, as
+    # an even one would lose bits. The constant is 2**64 over the golden ratio, cut to fit into
+    # int64.
     odd = (
         torch.arange(bits.shape[-1], device=rows.device) * 2_654_435_761
         + 0x9E3779B97F4A7C15 % 2**62

@@ -67,6 +67,7 @@ def plan(
         groups = [(number,) for number in everything] if policy.per_question else [everything]
         policy_points = policy.points_among(points)
         for questions in groups:
+            # Another draw is scored anew; other levels of one draw may share a scoring.
             for repeat in sorted({point.repeat for point in policy_points}):
                 scoring = []
                 for point in policy_points:
@@ -91,6 +92,7 @@ def _situation(
     return Situation(
         point.level.share(length) or 0.0,
         length,
+        # The first draw has the run's own seed: a run of one draw is a part of a run of several.
         derive_seed(seed, "repeat", point.repeat) if point.repeat else seed,
         prompt.example.id,
         question_tokens=prompt.question_tokens,

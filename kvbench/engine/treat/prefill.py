@@ -60,7 +60,11 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
             model.network, model.network.config._attn_implementation
         ),  # KVCompose leaves another if it fails
     ):
+        # Without a configuration, so that every layer keeps all tokens. What leaves a sliding
+        # window is cut afterwards (LayerCache.within).
         cache = DynamicCache()
+        # The order counts: hooks run in the order in which they were set, and the full rows have to
+        # be noted before the press cuts them.
         with (
             _remembering(model) as full,
             leaving_sliding_layers(),
@@ -68,6 +72,8 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
             first.press(model.network),
         ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
+            # Called by these keywords: KVzip puts a forward of its own in place and looks for them
+            # by name.
             find_decoder(model.network)(input_ids=token_ids, past_key_values=cache)
         masked = masked or [head_masks(model)]
         for branch, of_branch in zip(branches, masked, strict=True):
@@ -84,6 +90,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
             ]
             if branch.treatment.policy.while_decoding:
                 branch.press_cache = PressCache(cache, of_branch)
+    # Each as if it had been run alone, like a scoring that several ratios share.
     for branch in branches:
         branch.own_prefill_seconds = max(0.0, model.clock() - started - trace.seconds)
     if first.error is not None and len(branches) > 1:
@@ -110,12 +117,14 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
         ratios = [cast("Any", branch.press).compression_ratio for branch in branches]
         try:
             for of_branch in ratios:
+                # A copy, as KVzip writes the scores of its sinks into them.
                 press.score_val, press.compression_ratio = scores.clone(), of_branch
                 compress(network)
                 masked.append(head_masks(model))
         finally:
             press.compression_ratio = ratio
 
+    # On the instance, so that to delete it brings back the method of the class.
     press.compress_post = compress_for_each
     try:
         yield masked
@@ -132,6 +141,7 @@ def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
         if policy.prefill != "private":
             continue
         sound = [branch for branch in branches if branch.error is None]
+        # At ratio 0 KVzip makes no scores at all, and others could not be served by it.
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
         if (
             len(evicting) > 1
@@ -159,6 +169,7 @@ def _observed(
     if keys is None or values is None:
         raise PressError("it emptied the cache")
     policy = branch.treatment.policy
+    # Of a policy that damages on purpose, NaN is a result and no failure.
     cache = observe(*full, keys, values, masked, nan=policy.treatment.corrupts)
     if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
         raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
@@ -177,6 +188,7 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
     full: Full = {}
 
     def remember(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
+        # At the first reading only: KVzip and its kin read the context again.
         if module.layer_idx not in full:
             layer = kwargs["past_key_values"].layers[module.layer_idx]
             full[module.layer_idx] = layer.keys.clone(), layer.values.clone()
@@ -207,6 +219,8 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
                     _check_rows(trace, branch)
                     _check_rotation(model, trace, branch)
             if branch.error is None:
+                # Sliding layers were left whole; of these is kept what the first token behind the
+                # context sees.
                 layers = zip(branch.layers, model.windows, strict=True)
                 branch.layers = [
                     layer if window is None else layer.within(window) for layer, window in layers
@@ -246,6 +260,8 @@ def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Sequence[Branch]]
     with cutting(model, groups) as treating:
         started = model.clock()
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
+        # The decoder alone, as in kvpress's pipeline: nobody asks for the logits of a context.
         find_decoder(model.network)(input_ids=token_ids, past_key_values=cache)
+        # Without the time of presses, which is counted for each branch.
         seconds = model.clock() - started - treating()
     return Trace(prompt, *keys_and_values(cache), seconds, [], model.windows)

@@ -80,6 +80,8 @@ def cutting(
                     raise PressError(
                         f"it replaces kvpress's {replaced[0]} and needs a prefill of its own"
                     )
+                # kvpress does it where a press is entered, and here none is: its hooks are not
+                # used.
                 if type(press).post_init_from_model is not BasePress.post_init_from_model:
                     press.post_init_from_model(model.network)
     treated: list[TimedWork] = []
@@ -102,6 +104,8 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
     def hook(module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
         layer = kwargs["past_key_values"].layers[module.layer_idx]
         treat(
+            # The fused attention returns no weights: output[1] is None for presses that share a
+            # prefill.
             LayerInputs(
                 module, kwargs["hidden_states"], layer.keys, layer.values, output[1], kwargs
             )
@@ -133,6 +137,7 @@ def _treat_layer(
     elif (
         isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress
     ):  # it only drops low scores
+        # Each by itself where the scores of a press depend on its ratio.
         for together in [alive] if scored_once else [[branch] for branch in alive]:
             _score_once(model, together, inputs, copies)
     else:
@@ -153,6 +158,7 @@ class _Copied:
     def __init__(self, layer: Any) -> None:
         self._layer = layer
 
+    # Python asks for what the instance lacks alone: the first look makes the copy.
     def __getattr__(self, name: str) -> Any:
         if name == "_copy":
             self._copy = copy.copy(self._layer)
@@ -185,6 +191,8 @@ def _isolated(
         kwargs["position_embeddings"] = tuple(
             copies.of(f"position {number}", part) for number, part in parts
         )
+    # Only the shells of cache and layer are copied: tensors that a press puts into them stay out of
+    # the live cache, and are noticed below.
     cache = copy.copy(inputs.kwargs["past_key_values"])
     current = inputs.module.layer_idx
     shown = copy.copy(cache.layers[current])
@@ -193,6 +201,7 @@ def _isolated(
         shown if number == current else _Copied(layer) for number, layer in enumerate(cache.layers)
     ]
     kwargs["past_key_values"] = cache
+    # What a head-wise press leaves here is its result; the next one must not take it for its own.
     inputs.module.masked_key_indices = None
     try:
         yield LayerInputs(inputs.module, hidden_states, keys, values, inputs.attentions, kwargs)
@@ -209,10 +218,12 @@ def _score_once(
     that raises, only the branch fails for which it was called, and it is called again for the next
     one."""
     length = inputs.keys.shape[2]
+    # By kvpress's own count, which truncates: int(1000 * (1 - 0.9)) keeps 99 tokens.
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
     ranking: Ranking | None = None
     scored = TimedWork(inputs.keys.device)
     for branch in branches:
+        # As ScorerPress.compress, which returns what it is given at ratio 0 and scores nothing.
         if branch.treatment.ratio == 0:
             branch.layers.append(_everything(inputs))
             continue
@@ -222,6 +233,7 @@ def _score_once(
                 repeatable_draws(branch, inputs.module.layer_idx, model.device),
                 timing(inputs.keys.device) as scored,
             ):
+                # All of these presses score alike, whatever their ratio.
                 ranking = _ranked(branches[-1].press, inputs, copies, list(counts.values()))
         if branch.error is not None:
             continue
@@ -270,6 +282,7 @@ def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) 
     ) -> torch.Tensor:
         if remembered and keys.shape[2] == length:
             branch.work.append(remembered[0][1])
+            # A copy each time: AdaKV writes its safeguard into the scores.
             return remembered[0][0].clone()
         with timing(keys.device) as work:
             scores: torch.Tensor = score_of_press(module, hidden_states, keys, *others, **keywords)
@@ -277,6 +290,7 @@ def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) 
             remembered.append((scores.clone(), work))
         return scores
 
+    # On the instance, which hides the method of its class until it is deleted again.
     inner.score = score
     try:
         yield
