@@ -175,6 +175,7 @@ def compare(
     threads. ``progress`` is called with the number of questions just answered."""
     runner = PipelineRunner(model)
     comparison = PipelineComparison(seconds={policy.name: 0.0 for policy in grid.policies})
+    # Of a model that overflows, the engine fails every cell and the pipeline answers with anything.
     check_logits(model, build_prompts(model.tokenizer, *work[0], grid.mode)[0])
     warm_up = replace(grid, policies=grid.policies[:1], points=grid.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
@@ -271,6 +272,8 @@ def _answer_cell(
     """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one
     to decode."""
     policy = treatment.policy
+    # Where the engine runs a form of its own, as of h2o, it is compared with the press that kvpress
+    # ships, under the attention that this one needs.
     build: Callable[[Situation], Any] = policy.press
     implementation = "sdpa"
     if policy.baseline:
@@ -287,6 +290,7 @@ def _answer_cell(
     situation = treatment.situation
     # The pipeline takes one question at a time.
     for number, question in zip(treatment.questions, questions, strict=True):
+        # The seed that the engine draws from for this answer (repeatable_draws).
         seed = derive_seed(situation.seed, situation.example_id, f"answer {number}")
         with drawing_from(seed, runner.model.device):
             answers += runner.answer(task, context, [question], build(situation), implementation)

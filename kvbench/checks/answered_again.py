@@ -55,6 +55,7 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     if not chosen:
         return
     identity = submission.store.identity
+    # In the dtype and with the day of the run, whatever this machine would choose.
     model = load_model(identity.model, dtype=identity.dtype, date=identity.date or None)
     if model.date and not identity.date:
         yield unchecked(
@@ -77,6 +78,8 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     if is_same_machine:
         compared = set(Record.model_fields) - NEVER_THE_SAME
         tables = submission.store.study_tables
+    # The whole run, and not only what is drawn: policies treat a context in the company that they
+    # had.
     replay = Replay(
         submission.store, model, submission.tasks, submission.policies, compared, tables
     )
@@ -87,6 +90,7 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
             faults += replay.faults(name, example, contexts[name, index])
     for name, text in _notes_on_other_code(submission, model).items():
         of_policy = [fault for fault in faults if fault.startswith(f"{name} at ")]
+        # They tell of the code and not of the run, and are counted without being held against it.
         faults = [fault for fault in faults if fault not in of_policy]
         yield unchecked("replay", f"{text}; {len(of_policy)} of its answers differ")
     answers = sum(len(contexts[context]) for context in chosen)
@@ -120,6 +124,7 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
     for answer in submission.answers:
         record = answer.record
         is_here = record.task in submission.tasks and record.policy in submission.policies
+        # What failed there may succeed here, as with more memory.
         if is_here and record.status == "ok":
             contexts[record.task, answer.question.example_index].append(record)
     return contexts
@@ -237,6 +242,7 @@ def contexts_drawn(
     draw = random.SystemRandom().sample(sorted(cells), len(cells))
     by_task = {task: (task, index) for task, index in draw}
     first = set(by_task.values())
+    # A stable sort: within each group the order stays that of the draw.
     draw.sort(key=lambda context: (context not in first, context[0] not in tasks_first))
     chosen: list[Context] = []
     cells_chosen = 0

@@ -58,6 +58,7 @@ def collect_answers(
         example = task.example(seed, index, held_out=held_out)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
+            # Contexts of which no question is chosen still count as a step of the progress.
             return []
         collected = collect(replica, task, [example], grid)
         if any(record.reason == fault for record in collected.records):
@@ -114,6 +115,7 @@ class Mastery:
         """Tells whether an exact 95 % interval lies on one side of what is needed."""
         if self.questions < NO_DOUBT or self.reached is None:
             return False
+        # The exact interval wants a number of right answers, and the mean is all that was stored.
         right = round(self.reached / 100 * self.questions)
         interval = binomtest(right, self.questions).proportion_ci(0.95)
         is_inside = 100 * interval.low < self.needed <= 100 * interval.high
@@ -160,6 +162,7 @@ def mastery_at(
     contexts = enough(task, contexts)
     step = min(STEP, math.ceil(NO_DOUBT / task.questions_per_context))
     for first in range(0, contexts, step):
+        # A portion at a time, as a level may be decided before all contexts have been asked.
         count = min(step, contexts - first)
         try:
             more = collect_answers(

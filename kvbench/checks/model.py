@@ -91,6 +91,7 @@ def measure_reads(
     """Measures where a model reads, on contexts of a task's test split."""
     layers: int = model.network.config.get_text_config().num_hidden_layers
     destroyed = [f"layers={layer},rate=1" for layer in range(layers)]
+    # H2 is the upper half of the layers; a unit of rows is one slot of layer, head and token.
     destroyed += ["layers=H2,rate=1", f"unit=row,rate={SLOT_SHARE}"]
     policies = [POLICIES[FULL]]
     for where in destroyed:
@@ -101,6 +102,7 @@ def measure_reads(
 
     rows = collect_answers(model, task, policies, contexts, seed, is_asked, begin=begin)
     right = rows["em"].astype(float).groupby(rows["policy"]).mean()
+    # In the order in which the policies were listed above.
     before, *without, upper_half, slots = (float(right[policy.name]) for policy in policies)
     part = task.name
     if hops is not None:

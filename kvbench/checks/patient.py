@@ -176,6 +176,7 @@ def _try_at(patient: Patient, length: int, seed: int) -> Trial:
             written[id(answer.branch)] = answer.token_ids
     left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
     zero = next(branch for branch in branches if branch.treatment.ratio == 0)
+    # By the digest of the cache; where that differs, or the press acts later, by the answers.
     same = zero.digest == full.digest and not policy.while_decoding
     if not same:
         answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
@@ -216,6 +217,7 @@ def _prompt_at(patient: Patient, length: int) -> Prompt:
         start = stretch.start + missing
         if start >= 0:
             stretches.append(stretch._replace(start=start, end=stretch.end + missing))
+    # The evidence may be cut off or have moved: its positions hold no longer.
     question = replace(prompt.questions[0], answer_tokens=(), evidence_tokens=())
     context_length = max(1, length - prompt.question_tokens)
     return replace(

@@ -31,6 +31,7 @@ def _prefill(patient: Patient) -> Result:
     """Compares the caches that a press leaves in a shared prefill with those of its own."""
     digests: dict[str, list[str] | None] = {}
     for kind in ("shared", "private"):
+        # The same press on both ways, whichever it is declared for.
         policy = replace(patient.policy, prefill=kind)
         trace = patient.treat(patient.prompts[0], (0.25, MIDDLE), policy)
         digests[kind] = None
@@ -79,9 +80,12 @@ def _written_in_place(patient: Patient) -> list[str]:
                     written[name] = None
             return left
 
+        # On the instance, and so on this press alone.
         press.compress = watched
         return cast("BasePress", press)
 
+    # In a prefill of its own, where it gets the live tensors as in kvpress; in a shared one the
+    # engine hands it copies.
     watched_policy = replace(patient.policy, build=build, prefill="private")
     patient.treat(patient.prompts[0], (patient.middle,), watched_policy)
     return list(written)
@@ -132,6 +136,8 @@ def _deterministic(patient: Patient) -> Result:
     for trial in patient.trials:
         if not trial.error:
             left_first[trial.length] = trial.left
+    # Longest first, and so in another order: what a press carries from one context to the next
+    # comes elsewhere.
     again = try_lengths(patient, sorted(left_first, reverse=True), seed=2)
     if broken := [trial for trial in again if trial.left != left_first[trial.length]]:
         return "wrong", f"a second run leaves another cache of {_at(broken[::-1])}: {STATE}"

@@ -114,6 +114,7 @@ class Replay:
         return self.store.identity
 
     def task(self, name: str) -> Task:
+        # A run may have been given shorter or longer answers than the task has by itself.
         longest = next(task.max_new_tokens for task in self.identity.tasks if task.name == name)
         return replace(self.tasks[name], max_new_tokens=longest)
 
@@ -168,6 +169,7 @@ class Replay:
             row = model_of_row.model_dump()
             if _answer_key(row) in alike:
                 again[_row_key(table, row)] = row
+        # In one of the two alone; those of both are compared below.
         for key in sorted({*stored} ^ {*again}, key=str):
             state = "is missing" if key in again else "is not made again"
             yield f"{table.name}: the row {_row_text(key)} {state}"
@@ -209,6 +211,8 @@ class Replay:
         policy = self.policies[stored.policy]
         # What is damaged may make numbers that no token tells of.
         if full is not None and not policy.treatment.corrupts:
+            # Against the full cache's answer of the run: today's may itself part from that at a
+            # tie.
             outcome = Outcome(stored.output_token_ids == full, bool(stored.ended))
             for name, value in outcome_scores(outcome).items():
                 if name in values:
@@ -237,6 +241,7 @@ class Replay:
         ends = prompt.ends.with_tokens(self.model.end_tokens())
         until_end, ended = ends.until_end(tokens)
         is_cut = list(until_end) != tokens or ended != stored.ended
+        # An answer without an end has all the tokens that it may have, or somebody cut it.
         is_unfinished = not ended and len(tokens) != task.max_new_tokens
         if is_cut or is_unfinished:
             return math.inf
@@ -253,10 +258,12 @@ class Replay:
                 if answer.question == number and not answer.forced:
                     chosen[place] = token
                     logits = step.logits[place]
+                    # Logits of one row differ as their log probabilities do, which is in nats.
                     leads.append(float(logits.max() - logits[token]))
             return chosen
 
         seed = self.identity.seed
+        # It is asked for the donor alone, whose context a distractor takes rows of.
         grid = Grid([(task, example.index + 1)], [], (), seed, held_out=self.identity.held_out)
 
         def donor_prompt() -> Prompt:
@@ -269,6 +276,8 @@ class Replay:
         scorings = [scoring for scoring in scorings if number in scoring[0].questions]
         trace = prefill(self.model, prompt, scorings)
         decode(self.model, trace, task.max_new_tokens, None, as_stored)
+        # A stored token that was never weighed, as of a branch that fails here, has nothing to
+        # speak for it.
         if not tokens or len(leads) != len(tokens):
             return math.inf
         return max(leads)

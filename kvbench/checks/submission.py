@@ -153,6 +153,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     """Scores the stored outputs again, and adds up ``summary.json`` again."""
     faults: list[str] = []
     for answer in submission.answers:
+        # An answer that failed has no score: all of its columns are null.
         scores = dict.fromkeys(SCORES) | scores_of(answer)
         faults += _differences(_place(answer.record), vars(answer.record), scores)
     sound = f"{len(submission.answers):,} outputs have the stored scores"
@@ -163,12 +164,14 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
 def _check_summary(submission: Submission) -> Iterator[Finding]:
     """Compares ``summary.json`` with the rows that the records make."""
     summary = summary_rows(submission.store.frame(), RunGroup((submission.store,)))
+    # Through JSON, as the stored rows went: tuples come back as lists.
     rows = json.loads(json.dumps([row.model_dump() for row in summary]))
     stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
     faults: list[str] = []
     if len(rows) != len(stored):
         faults.append(f"it has {len(stored)} rows, the records make {len(rows)}")
     has_other_intervals = False
+    # Where one list is longer, the fault above says so.
     for again, row in zip(rows, stored, strict=False):
         place = f"{again['policy']} on {again['task']} in {SUMMARY_FILE}"
         measured: dict[str, Any] = {}
@@ -211,6 +214,7 @@ def examine(
     trusted = [name for name in policies if built_in(name) is None]
     answers: list[StoredAnswer] = []
     faults: list[str] = []
+    # Files are read one by one, so that a damaged one hides no other.
     files = store.record_files()
     for path in files:
         try:
