@@ -73,6 +73,7 @@ def check_spelling(words: Sequence[str]) -> None:
         if option not in former:
             continue
         if not equals:
+            # The option may stand last, without a word behind it.
             (value,) = words[place + 1 : place + 2] or [NO_VALUE]
         if option in _TASKS and "," in value:
             value = NO_VALUE  # it needs quotes within those of the shell, which differ

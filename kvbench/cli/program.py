@@ -163,6 +163,7 @@ def _check_letters(word: str) -> None:
 def _complain(message: str, status: int) -> int:
     """Prints one line. What it repeats of a file or of the command is cut, as nobody reads a page
     of it."""
+    # What cannot be broken, as a path or a list without spaces, is cut by itself first.
     short = re.sub(r"(\S{300})\S+", r"\1 …", message)
     line = short if len(short) <= LONGEST_LINE else f"{short[:LONGEST_LINE]} …"
     console.print(f"error: {line}", style="red", soft_wrap=True)
@@ -201,9 +202,11 @@ def _call(name: str, words: Sequence[str]) -> None:
         # Without a home that can be written matplotlib takes a folder for the moment, and needs
         # three lines to say so.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    # Found by hand: both options belong to every command, and none of them declares them.
     console.quiet = "--quiet" in words
     options = [word for word in words if word not in OUTPUT_OPTIONS]
     try:
+        # Not standalone, or click would print errors and end the process by itself.
         result = application(name)(
             options, prog_name=f"python -m kvbench {name}", standalone_mode=False
         )

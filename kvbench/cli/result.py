@@ -55,6 +55,7 @@ class Result:
         :class:`GateError` where a gate fails."""
         if as_json:
             text = self.as_json(command)
+            # Where the terminal cannot write a letter JSON escapes it, which programs read alike.
             print(text if can_write(text) else json.dumps(json.loads(text), indent=1), flush=True)
         else:
             self.show()

@@ -52,6 +52,7 @@ def command(
     counts, work = [], []
     for task in phrase_tasks(chosen_tasks, model):
         counts.append((task, limit))
+        # Examples are made before the model is loaded: a fault in them shows at once.
         work += [(task, task.example(seed, index)) for index in contexts]
     grid = Grid(counts, chosen, points, seed, mode, max_kv_bytes=kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, dtype)

@@ -104,6 +104,7 @@ def command(
     plans: dict[str, tuple[Job, Grid]] = {}
     for name, job in jobs.items():
         plans[name] = (job, build.check_job(job))
+    # Before hours of work: a folder that cannot be written is a fault of the command.
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
@@ -186,6 +187,7 @@ def options_of_tasks(text: str | None, claimed: Collection[str]) -> dict[str, Ta
     values = task_options(text)
     options_by_name: dict[str, TaskOptions] = values["task_options"]
     allowed = {*claimed}
+    # Rows of IFEval stand in place of that task (make_job), and no claim names them.
     if INSTRUCTIONS.name in allowed:
         allowed.add(IFEVAL.name)
     words = split_outside_brackets(values["tasks"] or "")
@@ -264,6 +266,7 @@ def _run(
         job = with_date(undated, out)
         executor = local.on_this_machine(job, grid, model)
         model = executor.model
+        # Behind the experiment's name stands which other model it is of (make_jobs).
         experiment, short_name = name.split()[0], Path(job.model).resolve().name
         folder = out / f"claims-{experiment}-{short_name}-{executor.identity.short_hash()}"
         stores[name] = runs.complete(executor, folder)

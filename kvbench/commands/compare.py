@@ -103,6 +103,7 @@ def command(
     site_list.make_site_folder("--site", site)  # a fault shows now rather than after the run
     machine = local.on_this_machine(job, grid, loaded)
     default_name = f"compare-{Path(job.model).resolve().name}-{job.mode}"
+    # The hash of the identity lets the same command find its own run again.
     folder = out / (name or f"{default_name}-{machine.identity.short_hash()}")
     check_is_another(folder, earlier)
     try:
@@ -174,6 +175,7 @@ def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[Ea
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     values: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
     chosen = options.given_options(context)
+    # What stood in the brackets of an option was given with it.
     if "tasks" in chosen:
         chosen.append("task_options")
         if params["tasks"] is None:  # all(...) alone names no task
@@ -183,6 +185,7 @@ def make_job(context: typer.Context, opponents: Opponents, earlier: "Sequence[Ea
     if opponents.policies:
         values["policies"] = ",".join(opponents.policies)
         chosen.append("policies")
+    # Without an earlier run the defaults of the command hold; beside one, its own options do.
     if not earlier:
         return Job.of(values)
     changes = {name: values[name] for name in chosen}
@@ -257,6 +260,7 @@ def describe(run: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     notes = _notes(run)
     warnings = list(dict.fromkeys(warnings))
     fault = fault or run.fault
+    # A fault comes before the gate: a press that failed has lost nothing that could be weighed.
     if not gate.is_asked or fault:
         return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault)
     rows: list[GateRow] = []

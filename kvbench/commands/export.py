@@ -40,11 +40,13 @@ def command(
     contexts = count_contexts(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     card, path = folder / "README.md", folder / "data" / f"{split}.parquet"
+    # Before examples are made, which may take long for long contexts.
     for file in (card, path):
         if file.exists():
             raise KVBenchError(f"{file} is there already: give another --out")
     examples = list(chosen.generate(seed, contexts, split, phrasings == "held-out"))
     words = ["python", "-m", "kvbench", "export"]
+    # Defaults are written too, so that the command makes the same data set if they change.
     for name, value in context.params.items():
         if name != "out" and value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]

@@ -206,6 +206,7 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
         advice = "give the one that kvpress's evaluation wrote (output_dir)"
         raise KVBenchError(f"there is no folder {folder}: {advice}")
     rows, broken = [], []
+    # Sorted, as a file system lists folders in any order.
     for result in sorted(_folders_of_results(folder)):
         try:
             rows.append(read_result(result))
@@ -237,6 +238,7 @@ def read_result(folder: Path) -> Imported:
         if not (folder / name).is_file():
             reason = f"{name} is missing: the evaluation did not finish, run it again"
             raise KVBenchError(f"{folder}: {reason}")
+    # `path` is the file that is read at the moment, which the error names.
     path = folder / CONFIG
     try:
         config = _Config.model_validate(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader))

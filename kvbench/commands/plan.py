@@ -69,6 +69,7 @@ def command(
     machines = (*MACHINES, THIS)
     if machine not in machines:
         raise KVBenchError(unknown_name("machine", machine, machines))
+    # Sizes that are given describe no checkpoint, whose dtype could be looked up.
     numbers = _dtype(job, machine, model if is_named else "")
     if is_named:
         shape = read_shape(model, numbers)
@@ -122,6 +123,7 @@ def make_shape(
 
 def _dtype(job: Job, machine: str, model: str) -> str:
     """Names the dtype in which ``run`` loads the model there."""
+    # The device is named and not asked for: no GPU has to be here.
     device = torch.device("cpu" if machine == THIS else "cuda")
     dtype = precision.choose_dtype(asked_dtype(job.dtype, job.suite), device, model)
     return str(dtype).removeprefix("torch.")

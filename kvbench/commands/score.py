@@ -16,6 +16,7 @@ def command(run: Run) -> Result:
     store = Store.open(run)
     with working_in(run):
         total, changed = rescore(store)
+    # Behind the lock, which it takes by itself: one process holds a folder once.
     publish_summary(store, store.frame(COLUMNS))
     view = Text(f"{total:,} records scored, {changed:,} changed")
     table = ResultTable(

@@ -94,6 +94,8 @@ def command(
     name, task_options = one_task(what)
     is_file = is_file_of_questions(name) and Path(name).suffix != ""
     is_task = name in KNOWN_TASKS or is_file or task_options is not None
+    # A path is taken for a run also where nothing lies there: Store.open then says which run may be
+    # meant.
     is_run = not is_task and ("/" in what or Path(what).is_dir())
     for parameter in options.given_options(context, except_for=("what",)):
         option = "--" + parameter.replace("_", "-")
@@ -106,6 +108,7 @@ def command(
         levels = [Level(kind, value) for kind, value in values.items() if value is not None]
         count = check_count("--worst", worst)
         return show_worst_answers(Store.open(Path(what)), policy, levels, count)
+    # Without a length the tokenizer serves the prompt below alone; who lengthens refuses it.
     chosen = task_with_options(what, tokenizer if context_tokens else None, context_tokens)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     tables = [example_table(chosen, example, index), questions_table(example.questions)]
@@ -298,9 +301,11 @@ def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> lis
     """Returns answers with the worst first, judged beside those of the full cache."""
     if not answers:
         return []
+    # Those of the full cache come last, so that a place below their number is one of the answers.
     records = [*(answer.record for answer in answers), *full]
     columns = ["policy", "question_id", *JUDGED]
     table = DataFrame([vars(record) for record in records], columns=columns)
+    # worst_first pairs by mode and example as well; here the name of a question tells it all.
     places = worst_first(table.assign(mode="", example_id="")).index
     return [answers[place] for place in places if place < len(answers)]
 
@@ -308,6 +313,7 @@ def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> lis
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """Yields all answers of one policy, in the order of the tasks."""
     for task in store.identity.tasks:
+        # The file of a policy has the same name in every chunk.
         name = store.path(RECORDS, task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):
@@ -340,6 +346,7 @@ def _generated_spans(
     if task is None or task.full_version != context.task_version:
         return None
     example = task.example(identity.seed, context.example_index, held_out=identity.held_out)
+    # Spans are offsets of characters: in another text they would mark other words.
     if example.context != context.context:
         return None
     for question in example.questions:
@@ -403,6 +410,8 @@ def _marked_context(answers: Sequence[WorstAnswer]) -> Text:
     context = first.context.context
     stretches = excerpt(context, [(span.start, span.end) for span in needed], AROUND, LONG)
     protected = {answer.question.protected for answer in answers}
+    # In agnostic mode these questions read one branch, so that one record tells for all of them. In
+    # aware mode each has its own, and the share of the first is shown.
     return mark_spans(context, spans, stretches, protected, partial(_share_kept, first))
 
 
@@ -464,6 +473,7 @@ def verdict(record: Record) -> str:
         parts.append(f"hallucinated, {record.hallucination_kind}")
     elif record.abstained:
         parts.append("abstained")
+    # Neither right nor hallucinated nor an abstention: by the definitions the output is empty.
     elif record.f1 is not None and record.leakage is None:
         parts.append("empty")
     if record.directives_obeyed is not None:
