@@ -123,6 +123,8 @@ class RunCost:
         parts: list[WorkPart] = []
         for load in self.loads:
             for part in self._context_parts(load):
+                # By prompt and not by context: in mode aware each question has a prefill of its
+                # own.
                 parts.append(part._replace(seconds=load.all_prompts * part.seconds))
         return parts
 
@@ -189,6 +191,7 @@ class RunCost:
     def _context_parts(self, load: Load) -> Iterator[WorkPart]:
         """Yields the parts of the work on one context of a task."""
         size = load.tokens
+        # A token sees those before it, which makes half of all pairs.
         prefill = self._seconds(size, size**2 / 2, 1)
         yield WorkPart("prefill", "", prefill)
         together: list[float] = []  # the share of a context that each branch holds
@@ -205,6 +208,7 @@ class RunCost:
     ) -> WorkPart:
         """Returns the time in which a press scores a context and fills each of its branches."""
         press = PressCost.of(policy)
+        # The cost of a press is measured in readings of the context's cache.
         copied = press.readings(size, len(shares)) * size * self.shape.token_bytes
         copying = copied / self.machine.copies
         prefilling = len(shares) * press.prefills * prefill

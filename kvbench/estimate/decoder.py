@@ -74,6 +74,7 @@ def read_shape(model: str, dtype: str) -> DecoderShape:
             look_for_hub()
         config = pretrained.read_config(source)
         models.check_architecture(model, config.architectures or [])
+        # On the meta device a network of any size takes no memory.
         with torch.device("meta"):
             network = transformers.AutoModelForCausalLM.from_config(config)
     except KVBenchError:

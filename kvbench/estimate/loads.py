@@ -185,5 +185,6 @@ def _held_share(policy: Policy, point: Point, tokens: int) -> float:
     """Returns the share of a context of so many tokens that a branch holds."""
     if not policy.frees:  # a press that masks frees nothing
         return 1.0
+    # Levels of bits or of a rate remove no tokens.
     removed = point.level.share(tokens) or 0.0
     return 1 - removed

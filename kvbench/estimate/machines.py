@@ -125,6 +125,7 @@ def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str]
     clock_before = time.perf_counter()
     few = torch.ones(FEW_ROWS)
     weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype))
+    # The calls of a layer without their work, which Python and torch take however small it is.
     call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
     products = {dtype: precision.best_seconds(_product(hidden_size, dtype))}
     computed_in: dict[str, str] = {}  # by each other dtype, the one whose products are measured
@@ -143,6 +144,7 @@ def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str]
     copying = precision.best_seconds(lambda: target.copy_(weights))
     processor_time = precision.processor_seconds() - processor_before
     share = min(1.0, processor_time / (time.perf_counter() - clock_before))
+    # A multiplication and an addition for each pair of numbers of one product (_product).
     operations = share * 2.0 * ROWS * hidden_size * 4 * hidden_size
     threads = count_text(torch.get_num_threads(), "thread")
     source = f"measured now: {threads} of {processor_name()}"
@@ -155,6 +157,7 @@ def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str]
         memory=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         source=source,
         layer_seconds=call / share,
+        # A copy reads and writes.
         copied=share * 2 * weights.nbytes / copying,
         flops_by_dtype={
             name: operations / products[product] for name, product in computed_in.items()

@@ -62,6 +62,7 @@ def forecast_line(model: "LoadedModel", grid: Grid) -> str:
     threads = torch.get_num_threads()
     if workers > 1:
         speed = SHARED
+        # Measured as a worker of several will compute, which is on one thread.
         torch.set_num_threads(1)
     try:
         hidden_size = model.network.config.get_text_config().hidden_size

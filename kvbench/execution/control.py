@@ -83,6 +83,7 @@ def control_table(answers: DataFrame) -> ResultTable:
     rows: list[tuple[object, ...]] = []
     for row in texts.to_numpy():
         rows.append(tuple(row))
+    # False is sorted before True: wrong answers come first, in their own order.
     few = sorted(rows, key=lambda row: bool(row[-1]))[:SHOWN]
     columns = (
         Column("task", shown=False),

@@ -100,6 +100,7 @@ def complete(
     Ctrl-C. ``look`` sees the store when the full cache alone has answered, before any policy runs,
     and may raise an error then."""
     command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
+    # Locked before anything is looked at: two starts of one command would write the same files.
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
@@ -145,6 +146,8 @@ def _fill(executor: Executor, store: Store, look: Look | None) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
+    # Nothing is there and nothing was lent: if a run beside this one asked the same, it is told
+    # why.
     if missing == total and (reason := why_not_lent(store)):
         console.print(reason, soft_wrap=True, markup=False)
     if look is not None:
@@ -190,6 +193,7 @@ def _run_units(executor: Executor, store: Store, units: Sequence[Unit]) -> None:
             progress.update(bar, description=description, advance=len(fresh.records))
             for name, rows in fresh.tables.items():
                 done[unit].add(name, rows)
+            # The parts of a unit may come in any number: it is whole once all of its contexts are.
             if len(done[unit].tables[CONTEXTS.name]) == len(unit.contexts):
                 _write_unit(store, unit, done.pop(unit))
 
@@ -203,6 +207,7 @@ def _write_unit(store: Store, unit: Unit, rows: RowsByTable) -> None:
 
 def chunks(contexts: int) -> list[range]:
     """Divides so many contexts into chunks."""
+    # From 0 on whatever the number is, so that a larger --limit finds whole chunks of a smaller.
     starts = range(0, contexts, CONTEXTS_IN_CHUNK)
     return [range(start, min(start + CONTEXTS_IN_CHUNK, contexts)) for start in starts]
 
@@ -216,6 +221,7 @@ def missing_units(grid: Grid, store: Store) -> list[Unit]:
         for number, contexts in enumerate(chunks(count)):
             questions = sum(grid.questions(task, index) for index in contexts)
             counts = (len(contexts), questions)
+            # One look for all policies, whose records are about the same contexts and questions.
             has_questions = store.has_questions(task.name, number, *counts)
             missing = []
             for policy in grid.policies_on(task):

@@ -77,6 +77,7 @@ class Workers:
             return work(self.model, items[number])
 
         former = set(active_children())
+        # With fork, workers get the job as it is: a function around a model could not be pickled.
         executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
         try:
             # Raised while Python forks, an interrupt would be printed and forgotten; and Python
@@ -86,6 +87,7 @@ class Workers:
                 first = range(min(len(items), AHEAD * self.count))
                 begun = {number: executor.submit(_run, number) for number in first}
             yield self._results(executor, begun, items)
+        # Also Ctrl-C and a caller that stops asking: workers ignore signals and would work on.
         except BaseException:
             for child in set(active_children()) - former:
                 child.kill()
@@ -99,6 +101,7 @@ class Workers:
         try:
             for number in range(len(items)):
                 result = begun[number].result()
+                # Let go at once, since it holds the rows of whole contexts.
                 del begun[number]
                 later = number + AHEAD * self.count
                 if later < len(items):
@@ -170,6 +173,7 @@ def on_this_machine(job: Job, grid: Grid, loaded: LoadedModel | None = None) -> 
         if shape:
             unfit = unfit_for(grid.policies, shape)
     grid = leave_out(grid, unfit, job)
+    # Before the model is on the device: torch reads cuBLAS's variable with the first product there.
     _prepare_studies(job, grid)
     if loaded is not None and _serves(loaded, job):
         model = loaded
@@ -228,6 +232,7 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     """Counts the branches of the first prompt of each task that do not fit."""
     counts = []
     for task, _ in grid.tasks:
+        # One context stands for all. A longer one of a file may still fail, with its own reason.
         example = grid.example(task, 0)
         prompt = build_prompts(model.tokenizer, task, example, grid.mode)[0]
         planned = plan(grid.policies_on(task), grid.points, prompt, grid.seed)
@@ -255,12 +260,14 @@ class LocalExecutor:
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         contexts = sum(len(unit.contexts) for unit in units)
         limit = Workers(self.model, contexts).count
+        # So small that each worker gets several, and none waits long for the last one.
         parts = self._divide(units, contexts // (AHEAD * limit))
         bound = self.grid.kv_bound(self.model.device)
         count = processes_within(self.model, self.grid, bound, limit)
         workers = Workers(self.model, len(parts), count)
         share = bound // workers.count
         line = memory_plan(self.model, self.grid, share, workers.count)
+        # Called twice where the full cache is looked at first: the line is said once.
         if line != self.memory_line:
             console.print(line, soft_wrap=True)
         self.memory_line = line

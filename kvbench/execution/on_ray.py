@@ -78,6 +78,7 @@ class Worker:
     def _loaded(self) -> tuple[LocalExecutor, int]:
         """Loads the model, and tells the bytes that keys and values may take: free memory changes
         during work."""
+        # The worker may be on a machine without that folder, where only whole paths are found.
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
@@ -208,6 +209,7 @@ class RayExecutor:
         together = min(int(1 / gpus) if gpus else max(room), self.most)
         if not gpus:  # Ray hides a machine's GPUs, or not, by its version
             job = job.model_copy(update={"device": "cpu"})
+        # Ray counts what comes after the first attempt.
         again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
         threads, sharing = max(1, int(cluster.cpus)), max(1, together)
@@ -237,12 +239,14 @@ class RayExecutor:
         repeats its unit there."""
         waiting, left = deque(units), len(units)
         doing: dict[Any, tuple[Any, Unit | None]] = {}
+        # prepare comes first, so that a model that cannot be loaded is told as that.
         for worker in self.workers:
             doing[worker.prepare.remote()] = (worker, None)
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
             answer = self._result(reference, unit)
+            # Its next unit before the rows are taken: it works on while they are written.
             if waiting:
                 next_unit = waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)

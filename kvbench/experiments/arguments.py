@@ -112,6 +112,7 @@ def _write_value(value: object) -> str:
         return "yes"
     if value is False:
         return "no"
+    # A comma outside of brackets would begin the next argument.
     if isinstance(value, tuple) and len(value) > 1:
         return f"[{','.join(value)}]"
     if isinstance(value, tuple):
@@ -131,6 +132,7 @@ def suite_options(text: str | None) -> dict[str, Any]:
     named, _ = split_name(text)
     if named not in SUITES:
         raise KVBenchError(unknown_name("suite", named, SUITES))
+    # Only the suite that is named is imported, and not all of them.
     name, arguments = read_arguments("suite", text, {named: SUITES[named].arguments})
     return {"suite": name, **arguments}
 
@@ -140,6 +142,7 @@ def write_suite(job: Job) -> str | None:
     if job.suite is None:
         return None
     arguments: dict[str, Any] = {}
+    # A stored run may name a suite that is gone by now.
     for name in SUITES[job.suite].arguments.model_fields if job.suite in SUITES else ():
         value = getattr(job, name)
         arguments[name] = tuple(value.split(",")) if isinstance(value, str) else value

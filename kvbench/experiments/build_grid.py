@@ -154,6 +154,7 @@ def _prepare_tasks(job: Job, count: Count) -> list[Task]:
         answer_tokens = paper_size.tokens
     registered = find_tasks(job.suite, job.tasks, job.compress)
     options_of_tasks = options_by_task(registered, job.task_options)
+    # Rows before levels, and levels before lengths: each works on what the former has made.
     tasks = with_data(registered, options_of_tasks, suite.defence, without)
     tasks = options.at_levels(tasks, job.difficulty)
     places = places_within(tasks, job)
@@ -211,6 +212,7 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     """Returns the grid of a job, before anything heavy is imported, and says what may surprise: of
     its files of questions, of levels, and of lengths, unless it names no model to have the places
     of."""
+    # For its errors: a mistyped name is refused before anything heavy is imported.
     model_source(job.model)
     grid = build_grid(job, count_by(job.model))
     tasks = [task for task, _ in grid.tasks]

@@ -150,6 +150,8 @@ def press_and_others(
             f"--against"
         )
     check_is_press(mine)
+    # What nobody named by itself is compared only where both have a kind of level; a policy that
+    # was named and has none in common is refused later (check_levels_meet).
     is_named = (against or DEFAULT).strip() not in (EVERYTHING, DEFAULT)
     others: list[Policy] = []
     for policy in choose_policies(against, tasks, mode):
@@ -261,6 +263,7 @@ def check_names(policies: Sequence[Policy]) -> None:
     """Raises :class:`KVBenchError` for two policies of one name: records are told apart by it."""
     by_name = dict(POLICIES)
     for policy in policies:
+        # A policy of the registry may be among them: it is not a second one of its name.
         if by_name.setdefault(policy.name, policy) is not policy:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
 
@@ -349,6 +352,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         raise KVBenchError(f"{plain}+{way}: {unknown}")
     try:
         if way != PLAIN:
+            # The last way is taken off first: what is before it is a policy with ways of its own.
             return compose(find_policy(plain), way)
         if is_treatment(name):
             return check_alone(make_treatment(name))

@@ -128,6 +128,7 @@ def collect(
         described["token_ends"] = np.array(ends.pop(), dtype="<u4").tobytes()
         context = StoredContext.model_validate(described)
         rows.add(CONTEXTS.name, [context])
+        # One for all prompts of the example, which is read when the first of them asks.
         donor = _donor(model, task, example, grid)
         for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
@@ -221,6 +222,8 @@ def _answer(together: Sequence[_PromptWork]) -> Iterator[list[FinishedAnswer]]:
     of_traces = decode_all(
         model, traces, task.max_new_tokens, grid.max_kv_bytes, observers=watching, gold=True
     )
+    # By content, once for a batch: a write through .data escapes the counters that are asked at
+    # every layer.
     if change := model.snapshot.first_change():
         plug_ins = [policy.name for policy in grid.policies if policy.code.origin]
         raise ModelChangedError(plug_ins, change)
@@ -243,22 +246,26 @@ def _finished(
         if finished.branch.treatment.policy.name == FULL:
             answers_of_full[finished.question] = finished
     for branch in trace.branches:
+        # It is there for the likelihoods that others are set against, and is no result.
         if branch.treatment.reference:
             continue
         layers = _compressed(trace, branch)
         masks = [cache.keep for cache in layers if cache.keep is not None]
         survival = None
+        # A single layer without a mask leaves none: survival is counted over all layers.
         if len(masks) == len(layers):
             survival = _survival(masks)
         for number in branch.treatment.questions:
             generation = answers.get((id(branch), number))
             full = answers_of_full.get(number)
             question = work.questions[number]
+            # A press that acts while answers are written leaves another cache behind each of them.
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
             values = _values(trace, branch, number, survival)
             values["task"] = work.task.name
             if generation:
+                # Running text has none of these, and behind it nothing can be right.
                 is_judged = bool(question.golds or question.directives or question.protected)
                 values |= _outcome(work.model, trace, branch, generation)
                 values |= _against_full(generation, full, is_judged)
@@ -297,6 +304,7 @@ def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
 def _values(trace: Trace, branch: Branch, number: int, survival: Survival | None) -> dict[str, Any]:
     """Returns the columns of a record without those of its answer, which stay empty."""
     question, treatment = trace.prompt.questions[number], branch.treatment
+    # A record has no defaults: every column is named here, also those that stay empty.
     values: dict[str, Any] = dict.fromkeys(Record.model_fields)
     values |= {
         "question_id": question.question.id,
@@ -368,10 +376,12 @@ def _outcome(
 ) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
+    # Sliding layers that presses leave whole count neither as read nor as evicted.
     slots = heads * len(trace.compressed)
     digest: str | None = None
     if final := generation.final_cache:
         held = final.rows
+        # They take memory all the same: what is within the window, question and answer included.
         for window in trace.windows:
             if window is not None:
                 held += heads * min(final.tokens, window - 1)
@@ -382,6 +392,7 @@ def _outcome(
     else:
         read = 0.0
         for cache in _compressed(trace, branch):
+            # Of rows with blank channels only the rest is read.
             read += cache.read_rows * cache.filled
         tokens = length
         kv_bytes = _stored_bytes(trace, branch)

@@ -93,6 +93,7 @@ def python_reference() -> list[str]:
     for topic in python_topics.topics.values():
         paragraphs: list[str] = []
         for part in topic.split("\n\n"):
+            # Examples of code and signatures begin or end in another way.
             is_sentence = part[:1].isalpha() and part.endswith(".")
             if is_sentence:
                 paragraphs.append(part)

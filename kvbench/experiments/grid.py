@@ -297,6 +297,7 @@ def source_files(root: Path = ROOT) -> list[Path]:
 def source_hash(root: Path = ROOT) -> str:
     """Hashes the names and the contents of these files."""
     digest = hashlib.sha256()
+    # By posix names, so that the hash is the same on every system.
     for path in source_files(root):
         digest.update(path.as_posix().encode())
         digest.update(hashlib.sha256((root / path).read_bytes()).digest())

@@ -280,6 +280,7 @@ def check_name(name: str) -> str:
 
 def check_above_zero(option: str, value: float) -> float:
     """Returns the number. Raises :class:`KVBenchError` where it is not above 0, or not finite."""
+    # Times 1e9, as gigabytes become bytes: what is finite before may be infinite then.
     if not math.isfinite(value * 1e9) or value <= 0:
         raise KVBenchError(f"{option} is a number above 0, not {value:g}")
     return value

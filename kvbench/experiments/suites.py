@@ -35,6 +35,7 @@ def find_tasks(suite: str | None, names: str | None, compress: Scope | None = No
     """Finds the tasks that are named, or else those of a suite. Raises :class:`KVBenchError` for a
     suite or a task that there is not."""
     tasks = by_name(find_suite(suite).tasks)
+    # Of all tasks those without a system prompt would be refused then (check_scope).
     if suite is None and compress == "system":
         tasks = {name: task for name, task in tasks.items() if task.role == "system"}
     return _choose_tasks(names, tasks)

@@ -34,6 +34,7 @@ def options_by_task(
     behind a task itself counts before it. Raises :class:`KVBenchError` for an option that no such
     task takes."""
     by_task: dict[str, TaskOptions] = {}
+    # From the widest word to the narrowest, so that what is said of a task itself comes last.
     for word in sorted(options_by_word, key=_narrowness):
         meant = _meant_tasks(word, tasks)
         for name, value in _set_options(options_by_word[word]):
