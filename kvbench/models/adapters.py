@@ -64,6 +64,7 @@ def add_adapter(
         _check_report(name, folder, report)
         _check_patterns(name, adapted, config)
         merged: PreTrainedModel = adapted.merge_and_unload()
+    # A fine-tuned model may end its answers by other tokens than its base.
     if (folder / GENERATION).is_file():
         merged.generation_config = GenerationConfig.from_pretrained(folder)
     return merged
@@ -175,6 +176,7 @@ def _resize_embeddings(
         if vocabulary is None:
             added = f"has embeddings of {sizes.pop()} tokens, its base of {rows}"
             _refuse(name, added, "put the tokenizer with the added tokens beside it")
+        # Without the mean: these rows are replaced by those of the adapter.
         network.resize_token_embeddings(sizes.pop(), mean_resizing=False)
     elif vocabulary is not None and vocabulary > max(rows, *sizes, 0):
         added = f"has a tokenizer of {vocabulary} tokens, its base embeddings of {rows}, and it brings none"
@@ -205,6 +207,7 @@ def _check_patterns(name: str, adapted: Any, config: Any) -> None:
             modules.append(place)
     for field in ("rank_pattern", "alpha_pattern"):
         patterns: Sequence[str] = list(getattr(config, field, None) or ())
+        # As peft itself matches them: by the end of a module's place.
         for pattern in patterns:
             if not any(
                 re.match(rf"(.*\.)?({pattern.removeprefix('^')})$", place) for place in modules

@@ -22,6 +22,8 @@ def set_date(tokenizer: PreTrainedTokenizerBase, day: str) -> None:
     """Lets the chat template tell this day, at midnight, whoever runs it: kvpress's own pipeline
     too."""
     moment = datetime.combine(date.fromisoformat(day), time())
+    # A variable of this name hides the function of transformers that asks the clock. Of the class,
+    # since the instance may hold the day that was set before.
     with_day = partial(type(tokenizer).apply_chat_template, tokenizer, strftime_now=moment.strftime)
     vars(tokenizer)["apply_chat_template"] = with_day
 
@@ -30,6 +32,7 @@ def date_told(tokenizer: PreTrainedTokenizerBase, day: str) -> str:
     """Sets the day, and returns it if the chat template tells it, or else an empty text: a template
     that tells no day makes no other run tomorrow."""
     tells_date = False
+    # With and without a system's turn, as a template may tell the day in one of them alone.
     if tokenizer.chat_template is not None:
         for turns in TURNS:
             tells_date = tells_date or _differs(tokenizer, turns)

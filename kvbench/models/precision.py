@@ -75,6 +75,7 @@ Copied = TypeVar("Copied", bound=torch.nn.Module)
 def _copied(module: Copied, dtype: torch.dtype) -> Copied:
     """Copies a module with its weights in another dtype. The copy finds these in place of the
     weights, so that those are not copied first."""
+    # By identity, so that tied weights stay one weight in the copy.
     memo: dict[int, object] = {}
     for weight in module.parameters():
         converted = weight.detach().to(dtype)

@@ -71,6 +71,7 @@ def read_config(source: str) -> Any:
         place_name = f"the header of '{source}'"
     else:
         place_name = f"config.json of '{source}'"
+    # Of a multi-modal model the sizes of the decoder stand in the second.
     for part in (config, config.get_text_config()):
         check_fields(place_name, _Sizes, part)
     return config
@@ -98,6 +99,7 @@ def run_template(
     """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is
     broken."""
     try:
+        # A template is code of a stranger: it may run for ever or fill the memory.
         with (
             time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"),
             memory_bound(CPU, TEMPLATE_BYTES),
@@ -105,6 +107,7 @@ def run_template(
             options: dict[str, Any] = {
                 "add_generation_prompt": begin_answer,
                 "tokenize": False,
+                # As kvpress's pipeline does unless it is told otherwise.
                 "enable_thinking": False,
             }
             text = str(tokenizer.apply_chat_template([dict(turn) for turn in turns], **options))
@@ -149,6 +152,7 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
     """Returns the shape of a cache of such numbers, with the windows of the sliding layers that
     presses leave whole (:func:`is_left_whole`); ``config``: that of a decoder of text."""
     windows: tuple[int, ...] = ()
+    # Only where presses leave such layers whole; the windows of other models bound the context.
     if (
         isinstance(config, Gemma3TextConfig)
         and config.layer_types is not None

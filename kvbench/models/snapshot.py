@@ -51,6 +51,7 @@ class TensorState:
         """Compares the tensor with its state by its bits, or else by the number of times that it
         was written to."""
         now = self.place.get(self.name)
+        # Another tensor in its place is a change, whatever numbers it holds.
         if now is not self.tensor or (now.dtype, now.shape) != (self.dtype, self.shape):
             return False
         if by_content:
@@ -89,6 +90,7 @@ class Snapshot:
             if hook := _strange_hook(part):
                 return f"{name}.{hook}"
             now, was = _attributes(part), self.attributes[name]
+            # A forward pass is among them only where it is not the class's own, now or then.
             for attribute in (*was, "forward"):
                 if now.get(attribute) != was.get(attribute):
                     return f"{name}.{attribute}"
@@ -126,6 +128,7 @@ def _attributes(part: Any) -> dict[str, Any]:
 def _strange_hook(part: Any) -> str:
     """Names the kind of the first hook that is neither kvbench's nor that of transformers for
     hidden states."""
+    # Hooks of kvpress are gone whenever this is asked: one that is there was left behind.
     expected = ("kvbench.", "transformers.")
     for kind in HOOKS:
         for hook in getattr(part, kind, {}).values():
@@ -136,4 +139,5 @@ def _strange_hook(part: Any) -> str:
 
 
 def _sum(tensor: torch.Tensor) -> int:
+    # Bits as integers: NaN would hide every other change in a sum of floats.
     return int(tensor.contiguous().view(WORDS[tensor.element_size()]).sum(dtype=torch.int64))

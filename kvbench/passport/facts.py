@@ -41,8 +41,10 @@ def describe_layer(states: LayerStates) -> LayerFacts:
     """Measures one layer."""
     keys, values = states.keys, states.values
     magnitudes = keys.abs().amax(1)  # (heads, channels)
+    # (num_heads, asking, tokens).
     weights = states.own_attention
     received = _attention_received(states, weights)
+    # (num_kv_heads, tokens), like likeness below.
     norms = keys.norm(dim=-1)
     mean_key = keys.mean(1, keepdim=True)
     likeness = torch.cosine_similarity(keys, mean_key, dim=-1)
@@ -69,6 +71,7 @@ def _attention_received(states: LayerStates, weights: torch.Tensor) -> torch.Ten
     """Averages the attention that each token gets over the queries and over the query heads that
     share its key: shape (num_kv_heads, tokens)."""
     kv_heads = states.keys.shape[0]
+    # (num_kv_heads, query heads of each, tokens).
     by_head = weights.mean(1).unflatten(0, (kv_heads, -1))
     received: torch.Tensor = by_head.mean(1)
     return received
@@ -79,6 +82,7 @@ def _mean_rank(scores: torch.Tensor, received: torch.Tensor) -> float:
     that ask. ``scores``, ``received``: shape (num_kv_heads, tokens)."""
     seen = received.amax(0) > 0
     seen[:SINKS] = False
+    # Any two tokens are ranked alike or in reverse.
     if int(seen.sum()) < 3:
         return 0.0
     ranks: list[float] = []
@@ -100,5 +104,6 @@ def step_shares(states: LayerStates) -> torch.Tensor:
     blocks = torch.nn.functional.pad(keys, (0, -size % BLOCK)).unflatten(-1, (-1, BLOCK))
     steps = blocks.abs().amax(-1).mean(1) / 8  # (heads, blocks): from the largest to 0 in 8 steps
     by_channel = steps.repeat_interleave(BLOCK, -1)[:, :size]
+    # A block of zeros has no step; its channels have no spread either, and come to 0.
     shares: torch.Tensor = keys.std(1) / by_channel.clamp_min(torch.finfo(torch.float32).tiny)
     return shares

@@ -86,6 +86,7 @@ def list_mends(forecast: FormatForecast, layer_count: int) -> list[str]:
         mends += [f"q8_0(values={kind})", BY_CHANNEL[kind[1]]]
     elif "k_axis=token" in others:
         mends += [f"q8_0(values={kind})", kind]
+    # The option leaves one run of layers exact, from the first on.
     first = 0
     while first in forecast.layers:
         first += 1

@@ -43,6 +43,7 @@ class LayerStates:
         places = torch.arange(self.tokens)
         behind = places[-asking:, None] - places
         is_seen = behind >= 0
+        # As in the model: the window counts the token itself.
         if self.window is not None:
             is_seen &= behind < self.window
         return attention_to(self.queries, of_heads, is_seen, self.scaling)
@@ -79,10 +80,12 @@ def read_text(model: LoadedModel, text: str, tokens: int, asking: int) -> list[L
         attention_mask: torch.Tensor | None,
         **options: Any,
     ) -> Any:
+        # Layers attend one after the other, so that their states come in order.
         states.append(_layer_states(module, query[0, :, -asking:], key[0], value[0]))
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
 
     AttentionInterface.register(PROBE, attend)
+    # Else transformers would make no mask for this name, and a sliding layer would see all.
     AttentionMaskInterface.register(PROBE, sdpa_mask)
     # Cut here, as a tokenizer that is told to truncate goes on to do so for whoever reads through
     # its backend. Not verbose: a text may be longer than the model takes.

@@ -46,6 +46,7 @@ def _shift_of_layer(states: LayerStates, keys: torch.Tensor, values: torch.Tenso
     """Compares a layer with what a format left of its context, (num_kv_heads, context,
     head_dim)."""
     context = keys.shape[1]
+    # The rows of the question itself are exact: it is read behind what the format has stored.
     read_keys = torch.cat([keys, states.keys[:, context:]], dim=1)
     read_values = torch.cat([values, states.values[:, context:]], dim=1)
     weights = states.attention(read_keys)

@@ -79,6 +79,7 @@ def formats_table(
     )
     if outcomes:
         title = TRIED_TITLE
+        # At the place where _outcome_cells are put into the rows.
         columns[5:5] = [
             Column("right", "right, %", "{:.0f}".format, right=True),
             Column("lost", "lost", _lost_text, right=True),

@@ -52,6 +52,7 @@ def find_tasks(model: LoadedModel, begin: Begin = silent) -> list[Task]:
     reasons: list[str] = []
     for name in TASKS:
         task = get_task(name)
+        # Without levels it is the hidden number, whose context has no length of its own here.
         if not task.top_level:
             (task,) = lengthen([task], TOKENS, None, count_by(model.name), model.name)
         (phrased,) = phrase_tasks([task], model.name)
@@ -79,6 +80,7 @@ def try_formats(
     policies = [POLICIES[FULL], *formats]
     for task in tasks:
         answered = collect_answers(model, task, policies, contexts, SEED, begin=begin)
+        # Where nothing can be right there is nothing that a format could break.
         answered = answered[answered["answerable"].astype(bool)]
         answers.append(answered.assign(task=task.name))
     return judge(pd.concat(answers, ignore_index=True))
@@ -98,6 +100,7 @@ def judge(answers: pd.DataFrame) -> list[FormatOutcome]:
         lost = right - other
         by_task: list[PairedDifference] = []
         for _, of_task in lost.groupby(level="task"):
+            # Contexts are the units of the interval: questions about one depend on each other.
             contexts = beside.loc[of_task.index, "draw_id"]
             means = of_task.groupby(contexts).mean().to_numpy()
             by_task.append(PairedDifference(np.maximum(means, 0), np.maximum(-means, 0)))
@@ -110,6 +113,7 @@ def judge(answers: pd.DataFrame) -> list[FormatOutcome]:
                 right=100 * float(other.mean()),
                 full=100 * float(right.mean()),
                 lost=Estimate(100 * mean, 100 * low, 100 * high, len(lost)),
+                # The median: a single broken answer would decide the mean of exponentials.
                 perplexity=float(nats.map(math.exp).median()),
                 questions=len(lost),
             )

@@ -79,6 +79,7 @@ def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, st
     of the same length, so that offsets stay, and with the same numbers. Returns it with these
     spellings, the longest first."""
     plan: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    # The longest first, as one spelling may stand within another.
     controls = sorted(control_tokens(tokenizer), key=len, reverse=True)
     stand_ins = {}
     for number, content in enumerate(controls):
@@ -88,6 +89,7 @@ def _reader(tokenizer: PreTrainedTokenizerBase) -> tuple[Tokenizer, dict[str, st
         token["content"] = stand_ins.get(token["content"], token["content"])
         numbers[token["content"]] = token["id"]
     _rename(plan["model"], stand_ins, numbers)
+    # Whoever used the tokenizer before may have switched truncation or padding on in it.
     plan |= {"post_processor": None, "truncation": None, "padding": None}
     return Tokenizer.from_str(json.dumps(plan)), stand_ins
 
@@ -99,6 +101,7 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
     if isinstance(vocabulary, list):  # of Unigram: pieces with their log probabilities, by number
         pieces = [[stand_ins.get(piece, piece), score] for piece, score in vocabulary]
         for content, number in sorted(numbers.items(), key=lambda item: item[1]):
+            # A piece's number is its place in the list: gaps are filled with what is never chosen.
             for place in range(len(pieces), number + 1):
                 pieces.append([f"{_FILLER}{place}", _LEAST])
             pieces[number][0] = content
@@ -110,6 +113,7 @@ def _rename(model: dict[str, Any], stand_ins: dict[str, str], numbers: dict[str,
         kept = []
         for merge in model["merges"]:
             parts = merge if isinstance(merge, list) else merge.split(" ")
+            # A merge with a token that has another spelling now has no place in the vocabulary.
             if stand_ins.keys().isdisjoint({*parts, "".join(parts)}):
                 kept.append(parts)
         model["merges"] = kept

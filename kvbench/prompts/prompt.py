@@ -90,6 +90,7 @@ def _find_ends(tokenizer: Tokenizer) -> AnswerEnds:
     for token, text in enumerate(texts):
         if "\n" in text:
             line_ends.append(token)
+        # Tokens carry the space before their word.
         if _SENTENCE.fullmatch(text.strip()):
             sentence_ends.append(token)
         if _INITIAL.fullmatch(text.strip()):
@@ -269,6 +270,7 @@ def gold_ids(
     ends with white space. If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
+    # Tokens of words carry the space before them, so that it belongs to the answer.
     if text[-1:].isspace():
         answer = question.perfect_output
     else:
@@ -292,6 +294,7 @@ def overlapping_tokens(
 
     A token of a byte-level tokenizer carries the space before its word, so it may start one
     character before a span."""
+    # A text without tokens has no pairs, which would else be no table of two columns.
     starts, ends = np.asarray(offsets).reshape(-1, 2).T
     overlapping = np.zeros(len(starts), dtype=np.bool_)
     for span in spans:
@@ -370,6 +373,7 @@ def _build_prompt(
     context = overlapping_tokens([Span("fact", 0, len(example.context))], offsets, len(head))
     token_ends = []
     for position in context:
+        # The last token may reach beyond the context, into what the template writes behind it.
         token_end = int(offsets[position][1]) - len(head)
         token_ends.append(min(token_end, len(example.context)))
     stretches = _stretches(example, offsets, len(head))
@@ -389,6 +393,7 @@ def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch,
     """Returns the stretches of defence and directives; neighbours of one kind become one."""
     instructions = [span for span in example.spans if span.kind in INSTRUCTIONS]
     instructions.sort(key=lambda span: span.start)
+    # Neighbours alone are joined: groupby begins anew where the kind changes.
     stretches = []
     for kind, spans in groupby(instructions, lambda span: span.kind):
         tokens = overlapping_tokens(list(spans), offsets, shift)

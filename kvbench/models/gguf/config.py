@@ -69,6 +69,7 @@ def read_gguf_config(path: Path) -> Any:
     config = AutoConfig.for_model(
         kind,
         **{name: value for name, value in fields.items() if value is not None},
+        # A file without a table for the output has one for both ends.
         tie_word_embeddings="output.weight" not in header.tensors,
         architectures=[MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]],
     )
@@ -127,6 +128,7 @@ def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel,
             raise damaged(path, error) from error
         frequencies = tensors.pop(FREQUENCIES, None)
         if frequencies is not None:
+            # A copy: the array is a view of a file that cannot be written, of which torch warns.
             _stretch_positions(path, config, torch.from_numpy(frequencies.copy()))
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, config=config, output_loading_info=True, **options
@@ -180,6 +182,7 @@ def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
     frequencies = 1 / base ** (torch.arange(0, size, 2) / size) / divisors
     config.rope_parameters = LLAMA_3 | {"rope_theta": base, "factor": float(divisors.max())}
     stretched, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
+    # The file holds no parameters but what comes of them: whether the usual ones fit shows here.
     if not torch.allclose(stretched, frequencies, rtol=CLOSE):
         advice = "use the folder of the checkpoint"
         raise KVBenchError(

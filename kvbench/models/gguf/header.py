@@ -78,6 +78,7 @@ def read_header(path: Path) -> Header:
     """Reads a header; raises :class:`KVBenchError` for a file that is damaged, or one part of
     several."""
     check_gguf(path)
+    # Mapped and not read: of gigabytes of weights only the pages of the header are touched.
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         try:
             header = _Cursor(content, len(MAGIC)).header(path)
@@ -114,6 +115,7 @@ class _Cursor:
         if version not in VERSIONS:
             raise ValueError(f"version {version} of the format")
         tensors, fields = self.number("Q"), self.number("Q")
+        # Python evaluates the key before the value, which is the order of the file.
         read = {self.value(TEXT): self.value(self.number("I")) for _ in range(fields)}
         return Header(path, read, tuple(self.tensor() for _ in range(tensors)))
 
@@ -155,5 +157,6 @@ class _Cursor:
         """Returns the name of a tensor, and skips its sizes, type and place."""
         name: str = self.value(TEXT)
         dimensions = self.number("I")
+        # Its sizes have 8 bytes each; 4 of the type and 8 of the place follow.
         self.place += 8 * dimensions + 12
         return name

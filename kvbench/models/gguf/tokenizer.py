@@ -63,8 +63,10 @@ def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
             f"{', '.join(NAMES)}"
         )
     merges = [tuple(merge.split(" ", 1)) for merge in header.tokenizer_field("merges") or ()]
+    # Llama 3 takes a word whole that is in the vocabulary, whatever merges would make of it.
     tokenizer = Tokenizer(BPE(_numbered(tokens), merges, ignore_merges=name in LLAMA_3))
     prefix = bool(header.tokenizer_field("add_space_prefix"))
+    # It spells bytes as letters, and splits nothing: the words are split before.
     alone = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=False)
     if name in ("gpt-2", "smollm"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=True)
@@ -91,6 +93,7 @@ def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
             byte_fallback=True,
         )
     )
+    # Where the file says nothing llama.cpp puts a space in front, too.
     prefix = header.tokenizer_field("add_space_prefix") in (True, None)
     spaces = [normalizers.Replace(" ", SPACE)]
     tokenizer.normalizer = normalizers.Sequence(
