@@ -105,6 +105,7 @@ def compare_runs(
     for name in named:
         today.policy(name)
     store = today.store
+    # Nothing is written into a stored run, which may be somebody else's.
     rows = summary_rows(today.records, RunGroup((store,)))
     unmastered = {} if every_task else reasons_by_task(rows)
     run = _Run(store, today.records, site, unmastered)

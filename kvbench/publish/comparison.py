@@ -62,6 +62,7 @@ def publish_comparison(
     ``unmastered``: why the model cannot do a task, which has no verdict and enters nothing.
     ``warnings``: what a reader of the verdicts has to know. ``earlier``: the other runs whose
     answers are among the records."""
+    # Replaced first, so that page, downloads and verdicts name a policy alike.
     records, (shown,) = published_records(records), published_stores([store])
     policy, others = without_places(policy), [without_places(other) for other in others]
     policies = (policy, *others)
@@ -75,6 +76,7 @@ def publish_comparison(
     outcomes = join_outcomes(by_level, pool(records, policy, others, unmastered))
     tasks = list(dict.fromkeys(duel.task for duel in verdicts))
     presses = _presses(records, policies, tasks)
+    # By the folder that was given: the next line puts the usual one in its place.
     next_step = _site_command(store, folder)
     folder = site_folder(folder, [store])
     name = f"compare-{file_name(policy)}"

@@ -74,6 +74,7 @@ def _folders_of_user() -> list[str]:
     home = home_folder()
     if home is not None:
         folders |= {str(home), str(home.resolve())}
+    # The root alone would be found in every path.
     names = [folder for folder in folders if len(folder) > 1]
     return sorted(names, key=len, reverse=True)
 

@@ -151,6 +151,7 @@ def publish_site(
     """Writes the pages of a run and its summary. ``others``: runs of other models or modes, which
     stand beside it on the site. Raises :class:`KVBenchError` where records cannot be aggregated or
     a file cannot be written."""
+    # Its folder is chosen by the run alone: those beside it do not rename the site.
     place = site_folder(folder, [store])
     groups = [RunGroup((store,)), *group_runs(others)]
     if others:
@@ -254,10 +255,12 @@ def _write(
         labelled_records.append((part.labels, part.study_input.records))
         labelled_stores.append((part.labels, part.group.stores))
     answers = write_records(folder, labelled_records)
+    # The page on method tells how many records there are, which is known once they are written.
     contents.pages[METHOD] = build_method(method, sheets, RECORDS_FILE, answers, neighbours)
     for page, text in contents.pages.items():
         write_text_atomically(folder / page, text)
     write_study_tables(folder, labelled_stores)
+    # Last: whoever interrupts a build is left with files too many, and with none too few.
     remove_former_files(folder, files)
     first = [folder / page for page in contents.first]
     counts = [use_matrix(results).verdict_counts for results in contents.results]
@@ -284,6 +287,7 @@ def _parts(
         made_from = _study_input(group, frame, names, number)
         inputs.append(replace(made_from, policies=tuple(policies)))
     parts = []
+    # A second pass: the other modes of a group are among the inputs of all groups.
     for group, made_from, rows_of_group in zip(groups, inputs, rows, strict=True):
         with_modes = replace(made_from, modes=_other_modes(made_from, inputs))
         parts.append(_part(group, with_modes, rows_of_group, names, tolerance))

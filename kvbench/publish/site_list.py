@@ -84,6 +84,7 @@ def enlist(
         runs.append(store.folder.name)
     entry = SiteEntry(
         kind=kind,
+        # Pages that are gone by now are listed no longer.
         pages=tuple(name for name in dict.fromkeys(names) if (folder / name).is_file()),
         model=", ".join(dict.fromkeys(models)),
         tasks=tuple(dict.fromkeys(tasks)),

@@ -119,6 +119,7 @@ def _difference(former: pd.DataFrame, records: pd.DataFrame) -> str:
     joined = mine.merge(theirs, on=KEY, suffixes=("", "_former"))
     for name in ANSWER:
         value, former_value = joined[name], joined[f"{name}_former"]
+        # A missing number is not equal to itself.
         both_missing = value.isna() & former_value.isna()
         differing = joined[(value != former_value) & ~both_missing]
         if len(differing):

@@ -206,6 +206,8 @@ class Store:
         for table in self.tables:
             fresh = rows.get(table.name, table.schema.empty_table())
             if table.by_policy:
+                # By the policies of the records: one without a row in a study's table gets an empty
+                # file, by which it counts as done.
                 for policy in rows[RECORDS.name]["policy"].unique().to_pylist():
                     of_policy = fresh.filter(pc.equal(fresh["policy"], policy))
                     write_parquet(self.path(table, task, chunk, policy), of_policy)

@@ -70,13 +70,16 @@ def _check_is_local(option: str, folder: Path) -> None:
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     suffix = f"-{os.getpid()}.partial"
+    # Beside the file that it replaces: a rename is one step within one file system alone.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix)
     os.close(descriptor)
     partial = Path(name)
     try:
         write(partial)
+        # On the disk before it has the name: after a power cut that could else stand for nothing.
         with partial.open("rb") as handle:
             os.fsync(handle.fileno())
+        # A temporary file can be read by its maker alone.
         partial.chmod(0o644)
         partial.replace(path)
     finally:
@@ -124,6 +127,7 @@ def working_in(folder: Path) -> Iterator[None]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
+    # To append, since opening it to write would empty it, and it names whoever holds the lock.
     with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -79,6 +79,7 @@ def memory_bound(device: torch.device, limit: int | None = None) -> Iterator[Non
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(SELF.read_text().split()[0]) * resource.getpagesize()
+    # The limit is on all addresses of the process, those that it has already among them.
     bound = held + (limit or int(free_bytes(device) * RESERVE))
     if hard != resource.RLIM_INFINITY:
         bound = min(bound, hard)

@@ -78,6 +78,7 @@ def walk(dtype: str, tokens: float, steps: int) -> list[Passes]:
     (:func:`walks.teacher_forced`)."""
     return [
         reading(dtype, tokens),
+        # The first token is chosen from the reading of the prompt.
         steps_behind(dtype, tokens, steps - 1),
         rereadings(dtype, tokens, steps),
     ]
@@ -121,6 +122,8 @@ def injecting(dtype: str, tokens: float, layers: int, after: int) -> list[Passes
     """Counts the passes that patch cache off at the first step that can differ, and those of both
     paths over the steps behind it (:func:`patching.inject`)."""
     length = tokens + 1
+    # Once as it is and once for each layer: of several layers the last one decides
+    # (patching.inject).
     patched = reading(dtype, length).times(1 + layers)
     return [
         reading(dtype, tokens),

@@ -195,6 +195,7 @@ class _Measurement:
         """Compares all layers of both paths."""
         if not self.is_closer:
             return
+        # The last token that was chosen is read by neither path.
         plan, steps = _plan(self.answer), len(self.greedy.tokens)
         layers = drift.measure_drift(self.network, plan.ids, self.written[: steps - 1])
         for number, layer in enumerate(layers):
@@ -275,6 +276,8 @@ def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
     full = [answer for answer in answers if answer.record.policy == FULL and answer.generation]
     for answer in full[:1]:
         numerics = answer.grid.numerics
+        # The first table that is filled measures for all, in one copy of the network after the
+        # other.
         if MEASURED not in answer.shared:
             measured: dict[str, RowsByTable] = {}
             with determinism.deterministic(numerics.deterministic):

@@ -83,6 +83,7 @@ class RouteRow(AnswerRow):
 
 
 def _observe(model: "LoadedModel", prompt: "Prompt") -> Any:
+    # By its number, so that runs of other modes or policies observe the same contexts.
     if prompt.example.index < SAMPLE:
         return observation.AnswerObserver(model, prompt)
     return None
@@ -114,6 +115,8 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
         jaccard, kappa = agreement.jaccard(keep), agreement.kappa(keep)
         answer_tokens = prompt.questions[answer.number].answer_tokens
         for number, layer in enumerate(reading.layers):
+            # The most read are as many as were asked for, of a share of 0 where a layer reads
+            # fewer.
             is_read = layer.most_share > 0
             yield Attention(
                 **RECORDS.row_key(answer.record),

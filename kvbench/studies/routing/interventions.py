@@ -102,6 +102,7 @@ def _chosen(answers: "Sequence[Answer]") -> "Iterator[tuple[Answer, str]]":
         if answer.full and answer.score(answer.full)["right"]:
             right_with_full.append(number)
     first = right_with_full[:ASKED]
+    # The questions are chosen by the full cache alone, so that all policies are tried on the same.
     for answer in usable:
         if answer.number not in first:
             continue
