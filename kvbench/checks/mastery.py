@@ -185,6 +185,7 @@ def _judge(mastery: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
     chances: dict[str, float] = {}
     if chance > 0:
         chances[mastery.task] = chance
+    # Nothing is planned, so that nothing counts as missing: what was asked is judged.
     row: SummaryRow = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
     lead = find_lead(row)
     measure = lead.measures[0]

@@ -70,6 +70,7 @@ def _unmastered(answers: DataFrame, grid: Grid) -> dict[str, str]:
     answer."""
     from_files = {task.name for task, _ in grid.tasks} - KNOWN_TASKS.keys()
     reasons = {}
+    # Nothing is planned, so that policies that are still to run do not count as missing.
     for row in summarise(answers, PlannedCells(grid.mode, {}, {})):
         if row.task in from_files and row.not_mastered and find_lead(row) is QUESTIONS:
             reasons[row.task] = row.not_mastered

@@ -362,6 +362,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
             return load_plug_in(name)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error
+    # Installed packages last: to know what they bring, all of their presses are imported.
     by_name = known_policies()
     if name not in by_name:
         near = nearest(kind_in(name), by_name)

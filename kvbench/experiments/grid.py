@@ -215,6 +215,7 @@ def arguments_and_origin(
     arguments: dict[str, int | float | str] = {}
     origin = policy.code.origin
     with suppress(Exception):  # a plug-in's, which each record tells of
+        # An eighth of it stands for the question of presses that see one.
         situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
         press = policy.build(situation)
         arguments = list_arguments(press) | policy.treatment.arguments_in(situation)

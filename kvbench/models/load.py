@@ -192,6 +192,7 @@ def rotation_switch(model: LoadedModel) -> int | None:
 def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
     """Switches the network to another attention implementation inside a ``with`` block."""
     before = network.config._attn_implementation
+    # By transformers' own method, which sets it for models inside the network too.
     network.set_attn_implementation(name)
     try:
         yield

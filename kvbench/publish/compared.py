@@ -80,6 +80,7 @@ def compare_press(
     """Compares a press, which was run now, with others of its run and with itself in earlier runs;
     raises :class:`KVBenchError` where it, or the full cache, has no answer at all. ``press``: as it
     was named; ``named``: of the others, those that somebody named."""
+    # Bytes are a share of the run's own full cache, and are computed before runs are joined.
     records = with_held(store.frame())
     if reason := fails_always(records, FULL):
         raise KVBenchError(reason)

@@ -57,6 +57,7 @@ def _hooked(
     ``with`` block."""
     hidden: list[torch.Tensor] = []
 
+    # In transformers 5 a decoder layer puts out the stream itself, and no tuple around it.
     def see(number: int, _layer: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
         # A copy, since a view would keep the stream of all tokens in memory.
         hidden.append(output[0, -1].clone())

@@ -126,6 +126,7 @@ def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     prompt, grid = answer.trace.prompt, answer.grid
     question = prompt.questions[answer.number]
     if answer.question.golds:
+        # Behind an initial, as in "A. F.", a walk ends, where the answers of a run go on.
         ends = (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence)
         forced_ids: tuple[int, ...] = ()
     else:  # running text goes on: there is no answer that could end
