@@ -27,7 +27,7 @@ SMALLER: Mapping[str, str] = {
     "f": "--rates 0.02,0.04",
     "f-small": "--rates 0.02,0.04",
     "n": "--suite numerics(dtypes=[fp32,bf16],sampling=greedy) --limit 2 --max-new-tokens 8",
-    "r": "--ratios 0.5,0.9 --policies snapkv,knorm",
+    "r": "--ratios 0.5,0.9 --policies snapkv,knorm --tasks base,hops",
     # Only a model that has an answer right shows what reaches it.
     "r-why": "--model reference --ratios 0.5 --policies snapkv --limit 1 --max-new-tokens 12",
     "p": "--ratios 0.3,0.5 --limit 2",

@@ -1,5 +1,7 @@
 """The suite of bytes: what is kept at equal bytes by eviction, fewer bits, and both."""
 
+from itertools import permutations
+
 from datasets_gen import TASKS
 from kvbench.studies.declaration import Suite, at
 
@@ -11,7 +13,7 @@ EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
 # The types that engines offer for keys and for values: what do the bits of which tensor buy?
 _TYPES = ("f16", "q8_0", "q5_1", "q4_0")
-_PAIRS = [f"{keys}/{values}" for keys in _TYPES for values in _TYPES if keys != values]
+_PAIRS = ["/".join(pair) for pair in permutations(_TYPES, 2)]
 _SAME = _TYPES[1:]
 _BOTH = (
     at((f"{plain}+int8" for plain in EVICTED), ratio="0.14,0.57,0.785,0.9")

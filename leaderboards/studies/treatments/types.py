@@ -3,6 +3,7 @@ tokens are from those of the full cache, and what is held."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from pandas import DataFrame
@@ -108,8 +109,8 @@ def types_section(
         if any(cell.divergence is not None for cell in cells):
             shown.append(("KL from the full cache, nats a token", _divergence_text))
         shown.append(("bytes, percent of the full cache", _bytes_text))
-        for what, write in shown:
-            listings.append(_by_types(f"{what}: {task.label}", cells, write))
+        for title, write in shown:
+            listings.append(_by_types(f"{title}: {task.label}", cells, write))
     if not listings:
         return []
     text = (
@@ -140,7 +141,7 @@ def _by_types(title: str, cells: Sequence[TypesCell], write: Callable[[TypesCell
     by_types = {cell.types: cell for cell in cells}
     # A type alone, for keys and values, says how many bytes it takes.
     size = {keys: cell.held for (keys, values), cell in by_types.items() if keys == values}
-    names = dict.fromkeys(name for pair in by_types for name in pair)
+    names = dict.fromkeys(chain.from_iterable(by_types))
     ordered = sorted(names, key=lambda name: -size.get(name, np.inf))
     rows: list[tuple[str, ...]] = []
     for keys in ordered:
