@@ -111,7 +111,7 @@ def of_llama_cpp(name: str) -> dict[str, Any]:
         pytest.skip(
             f"{python} has no xllamacpp: pip install it in a Python that LLAMA_CPP_PYTHON names"
         )
-    script = Path(__file__).with_name("llama_cpp_answers.py")
+    script = Path(__file__).parents[2] / "docs" / "scripts" / "llama_cpp_answers.py"
     job = NATURAL_MODELS[name].path.with_suffix(f".{os.getpid()}.json")
     job.write_text(json.dumps({"texts": texts(TEXTS), "prompts": PROMPTS, "steps": STEPS}))
     try:
