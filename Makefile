@@ -92,10 +92,17 @@ published: fetched ## compares with the public board of kvpress: an hour
 		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --mode aware --name published-aware-$$model || exit 1; done
 	$(BIN)/python -m kvbench site runs/published-* --site site/published
 
+# A natural text of which more next tokens can be asked than of prose(data=python): Django's documentation, from the
+# source distribution on the package index, always the same version.
+TEXT := build/django.jsonl
+$(TEXT): $(INSTALLED)
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary django --dest build django==5.2
+	$(BIN)/python -m docs.scripts.natural_text build/*jango-5.2.tar.gz $@
+
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
 # six hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims P on SmolLM2: 45 minutes more.
 # Whatever ends it, the same command goes on: runs resume, and each register is in docs as soon as it is done.
-claims: fetched ## puts the claims of six texts to the test: hours
+claims: fetched $(TEXT) ## puts the claims of six texts to the test: hours
 	while read name options; do \
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \
