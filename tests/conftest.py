@@ -1,7 +1,7 @@
 """Fixtures that are dear to build, made once; and settings that every test shares."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -10,14 +10,17 @@ import torch
 from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
+from datasets_gen import Task
 from kvbench.cli.program import main
+from kvbench.experiments import options
+from kvbench.experiments.options import limit_answers
 from kvbench.models import precision
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
 from leaderboards.metrics.judges.obedience import official
 from tests.support.browsing.chromium import Chromium, chromium
-from tests.support.models.runs import CommandLine, ToyRuns, small_command
+from tests.support.models.runs import SHORT, CommandLine, ToyRuns, small_command
 from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer
 from tests.support.records.small_store import small_store
 
@@ -70,9 +73,23 @@ def runs(llama: LoadedModel, tmp_path: Path) -> ToyRuns:
     return ToyRuns(llama, tmp_path)
 
 
+def limit_answers_shortly(
+    tasks: Sequence[Task], tokens: int | None, most_of_suite: int | None = None
+) -> list[Task]:
+    """Limits answers as kvbench does, and to a few tokens where nothing is said: the toy model
+    never ends an answer by itself, and what a test asks shows after a few tokens."""
+    return limit_answers(tasks, tokens, most_of_suite or SHORT)
+
+
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], toy_folder: Path, tmp_path: Path) -> CommandLine:
+def cli(
+    capsys: pytest.CaptureFixture[str],
+    toy_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
     """Commands of kvbench, whose runs are of the toy model and lie in the temporary folder."""
+    monkeypatch.setattr(options, "limit_answers", limit_answers_shortly)
     return CommandLine(capsys, toy_folder, tmp_path)
 
 
