@@ -111,6 +111,12 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         )
 
     _check_codewords(plain, way, name)
+    if plain.treatment.stored_bytes and way.treatment.stored_bytes:
+        # What is held would be counted of the second alone, though the first rounds as well.
+        raise PolicyError(
+            f"{name}: a row is stored in one format, and two are named: keep one, or write the "
+            f"types of keys and of values as q8_0/q4_0"
+        )
 
     def build(situation: Situation) -> Press:
         press = plain.build(situation)

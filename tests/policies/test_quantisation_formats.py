@@ -228,3 +228,12 @@ def test_the_types_of_llama_cpp_are_read_as_its_own_code_reads_them(name: str) -
         assert (
             stored[tensor].bytes(HeadRows(rows=5, size=64, number_bytes=2)) == 5 * 2 * BLOCKS[name]
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["q8_0(tensor=K)+q4_0(tensor=V)", "int4+zeros(rate=0.1)+int8", "snapkv+int8+int4"]
+)
+def test_a_row_is_stored_in_one_format(name: str) -> None:
+    """The bytes of the last would stand for all, and two types have a name of their own."""
+    with pytest.raises(KVBenchError, match="q8_0/q4_0"):
+        find_policy(name)
