@@ -11,7 +11,7 @@ from leaderboards.terminal.result_table import Column, ResultTable
 
 LAYERS_TITLE = "Rows of the cache by layer"
 FORMATS_TITLE = "Formats: foretold"
-TRIED_TITLE = "Formats: foretold, and what came of it"
+TRIED_TITLE = "Formats: what came of it"
 # By fact, its title in a terminal, and how many digits it has behind the point.
 SHOWN = {
     "layer": ("layer", 0),
@@ -56,13 +56,12 @@ def _rounded(digits: int) -> Callable[[float | None], str]:
 
 
 def formats_table(
-    forecasts: Sequence[FormatForecast],
-    bytes_of_formats: Mapping[str, float],
-    outcomes: Mapping[str, FormatOutcome],
+    forecasts: Sequence[FormatForecast], bytes_of_formats: Mapping[str, float]
 ) -> ResultTable:
-    """Returns a line for each format. ``bytes_of_formats``: percent of a cache in 16 bits."""
+    """Returns a line for each format, with what is foretold. ``bytes_of_formats``: percent of a
+    cache in 16 bits."""
     columns = [
-        Column("format", of_sentences=True),
+        Column("format"),
         Column("bytes", "bytes, %", "{:.0f}".format, right=True),
         Column("forecast"),
         Column("moved", "moved, %", lambda share: f"{100 * share:.0f}", right=True),
@@ -72,21 +71,10 @@ def formats_table(
         Column("key_error", shown=False),
         Column("value_error", shown=False),
     ]
-    title = FORMATS_TITLE
     caption = (
         f"moved: attention that goes to other tokens, mean over layers; a format breaks beyond "
         f"{100 * MOST_MOVED:.0f} %. Layers: those beyond {100 * LAYER_MOVED:.0f} %"
     )
-    if outcomes:
-        title = TRIED_TITLE
-        # At the place where _outcome_cells are put into the rows.
-        columns[5:5] = [
-            Column("right", "right, %", "{:.0f}".format, right=True),
-            Column("lost", "lost", _lost_text, right=True),
-            Column("perplexity", "perplexity", "{:.2f}".format, right=True),
-            Column("outcome"),
-        ]
-        caption += f". It broke where more than {MOST_LOST:.0f} points of right answers are lost"
     rows = []
     for foretold in forecasts:
         row: list[object] = [
@@ -100,17 +88,36 @@ def formats_table(
             foretold.key_error,
             foretold.value_error,
         ]
-        if outcomes:
-            row[5:5] = _outcome_cells(foretold, outcomes[foretold.format])
         rows.append(row)
-    return ResultTable("formats", columns, rows, title, caption)
+    return ResultTable("formats", columns, rows, FORMATS_TITLE, caption)
 
 
-def _outcome_cells(foretold: FormatForecast, outcome: FormatOutcome) -> list[object]:
-    word = "broke" if outcome.broke else "held"
-    if outcome.broke != foretold.breaks:
-        word += ": wrong"
-    return [outcome.right, outcome.lost, outcome.perplexity, word]
+def outcomes_table(
+    forecasts: Sequence[FormatForecast], outcomes: Mapping[str, FormatOutcome]
+) -> ResultTable:
+    """Returns a line for each format, with what became of the questions and of its forecast."""
+    # Beside the forecasts there is no room in a terminal of 80 columns.
+    columns = [
+        Column("format"),
+        Column("forecast"),
+        Column("right", "right, %", "{:.0f}".format, right=True),
+        Column("lost", "lost", _lost_text, right=True),
+        Column("perplexity", "perplexity", "{:.2f}".format, right=True),
+        Column("outcome"),
+    ]
+    rows: list[list[object]] = []
+    for foretold in forecasts:
+        outcome = outcomes[foretold.format]
+        word = "broke" if outcome.broke else "held"
+        if outcome.broke != foretold.breaks:
+            word += ": wrong"
+        numbers = [outcome.right, outcome.lost, outcome.perplexity]
+        rows.append([foretold.format, foretold.word, *numbers, word])
+    caption = (
+        f"It broke where more than {MOST_LOST:.0f} points of right answers are lost. Perplexity: of "
+        "the right answers, as a multiple of that with the full cache"
+    )
+    return ResultTable("outcomes", columns, rows, TRIED_TITLE, caption)
 
 
 def _lost_text(lost: Estimate) -> str:

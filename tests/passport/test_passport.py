@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel
@@ -17,7 +18,7 @@ from kvbench.passport.pages import publish_passport
 from kvbench.passport.passport import count_percent, make_passport, read_states
 from kvbench.passport.probe import LayerStates, read_text
 from kvbench.passport.shifts import measure_shifts
-from kvbench.passport.tables import layers_text
+from kvbench.passport.tables import formats_table, layers_text, outcomes_table
 from kvbench.passport.trial import FormatOutcome, judge
 from leaderboards.statistics.bootstrap import Estimate
 from tests.support.models.runs import CommandLine
@@ -216,6 +217,25 @@ def test_a_loss_has_an_interval_with_width_where_no_answer_differs() -> None:
     low, high = outcome.lost.interval or (0, 0)
     assert low < -10
     assert high > 10
+
+
+def test_in_80_columns_each_format_stands_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the longest names, layers and mends that a passport has."""
+    mends = ("int8(values=int4(k_axis=token))", "int4", "int4(k_axis=token,rotate=hadamard)")
+    forecasts, outcomes, held = [], {}, {}
+    for name in FORMATS:
+        layers = tuple(range(0, 24, 2))
+        forecasts.append(FormatForecast(name, True, 0.56, layers, 0.5, 0.5, 0.5, mends))
+        lost = Estimate(100.0, None, None, 8)
+        outcomes[name] = FormatOutcome(name, 0.0, 100.0, lost, 123.45, 8)
+        held[name] = 28.0
+    for made in (formats_table(forecasts, held), outcomes_table(forecasts, outcomes)):
+        Console(width=80).print(made)
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 80
+        first_words = [line.split(" ")[0] for line in lines if line]
+        for name in FORMATS:
+            assert name in first_words, made.name
 
 
 def test_layers_are_written_as_runs() -> None:
