@@ -21,7 +21,7 @@ from datasets_gen import unknown_name
 from docs.scripts.markdown import NOT_MEASURED, items, table
 from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
-from docs.scripts.passports import forecasts
+from docs.scripts.passports import forecast_scores, forecasts, outcomes
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import LISTINGS
 from kvbench.system.errors import KVBenchError
@@ -328,6 +328,8 @@ MAKERS = (
     needles,
     needles_on_gemma3,
     forecasts,
+    forecast_scores,
+    outcomes,
     texts,
     verdicts,
     verdicts_in_short,
