@@ -49,6 +49,7 @@ FOLDERS = (
         has_suite=False,
         tables=("reconstruction",),
         observable=("reconstruction",),
+        has_forecast=True,
     ),
 )
 

@@ -27,6 +27,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.precision import NetworkCopies, in_dtype
 from kvbench.store.run_file import Job
 from kvbench.studies.numerics.forecast import injecting, localising, numerics_passes
+from kvbench.studies.reconstruction.forecast import parts as reconstruction_parts
 from kvbench.studies.registry import SUITES
 from kvbench.studies.routing.forecast import FORECAST
 from policies import POLICIES, at_ratios
@@ -395,6 +396,24 @@ def test_the_plan_of_a_suite_grows_with_its_contexts(suite: str) -> None:
         assert all(few < many for few, many in zip(one.ends, more.ends, strict=True))
     has_tables = bool(SUITES[suite].tables)
     assert all((cost.seconds < cost.ends[0]) == has_tables for cost in costs)
+
+
+def test_reconstruction_is_a_pass_over_exact_rows_and_one_for_each_format() -> None:
+    """Of snapkv+int4 and of rows that are quantised as they are written there is none."""
+    policies = "snapkv,int4,q4_0,q4_0(tensor=V),snapkv+int4,q4_0(phase=write)"
+    job = Job(
+        policies=policies, tasks="base", levels={"ratio": "0.5"}, observe="reconstruction", limit=3
+    )
+    (of_base,) = planned_cost(job, SHAPE, None).loads
+    assert of_base.study is not None
+    (part,) = reconstruction_parts(of_base, of_base.study, NumericsOptions(), ("x",), 2, 2)
+    (passes,) = part.lower
+    assert passes.count == 3 * (1 + 3)
+    assert passes.tokens / passes.count == (
+        of_base.study.first_tokens + max(0, of_base.study.first_gold - 1)
+    )
+    alone = replace(of_base, branches=of_base.branches[:1])
+    assert not list(reconstruction_parts(alone, of_base.study, NumericsOptions(), ("x",), 2, 2))
 
 
 def test_a_grid_without_tables_costs_what_its_answers_cost() -> None:

@@ -13,9 +13,7 @@ from kvbench.store.run_file import Job, TaskOptions
 from kvbench.studies.registry import SUITES
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, FULL
-from policies.composition import QUANTISATION_NAMES
 from policies.declaration.names import split_outside_brackets
-from policies.treatments.spelling import spell_out
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import changed, written
 from tests.support.wording import assert_says
@@ -65,9 +63,7 @@ def test_a_suite_takes_every_task(suite: str, benchmark_files: dict[str, Path]) 
         )
         assert all(contexts >= 1 for _, contexts in grid.tasks)
         policies = {policy.name for policy in grid.policies}
-        asked = set()
-        for name in split_outside_brackets(str(SUITES[suite].policies)):
-            asked.add(spell_out(name, QUANTISATION_NAMES))
+        asked = set(split_outside_brackets(str(SUITES[suite].policies)))
         # Without a system prompt nothing can be protected; all else of a suite runs on every task.
         runnable = (
             asked

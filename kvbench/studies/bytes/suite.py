@@ -4,6 +4,8 @@ from itertools import permutations
 
 from datasets_gen import TASKS
 from kvbench.studies.declaration import Suite, at
+from policies.composition import QUANTISATION_NAMES
+from policies.treatments.spelling import spell_out
 
 # Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the
 # latest tokens in full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less
@@ -13,7 +15,7 @@ EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
 # The types that engines offer for keys and for values: what do the bits of which tensor buy?
 _TYPES = ("f16", "q8_0", "q5_1", "q4_0")
-_PAIRS = ["/".join(pair) for pair in permutations(_TYPES, 2)]
+_PAIRS = [spell_out("/".join(pair), QUANTISATION_NAMES) for pair in permutations(_TYPES, 2)]
 _SAME = _TYPES[1:]
 _BOTH = (
     at((f"{plain}+int8" for plain in EVICTED), ratio="0.14,0.57,0.785,0.9")

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvbench.store.tables import RECORDS, AnswerRow, register_study
+from policies import Policy
+from policies.composition import is_treatment
 from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -30,13 +32,20 @@ class ReconstructionRow(AnswerRow):
     kl: float
 
 
+def stores_exact_rows(policy: Policy) -> bool:
+    """Tells whether a policy does nothing but to store the exact rows of the full cache in another
+    format: no press evicted before, and the prefill read them as they were."""
+    is_format = policy.family == "quantisation" and is_treatment(policy.name)
+    return is_format and policy.treatment.wrap is None
+
+
 def _reconstruction(answers: "Sequence[Answer]") -> Iterator[ReconstructionRow]:
     """Measures each format at the first question of a context, of which all others read the same
     rows."""
     exact_by_question: dict[str, torch.Tensor] = {}
     for answer in answers:
         is_first = answer.number == 0 and answer.generation is not None
-        if not is_first or answer.branch.treatment.policy.family != "quantisation":
+        if not is_first or not stores_exact_rows(answer.branch.treatment.policy):
             continue
         trace = answer.trace
         exact = stored_rows.StoredRows(trace.keys, trace.values)
