@@ -94,11 +94,7 @@ class AnswerRow(BaseModel):
 
 def _metric_columns() -> dict[str, Any]:
     """Returns the type of each metric's column, as :func:`with_columns` takes it."""
-    columns: dict[str, Any] = {}
-    for metric in METRICS.values():
-        kind = metric.type if metric.required else metric.type | None
-        columns[metric.name] = (kind, ...)
-    return columns
+    return {metric.name: (metric.type | None, ...) for metric in METRICS.values()}
 
 
 @with_columns(_metric_columns())

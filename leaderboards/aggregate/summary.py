@@ -28,6 +28,8 @@ from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
 
 REWRITES = "not applicable: the policy rewrites the cache"
+# Of the full cache, which rewrites nothing, and of bytes and times that no answer has.
+UNSEEN = "not measured: the cache cannot be seen, only what is answered from it"
 NO_ANSWERABLE = "no answerable question"
 NO_TWIN = "the full cache was not run on every question"
 NO_GOLDS = "no gold answers: see the directives"
@@ -378,7 +380,7 @@ def _answers_over(cell: Columns, over: Over) -> Columns | str:
         return cell
     # What rewrites rows has no keep mask, and so no eviction rate of any question.
     if np.isnan(cell["eviction_rate"]).all():
-        return REWRITES
+        return REWRITES if (cell["policy"] != FULL).any() else UNSEEN
     if over is Over.CACHE:
         return cell
     answerable = cell.where(cell["answerable"].astype(bool) & marked)
@@ -404,6 +406,9 @@ def _value(
         sample, numbers = sample.where(has_value), numbers[has_value]
     elif not has_value.all():
         missing = len(has_value) - int(has_value.sum())
+        if missing == len(has_value):
+            gaps.append(UNSEEN)
+            return None
         gaps.append(f"{column} is missing in {missing} of {len(has_value)} records")
         return None
     if not len(numbers):

@@ -204,7 +204,8 @@ class _Tally:
         means = []
         for cell in cells:
             measured = self.cells[name, *cell].measured
-            means.append(measured.sums.sum() / measured.counts.sum())
+            count = measured.counts.sum()
+            means.append(measured.sums.sum() / count if count else np.nan)
         return np.array(means)
 
     def lead(self, measure: Measure, cells: Cells) -> LeadByContext:

@@ -87,7 +87,6 @@ METRICS = (
         better="lower",
         line="The uncompressed prefill that all branches share",
         definition=TIMES,
-        required=True,
     ),
     Metric(
         name="compression_seconds",

@@ -229,7 +229,6 @@ class Metric:
     unit: str = "rate"
     better: Better | None = None
     bounds: tuple[float, float] | None = None  # between which every value lies
-    required: bool = False  # whether every record has a value, also where the answer failed
     # What computes it: from what is stored of an answer, from what the cache had kept, from how the
     # answer ended.
     of_answer: Callable[[Answer], object] | None = None
