@@ -22,6 +22,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import GateError, KVBenchError
 from leaderboards.statistics.paired_difference import fewest_clusters
 from policies import LazyModule
+from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
     from kvbench.execution.local import LocalExecutor
@@ -51,13 +52,21 @@ AGAINST_HELP = "Policies, plug-ins and folders of runs, comma-separated, or all,
 EXIT_HELP = f"Exit with status {GateError.status} where the"
 MAX_LOSS_HELP = f"{EXIT_HELP} mean loss to one of --against is larger at some level."
 FAIL_IF_HELP = f"{EXIT_HELP} verdict against one of --against is worse at some level."
-OPTIONS_OF_STORED_RUNS = ("press", "against", "max_loss", "fail_if", "site", "every_task")
+BESIDE_HELP = (
+    "Folders of runs, comma-separated, whose own losses stand in one table with a stored run's: of "
+    "their policies, or of a full cache that was asked twice, which is the noise."
+)
+OPTIONS_OF_STORED_RUNS = (
+    *("press", "against", "beside", "max_loss", "fail_if"),
+    *("site", "every_task"),
+)
 
 
 def command(
     context: typer.Context,
     press: options.Side,
     against: Annotated[str, typer.Option(help=AGAINST_HELP)] = OTHERS,
+    beside: Annotated[str | None, typer.Option(metavar="RUNS", help=BESIDE_HELP)] = None,
     max_loss: Annotated[float | None, typer.Option(metavar="POINTS", help=MAX_LOSS_HELP)] = None,
     fail_if: Annotated[Literal["worse"] | None, typer.Option(help=FAIL_IF_HELP)] = None,
     tasks: options.Tasks = None,
@@ -85,13 +94,20 @@ def command(
     every_task: options.EveryTask = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is
-    better or worse."""
+    better or worse. Raises :class:`KVBenchError` for ``--beside`` where no stored run is
+    compared."""
     gate = gates.Gate(check_max_loss(max_loss), fail_if is not None)
     opponents = Opponents.of(against)
     earlier = [earlier_runs.EarlierRun.open(folder) for folder in opponents.folders]
     if is_run(press):
         check_nothing_is_run(context, press)
-        return describe(compare_stored(press, opponents, earlier, site, every_task), gate)
+        neighbours = open_beside(beside)
+        stored = compare_stored(press, opponents, earlier, site, every_task, neighbours)
+        return describe(stored, gate)
+    if beside is not None:
+        raise KVBenchError(
+            "--beside stands beside a stored run: give its folder in place of a press"
+        )
     job = with_date(make_job(context, opponents, earlier), out, name)
     grid = check_job(job)
     sides = choose_sides(job, grid, opponents, earlier)
@@ -117,12 +133,20 @@ def command(
     return describe(comparison, gate, fault)
 
 
+def open_beside(text: str | None) -> "list[EarlierRun]":
+    """Opens the runs of ``--beside``; raises :class:`KVBenchError` for what is none."""
+    if text is None:
+        return []
+    return [earlier_runs.EarlierRun.open(Path(word)) for word in split_outside_brackets(text)]
+
+
 def compare_stored(
     press: str,
     opponents: Opponents,
     earlier: "Sequence[EarlierRun]",
     site: Path | None,
     every_task: bool,
+    beside: "Sequence[EarlierRun]" = (),
 ) -> "ComparedRun":
     """Compares the press of a stored run with its other policies and with earlier runs. Nothing is
     run."""
@@ -130,7 +154,7 @@ def compare_stored(
     others: list[str] = []
     for policy in opponents.policies:
         others.append(find_policy(policy).name)
-    stored: ComparedRun = compared.compare_runs(today, others, earlier, site, every_task)
+    stored: ComparedRun = compared.compare_runs(today, others, earlier, site, every_task, beside)
     return stored
 
 
@@ -254,6 +278,10 @@ def describe(run: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     for measure in tables.telling(run.rows)[:1]:
         shown.append(tables.terminal_table(run.rows, measure))
     for comparison in comparisons:
+        if comparison.published.table:
+            shown.append(verdicts.beside_table(comparison.published.table))
+        if comparison.published.changed:
+            shown.append(verdicts.changed_table(comparison.published.changed))
         shown.append(verdicts.verdict_table(comparison.published.duels, run.unmastered))
     pages = [comparison.published.page for comparison in comparisons]
     files = {"records": store.folder, "page": pages if len(pages) > 1 else pages[0]}

@@ -3,8 +3,8 @@
 Each comparison is published as a page of its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +21,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.gate import Gate, GateRow
 from leaderboards.aggregate.leading_measures import reasons_by_task
 from leaderboards.aggregate.pairing import levels_by_policy, with_held
+from leaderboards.aggregate.pooled import Pooled, pool_levels
 from leaderboards.aggregate.row import SummaryRow
 from policies import CONTROLS, FULL
 
@@ -99,17 +100,18 @@ def compare_runs(
     earlier: Sequence[EarlierRun],
     site: Path | None,
     every_task: bool,
+    beside: Sequence[EarlierRun] = (),
 ) -> ComparedRun:
     """Compares policies of a stored run with others of that run, and with themselves in earlier
-    runs, and runs nothing. Controls are compared with nothing, but for the full cache with itself
-    in an earlier run. Raises :class:`KVBenchError` where nothing can be compared."""
+    runs, and runs nothing. ``beside``: runs whose own losses stand in one table with it. Controls
+    are compared with nothing, but for the full cache with itself in an earlier run. Raises
+    :class:`KVBenchError` where nothing can be compared."""
     for name in named:
         today.policy(name)
     store = today.store
     # Nothing is written into a stored run, which may be somebody else's.
     rows = summary_rows(today.records, RunGroup((store,)))
     unmastered = {} if every_task else reasons_by_task(rows)
-    run = _Run(store, today.records, site, unmastered)
     comparisons = []
     for policy in store.identity.policies:
         runs = [other for other in earlier if other.store.identity.policy(policy.name)]
@@ -117,6 +119,10 @@ def compare_runs(
         is_control = policy.name in CONTROLS and not (policy.name == FULL and runs)
         has_opponents = bool(others or runs)
         if has_opponents and not is_control and policy.name not in named:
+            judged = unmastered
+            if policy.name == FULL and not every_task:
+                judged = _mastered_by_none(unmastered, runs)
+            run = _Run(store, today.records, site, judged, beside_rows(today, runs, beside, judged))
             comparisons.append(_compare(run, policy.name, others, others, runs, ()))
     if not comparisons:
         folders = ", ".join(str(other.store.folder) for other in earlier)
@@ -124,7 +130,58 @@ def compare_runs(
         policies = ", ".join(policy.name for policy in store.identity.policies)
         fault = f"{store.folder} has nothing to compare with {opponents}"
         raise KVBenchError(f"{fault}: it has {policies}")
+    if any(comparison.policy == FULL for comparison in comparisons):
+        unmastered = _mastered_by_none(unmastered, earlier)
     return ComparedRun(store, rows, unmastered, comparisons)
+
+
+def _mastered_by_none(unmastered: Mapping[str, str], runs: Sequence[EarlierRun]) -> dict[str, str]:
+    """Returns the tasks that neither side can do, where both are full caches: one that has lost a
+    task is to be told so."""
+    left = dict(unmastered)
+    for run in runs:
+        rows = summary_rows(run.records, RunGroup((run.store,)))
+        reasons = reasons_by_task(rows)
+        left = {task: reason for task, reason in left.items() if task in reasons}
+    return left
+
+
+def beside_rows(
+    today: EarlierRun,
+    earlier: Sequence[EarlierRun],
+    beside: Sequence[EarlierRun],
+    unmastered: Mapping[str, str],
+) -> list[Pooled]:
+    """Compares each policy of some runs with the full cache of its own run, on the questions of
+    today; of a run without policies its full cache with that of the first earlier run: how much two
+    runs differ that are alike. Raises :class:`KVBenchError` where they share no question."""
+    questions = today.records
+    rows: list[Pooled] = []
+    for run in beside:
+        names = [entry.name for entry in run.store.identity.policies if entry.name not in CONTROLS]
+        mine, _ = run.answers(FULL, questions)
+        if not names and earlier:
+            theirs, _ = earlier[0].answers(FULL, questions)
+            pair = (mine.assign(policy=FULL), theirs)
+            other = earlier[0].policy_label(FULL)
+            pooled = pool_levels(pd.concat(pair, ignore_index=True), FULL, [other], unmastered)
+            rows += _labelled(pooled, run)
+        for name in names:
+            answers, _ = run.answers(name, questions)
+            pair = (mine.assign(policy=FULL), answers.assign(policy=name))
+            pooled = pool_levels(pd.concat(pair, ignore_index=True), name, [FULL], unmastered)
+            rows += _labelled(pooled, run)
+    return rows
+
+
+def _labelled(rows: Sequence[Pooled], run: EarlierRun) -> list[Pooled]:
+    """Names the run behind its policies."""
+    labelled = []
+    for row in rows:
+        other = run.policy_label(row.other) if row.other == FULL else row.other
+        policy = without_places(run.policy_label(row.policy))
+        labelled.append(replace(row, policy=policy, other=without_places(other)))
+    return labelled
 
 
 @dataclass(frozen=True)
@@ -135,6 +192,7 @@ class _Run:
     records: pd.DataFrame
     site: Path | None
     unmastered: dict[str, str]  # why the model cannot do a task, which has no verdict
+    beside: Sequence[Pooled] = ()  # what other runs lose
 
 
 def _compare(
@@ -167,7 +225,7 @@ def _compare(
             notes.append(f"{changed} questions have another text in {folder} and are not compared")
     together = pd.concat(parts, ignore_index=True) if earlier else records
     published = publish_comparison(
-        run.store, together, mine, others, run.site, run.unmastered, notes, labels
+        run.store, together, mine, others, run.site, run.unmastered, notes, labels, run.beside
     )
     judged = {duel.other for duel in published.duels}
     for other in others:

@@ -168,3 +168,34 @@ def _fates(lost: DataFrame) -> Sequence[Fate]:
     conditions = [np.asarray(flags) for flags in holds.values()]
     places = np.select(conditions, range(len(holds)), len(holds))
     return [fates[place] for place in places]
+
+
+@dataclass(frozen=True)
+class ChangedAnswer:
+    """Holds both answers to a question that one of two policies has right and the other has not."""
+
+    task: str
+    question: str
+    golds: tuple[str, ...]
+    before: str  # the answer of the policy that is compared with
+    now: str
+    is_lost: bool  # right before, and wrong now
+
+
+def changed_answers(records: DataFrame, policy: str, other: str) -> list[ChangedAnswer]:
+    """Lists the questions of which one of two policies has the answer right, each without levels:
+    first what ``policy`` has lost of ``other``, then what it has won."""
+    key = [*QUESTION, "example_id"]
+    sound = records[(records["status"] == "ok") & records["right"].notna()]
+    before = sound[sound["policy"] == other].drop_duplicates(key)
+    now = sound[sound["policy"] == policy].drop_duplicates(key)
+    answers = before[[*key, "output_text", "right"]]
+    pairs = now.merge(answers, on=key, suffixes=("", "_before"))
+    changed = pairs[pairs["right"].astype(bool) != pairs["right_before"].astype(bool)]
+    rows: list[ChangedAnswer] = []
+    for row in changed.itertuples(index=False):
+        golds = tuple(map(str, row.golds))
+        texts = (str(row.output_text_before), str(row.output_text))
+        lost = bool(row.right_before)
+        rows.append(ChangedAnswer(str(row.task), str(row.question), golds, *texts, lost))
+    return sorted(rows, key=lambda answer: not answer.is_lost)

@@ -195,6 +195,15 @@ def points_text(number: float) -> str:
     return f"{number:.{digits}f}"
 
 
+def verdict_in_words(row: Pooled) -> str:
+    """Writes the verdict with its p, or with the smallest difference that would be told."""
+    if row.verdict != UNDECIDED and row.p is not None:
+        return f"{row.verdict}, p {p_text(row.p)}"
+    if row.smallest is None:
+        return UNDECIDED
+    return f"{UNDECIDED} ±{row.smallest:.0f}"
+
+
 def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
     """Returns the clauses that more than half of some lines have, and of each line the others,
     joined."""

@@ -10,7 +10,7 @@ from leaderboards.aggregate.duels import COMPARED, Contest, Duel, Verdict
 from leaderboards.aggregate.leading_measures import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.lost_answers import DEFINITION as LOST
 from leaderboards.aggregate.outcomes import OpponentVerdict, conditions, held_sentence, list_areas
-from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
+from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses, verdict_in_words
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area_under_curve import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
@@ -24,7 +24,7 @@ from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
-from policies.declaration.levels import Level, kind_title, name_levels
+from policies.declaration.levels import UNTREATED, Level, kind_title, name_levels
 
 NOT_COMPLETE = "not complete"
 NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
@@ -36,6 +36,13 @@ DEFINED = (
     "Smallest difference seen",
     "Means of subsets",
     "Adapted",
+)
+
+BESIDE = "Beside it"
+BESIDE_TEXT = (
+    "Other runs about the same questions: each policy against the full cache of its own run, and a "
+    "run without such policies against the run that is compared with. Where that one differs as "
+    "much as what is judged, the difference says nothing."
 )
 
 
@@ -54,6 +61,7 @@ def build_comparison(
     next_step: str = "",
     earlier: Sequence[str] = (),
     lost: StudySection | None = None,
+    more: Sequence[StudySection] = (),
     neighbours: Neighbours = ALONE,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a
@@ -61,7 +69,8 @@ def build_comparison(
     what it begins with. ``run``: what made the page, of so many ``contexts``. ``beside``: the
     folder of a run to look further at. ``unmastered``: why the model cannot do a task, which has no
     verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other runs whose
-    answers are compared. ``lost``: what became of the answers that the policy has lost."""
+    answers are compared. ``lost``: what became of the answers that the policy has lost. ``more``:
+    further sections behind it."""
     adapted = {press.policy for press in presses if press.is_adapted}
     duels_by_other: dict[str, list[Duel]] = {}
     examples: dict[str, str] = {}
@@ -98,6 +107,7 @@ def build_comparison(
         examples=examples,
         next_step=next_step,
         lost=lost,
+        more=more,
         definitions=[BEATS_DEFINITION, LOST, *of_statistics],
         missing=missing,
         unmastered=unmastered,
@@ -282,3 +292,21 @@ def _difference_cell(
         interval = f"no interval, n = {contexts}"
     detail = f"{this:.0f} against {other:.0f}\n{interval}"
     return TableCell(text, detail, difference.mean, tone=verdict)
+
+
+def beside_section(rows: Sequence[Pooled]) -> StudySection | None:
+    """Makes the table of a comparison with what other runs lose; None where there is no other."""
+    if not rows:
+        return None
+    texts = []
+    for row in rows:
+        first, second = row.sides
+        heights = (f"{first:.0f}", f"{second:.0f}")
+        level = "" if row.level == UNTREATED else row.level.where
+        words = verdict_in_words(row)
+        texts.append((row.policy, row.other, level, *heights, row.difference.text, words))
+    columns = ("what", "against", "level", "this", "other", "difference", "verdict")
+    listing = Listing(
+        "mean of tasks in percent, and the difference in points", columns, tuple(texts)
+    )
+    return StudySection("beside", BESIDE, BESIDE_TEXT, listings=(listing,))

@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.lost_answers import Fate, LostAnswers
+from leaderboards.aggregate.lost_answers import ChangedAnswer, Fate, LostAnswers
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Band, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import Picture, StudySection
 from policies.declaration.levels import UNTREATED, Level
 
 TITLE = "Does GER explain the errors?"
 TEXT = "A bar holds the lost answers of a level, each in the first part of the legend that holds."
+CHANGED = "Answers that changed, side by side"
+SHOWN = 40  # of them, on a page
+LONGEST = 300  # characters of an answer in a table
 OPACITY = 0.85
 HALF_BAR = 0.025  # of the width of the axis
 NARROW = 0.05  # of a level, where equal steps of the axis are factors
@@ -68,3 +72,31 @@ def _ends_of_bar(level: Level, axis: Axis) -> tuple[float, float]:
     if axis.doubling:
         half = NARROW * level.value
     return max(axis.first, level.value - half), min(axis.last, level.value + half)
+
+
+def changed_section(by_other: Mapping[str, Sequence[ChangedAnswer]]) -> StudySection | None:
+    """Makes the section of the answers that became wrong or right; ``by_other``: by whom they are
+    compared with. None where no answer changed."""
+    listings = []
+    sentences = []
+    for other, answers in by_other.items():
+        if not answers:
+            continue
+        lost = sum(answer.is_lost for answer in answers)
+        sentences.append(f"Against {other}: {lost} lost, {len(answers) - lost} won.")
+        rows = []
+        for answer in answers[:SHOWN]:
+            texts = (" / ".join(answer.golds), shortened(answer.before), shortened(answer.now))
+            rows.append((answer.question, answer.task, *texts))
+        columns = ("question", "task", "right would be", f"{other} wrote", "now")
+        listings.append(Listing(f"against {other}", columns, tuple(rows)))
+    if not listings:
+        return None
+    if any(len(answers) > SHOWN for answers in by_other.values()):
+        sentences.append(f"The first {SHOWN} are shown.")
+    return StudySection("changed", CHANGED, " ".join(sentences), listings=tuple(listings))
+
+
+def shortened(text: str) -> str:
+    """Returns the beginning of a long answer."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -8,6 +8,7 @@ from rich.text import Text
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
 from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
 from leaderboards.aggregate.gate import GateRow
+from leaderboards.aggregate.lost_answers import ChangedAnswer
 from leaderboards.aggregate.outcomes import (
     OpponentVerdict,
     conditions,
@@ -17,7 +18,7 @@ from leaderboards.aggregate.outcomes import (
     write_clauses,
     write_subject,
 )
-from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
+from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses, verdict_in_words
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.claims.verdict import Judgement, number_text
 from leaderboards.downloads.tables import (
@@ -27,13 +28,13 @@ from leaderboards.downloads.tables import (
     outcomes_sheet,
     pooled_sheet,
 )
-from leaderboards.statistics.text import p_text
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import UNTREATED, kind_name
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
+FEW_SHOWN = 5  # answers that changed
 NOTHING_MASTERED = "no task that the model can do"
 
 
@@ -84,7 +85,7 @@ def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments
         name = _opponent(outcome.other, adapted)
         for row in outcome.rows:
             level = "" if row.level == UNTREATED else str(row.level)
-            verdict = _verdict_in_words(row)
+            verdict = verdict_in_words(row)
             rows.append((name, level, *row.sides, row.difference.text, verdict))
             name = ""
             levels.append(row.level)
@@ -114,20 +115,12 @@ def _areas_view(areas: Sequence[Pooled], presses: Sequence[Arguments]) -> Result
     rows = []
     for area, detail in zip(areas, details, strict=True):
         name = _opponent(area.other, adapted)
-        rows.append((name, *area.sides, area.difference.text, _verdict_in_words(area)))
+        rows.append((name, *area.sides, area.difference.text, verdict_in_words(area)))
         if detail:
             below.append(f"{area.other}: {detail}")
     below.append(OF_AREAS)
     columns = (Column("against", of_sentences=True), *_columns_of_difference())
     return ResultTable("areas", columns, rows, "area over all levels", "\n".join(below))
-
-
-def _verdict_in_words(row: Pooled) -> str:
-    if row.verdict != UNDECIDED and row.p is not None:
-        return f"{row.verdict}, p {p_text(row.p)}"
-    if row.smallest is None:
-        return UNDECIDED
-    return f"{UNDECIDED} ±{row.smallest:.0f}"
 
 
 def verdicts_in_words(
@@ -144,6 +137,50 @@ def verdicts_in_words(
     for name, arguments in adapted_presses(presses).items():
         lines.append(f"{name} is adapted, not as in its paper: {arguments}")
     return lines
+
+
+def beside_table(rows: Sequence[Pooled]) -> ResultTable:
+    """Lists what a comparison comes to, with what other runs lose against their own full cache."""
+    view = []
+    for row in rows:
+        level = "" if row.level == UNTREATED else row.level.where
+        heights = (*row.sides, row.difference.text, verdict_in_words(row))
+        view.append((row.policy, row.other, level, *heights))
+    columns = (
+        Column("what", of_sentences=True),
+        Column("against", of_sentences=True),
+        Column("level"),
+        *_columns_of_difference(),
+    )
+    title = "beside other runs, mean of tasks in percent, and the difference in points"
+    shown = ResultTable("beside", columns, view, title)
+    return ResultTable.from_sheet("beside", means_sheet("beside", rows), shown)
+
+
+def changed_table(changed: Mapping[str, Sequence[ChangedAnswer]]) -> ResultTable:
+    """Lists the answers that became wrong or right, side by side: people see a few lost ones."""
+    rows = []
+    for other, answers in changed.items():
+        for answer in answers:
+            outcome = "lost" if answer.is_lost else "won"
+            texts = (answer.question, list(answer.golds), answer.before, answer.now)
+            rows.append((other, answer.task, outcome, *texts))
+    columns = (
+        Column("against", shown=False),
+        Column("task", shown=False),
+        Column("outcome"),
+        Column("question", of_sentences=True),
+        Column("golds", "right would be", " / ".join, of_sentences=True),
+        Column("before", of_sentences=True),
+        Column("now", of_sentences=True),
+    )
+    lost = sum(row[2] == "lost" for row in rows)
+    caption = ""
+    if len(rows) > FEW_SHOWN:
+        caption = f"{FEW_SHOWN} of {len(rows)} answers that changed: the page has more"
+    title = f"answers side by side: {lost} lost, {len(rows) - lost} won"
+    view = ResultTable("changed", columns, rows[:FEW_SHOWN], title, caption) if rows else None
+    return ResultTable("changed", columns, rows, view=view)
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
