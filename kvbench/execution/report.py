@@ -31,7 +31,9 @@ def collect_warnings(
     second text says; it is empty where there are none."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    shape = shapes.read_cache_shape(store.identity.model)
+    shape = None
+    if declared.keys() - {FULL}:  # the full cache alone is like nothing else
+        shape = shapes.read_cache_shape(store.identity.model)
     if shape is not None and shape.kv_heads == 1:
         why = f"{store.identity.model} has one key head, and nothing is shared out among heads"
         for name in declared:

@@ -4,7 +4,7 @@ import hashlib
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -34,6 +34,21 @@ prompts = LazyModule("kvbench.prompts.prompt")
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Holds what an identity says of a model, and of what computes its answers."""
+
+    name: str
+    fingerprint: str
+    in_words: str
+    device: str
+    dtype: str
+    packages: Mapping[str, str]
+    contents: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[str, str] = field(default_factory=dict)
+    date: str = ""  # that its chat template tells
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,33 @@ class Grid:
 
     def identity(self, model: "LoadedModel") -> Identity:
         """Returns what identifies a run of the grid on a model, here and now."""
+        facts = ModelFacts(
+            name=model.name,
+            fingerprint=model.fingerprint,
+            in_words=model.in_words,
+            packages=package_versions(model.device),
+            contents=libraries.library_contents(model.packages),
+            switches=libraries.switches(model.device),
+            date=model.date,
+            device=device_name(model.device),
+            dtype=model.dtype_name,
+        )
+        sent: dict[str, str] = {}
+        for task, _ in self.tasks:
+            example = self.example(task, 0)
+            sent[task.name] = prompts.prompt_as_sent(model.tokenizer, task, example, self.mode)
+        return self.identify(facts, sent, model)
+
+    def identify(
+        self,
+        facts: ModelFacts,
+        sent: Mapping[str, str],
+        model: "LoadedModel | None" = None,
+        begun: str = "",
+    ) -> Identity:
+        """Returns what identifies a run of the grid on a model that is told by its facts.
+        ``sent``: by task the first prompt. ``model``: for policies that load weights for it.
+        ``begun``: as in the identity."""
         revision, dirty = git_state(Path(kvbench.__file__).parent)
         study_options: dict[str, Any] = {}
         if self.is_numerics:
@@ -86,32 +128,34 @@ class Grid:
             source=source_hash(),
             git_revision=revision,
             git_dirty=dirty,
-            packages=package_versions(model.device),
-            contents=libraries.library_contents(model.packages),
-            switches=libraries.switches(model.device),
-            date=model.date,
-            model=model.name,
-            model_fingerprint=model.fingerprint,
-            model_in_words=model.in_words,
-            device=device_name(model.device),
-            dtype=model.dtype_name,
+            packages=dict(facts.packages),
+            contents=dict(facts.contents),
+            switches=dict(facts.switches),
+            date=facts.date,
+            begun=begun,
+            model=facts.name,
+            model_fingerprint=facts.fingerprint,
+            model_in_words=facts.in_words,
+            device=facts.device,
+            dtype=facts.dtype,
             held_out=self.held_out,
             options=study_options,
             seed=self.seed,
             mode=self.mode,
             scope=self.scope,
             tables=self.tables,
-            tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
+            tasks=tuple(
+                self._task(task, contexts, sent[task.name]) for task, contexts in self.tasks
+            ),
             policies=tuple(self._policy(policy, model) for policy in self.policies),
         )
 
-    def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
-        example = self.example(task, 0)
+    def _task(self, task: Task, contexts: int, prompt: str) -> TaskIdentity:
         return TaskIdentity(
             name=task.name,
             version=task.full_version,
             contexts=contexts,
-            prompt=prompts.prompt_as_sent(model.tokenizer, task, example, self.mode),
+            prompt=prompt,
             chance=task.chance,
             instruction=task.instruction,
             max_new_tokens=task.max_new_tokens,
@@ -119,7 +163,7 @@ class Grid:
             begins_answers=task.begins_answers,
         )
 
-    def _policy(self, policy: Policy, model: "LoadedModel") -> PolicyIdentity:
+    def _policy(self, policy: Policy, model: "LoadedModel | None") -> PolicyIdentity:
         arguments, origin = arguments_and_origin(policy, model)
         repeats = 1
         for point in self.points_for(policy):
@@ -208,7 +252,7 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 
 
 def arguments_and_origin(
-    policy: Policy, model: "LoadedModel"
+    policy: Policy, model: "LoadedModel | None"
 ) -> tuple[dict[str, int | float | str], str]:
     """Builds a policy's press for a context of the usual length, and returns its arguments and its
     hash."""
@@ -224,7 +268,7 @@ def arguments_and_origin(
     return arguments, origin
 
 
-def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
+def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel | None") -> str:
     """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other
     code put in place of its methods, and the weights that it has loaded; an empty text where there
     is none of it. Numbers that are not in the ``other`` press, built in the same way, were drawn at
@@ -234,7 +278,7 @@ def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel") -
         parts.append(policy.code.origin)
     for name, code in libraries.replaced_methods(press).items():
         parts.append(f"{name} {code}")
-    if policy.needs.weights:
+    if policy.needs.weights and model is not None:
         press.post_init_from_model(model.network)
         other.post_init_from_model(model.network)
     state = libraries.hash_of_state(press)
@@ -277,6 +321,7 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
+    "kvbench/served",
     "kvbench/studies",
     *(f"kvbench/store/{name}.py" for name in ("scoring", "tables")),
 )

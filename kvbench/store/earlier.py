@@ -112,6 +112,7 @@ def _compared(identity: Identity, other: Identity, policies: Sequence[str]) -> d
     """Returns as plain data what may make two runs answer differently where they ask the same."""
     plain: dict[str, Any] = {"model": identity.model, **identity.decisive}
     plain["tables"] = plain["options"] = ""  # of studies, which change no answer
+    plain["begun"] = ""  # which no two runs have in common
     shared_tasks = {}
     for name, task in plain["tasks"].items():
         if other.task(name):

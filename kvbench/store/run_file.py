@@ -131,6 +131,9 @@ class Identity(BaseModel):
     contents: dict[str, str] = {}
     switches: dict[str, str] = {}  # variables and settings that choose how numbers are computed
     date: str = ""  # the day that the chat template tells, if it tells one
+    # When a run began whose answers another run with the same identity need not give: it is another
+    # run each time. Empty where they would be the same.
+    begun: str = ""
     model: Name
     model_fingerprint: Name
     model_in_words: str = ""  # such as "a model of 5.1 million parameters without a chat template"
