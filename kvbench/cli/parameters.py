@@ -20,6 +20,13 @@ Press = Annotated[str, Argument(help=PRESS_HELP)]
 Side = Annotated[str, Argument(help=f"{PRESS_HELP[:-1]}, or the folder of a run.")]
 PressOrModel = Annotated[Text, Argument(help=f"{PRESS_HELP} None: the model.")]
 Model = Annotated[str, Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
+MODEL_HELP = (
+    "A name of ls models, a folder, a GGUF file, a hub name, or the address of a server: "
+    "http://localhost:8080/v1. An address takes in brackets: name (of the model), tokenizer, "
+    "prompt (raw, chat), requests (at once: 4), seconds (of an answer: 600), "
+    "key (the environment variable with the key: KVBENCH_API_KEY), proxy (no)."
+)
+ModelOrServer = Annotated[str, Option("--model", metavar="NAME", help=MODEL_HELP)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where the model runs.")]
 DTYPE_HELP = "float32, bfloat16, float16, or auto: the faster one for the model."
 Dtype = Annotated[
@@ -164,3 +171,14 @@ def given_options(context: typer.Context, except_for: Collection[str] = ()) -> l
         if is_given and name not in except_for:
             names.append(name)
     return names
+
+
+def changed_options(context: typer.Context) -> list[str]:
+    """Returns the names of the parameters that stand on the command line with another value than
+    their default."""
+    defaults = {parameter.name: parameter.default for parameter in context.command.params}
+    changed = []
+    for name in given_options(context):
+        if context.params[name] != defaults.get(name):
+            changed.append(name)
+    return changed

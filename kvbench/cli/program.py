@@ -70,6 +70,7 @@ LONGEST_WORD = 20_000  # characters: the names of all policies, with options, ar
 # Of a bucket or a server: Path would make a folder of it.
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
 OF_CLUSTER = "--executor"  # the option that takes another address than a path
+OF_SERVER, SCHEMES = "--model", ("http", "https")  # likewise, of these kinds
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
@@ -133,9 +134,12 @@ def check_words(words: Iterable[str]) -> None:
     for word in words:
         option = word.partition("=")[0]
         may_be_address = OF_CLUSTER in (former, option)
+        may_be_server = OF_SERVER in (former, option)
         former = word
         _check_letters(word)
         address = ADDRESS.search(word)
+        if address and may_be_server:
+            may_be_address = address[1].lower() in SCHEMES
         if address and not may_be_address:
             where = "kvbench reads and writes the file system of this machine alone"
             reason = f"an address of {address[1]}: {where}"

@@ -1,6 +1,6 @@
 """``python -m kvbench plan`` estimates what a run would cost, before it is started."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import asked_dtype
-from kvbench.models.names import model_source
+from kvbench.models.names import is_address, model_source
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job, TaskOptions, choose_tolerance
 from kvbench.system.errors import KVBenchError
@@ -24,12 +24,14 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
 precision = LazyModule("kvbench.models.precision")
+questions = LazyModule("kvbench.served.job")
+servers = LazyModule("kvbench.served.plan")
 torch = LazyModule("torch")
 
 
 def command(
     context: typer.Context,
-    model: options.Model = "reference",
+    model: options.ModelOrServer = "reference",
     layers: Annotated[
         int | None, typer.Option(help="Layers; with the next options instead of a model.")
     ] = None,
@@ -62,6 +64,10 @@ def command(
     check_tolerance(tolerance)
     params = job_values(context.params)
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
+    if is_address(model):
+        questions.check_options(options.changed_options(context), policies, None)
+        planned = Job.of({**params, "context_tokens": tokens})
+        return Result([_figures(servers.plan_rows(model, planned))], notes=[servers.NOT_INCLUDED])
     job = make_job(params, options.given_levels(context))
     model_source(model)
     is_named = all(size is None for size in (layers, heads, key_heads, parameters))
@@ -80,10 +86,13 @@ def command(
     else:
         hardware = MACHINES[machine]
     plan = plans.make_plan(job, grid, shape, tokens, hardware)
-    columns = [Column("what"), Column("how much", of_sentences=True)]
     rows = plans.plan_rows(plan, choose_tolerance([job]))
-    figures = ResultTable("figures", columns, rows, headed=False)
-    return Result([figures], notes=plans.assumptions(plan))
+    return Result([_figures(rows)], notes=plans.assumptions(plan))
+
+
+def _figures(rows: Sequence[tuple[str, str]]) -> ResultTable:
+    columns = [Column("what"), Column("how much", of_sentences=True)]
+    return ResultTable("figures", columns, rows, headed=False)
 
 
 def make_job(params: Mapping[str, Any], levels: Mapping[str, str]) -> Job:

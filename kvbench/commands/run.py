@@ -15,12 +15,13 @@ from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import at_found_levels, check_job
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
+from kvbench.models.names import is_address
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
 from kvbench.system.files import check_writable
-from policies import LazyModule, Policy
+from policies import FULL, POLICIES, LazyModule, Policy
 
 if TYPE_CHECKING:
     from kvbench.execution.execute import Executor
@@ -35,9 +36,11 @@ losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.leading_measures")
 attacks = LazyModule("leaderboards.aggregate.attacks")
 attack_tables = LazyModule("leaderboards.terminal.attacks")
+questions = LazyModule("kvbench.served.job")
 ray = LazyModule("kvbench.execution.on_ray")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
+servers = LazyModule("kvbench.served.run")
 safe_ratio = LazyModule("leaderboards.boards.safe_ratio")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
@@ -46,7 +49,7 @@ tables = LazyModule("leaderboards.terminal.table")
 
 def command(
     context: typer.Context,
-    model: options.Model = "reference",
+    model: options.ModelOrServer = "reference",
     suite: options.Suite = None,
     tasks: options.Tasks = None,
     policies: options.Policies = None,
@@ -82,6 +85,12 @@ def command(
     tokens = tokens_of_run(context_tokens, params["suite"], params["tasks"])
     levels = options.given_levels(context)
     params |= {"levels": levels, "context_tokens": tokens}
+    if is_address(model):
+        questions.check_options(options.changed_options(context), policies, difficulty)
+        site_list.make_site_folder("--site", site)
+        check_writable("--out", out)
+        served = servers.run_on_server(model, Job.of(params), name, out)
+        return publish(served, [POLICIES[FULL]], site, tolerance, every_task)
     jobs: list[Job] = []
     for mode_options in _options_by_mode(params["mode"], policies):
         jobs.append(Job.of({**params, **mode_options}))

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvbench.estimate.cost import USABLE, RunCost
 from kvbench.estimate.decoder import DecoderShape, shape_of_network
@@ -180,7 +180,7 @@ def plan_rows(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[st
     total_time = _from_to(hours(cost.devices * lower), hours(cost.devices * upper))
     return [
         ("answers", f"{answers:,.0f}"),
-        *_contexts_rows(cost, tolerance),
+        *contexts_rows(cost.loads, tolerance),
         ("memory of a worker", _memory(cost)),
         ("devices that hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
         ("time of all devices", total_time),
@@ -189,13 +189,27 @@ def plan_rows(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[st
     ]
 
 
-def _contexts_rows(cost: RunCost, tolerance: float) -> list[tuple[str, str]]:
+class AskedTask(Protocol):
+    """Says how much is asked in a task."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def contexts(self) -> int: ...
+
+    @property
+    def questions(self) -> float:
+        """Returns the questions about a context."""
+
+
+def contexts_rows(tasks: Sequence[AskedTask], tolerance: float) -> list[tuple[str, str]]:
     """Writes which differences the contexts of the tasks show, and how many are needed for a loss
     of so many points."""
     rows: list[tuple[str, str]] = []
-    for contexts in sorted({load.contexts for load in cost.loads}):
+    for contexts in sorted({load.contexts for load in tasks}):
         smallest: dict[str, float] = {}
-        for load in cost.loads:
+        for load in tasks:
             if load.contexts != contexts:
                 continue
             points = smallest_detectable(usual_spread(load.questions), contexts)
@@ -206,10 +220,10 @@ def _contexts_rows(cost: RunCost, tolerance: float) -> list[tuple[str, str]]:
             differences = f"differences from {_range(smallest, 'points')}"
         rows.append((f"{contexts:,} contexts show", differences))
     needed: dict[str, float] = {}
-    for load in cost.loads:
+    for load in tasks:
         needed[load.task] = float(clusters_to_detect(tolerance, usual_spread(load.questions)))
     rows.append((f"contexts that show {tolerance:g} points", _range(needed, "of a task")))
-    fewest = min(load.contexts for load in cost.loads)
+    fewest = min(load.contexts for load in tasks)
     agreeing = f"{contexts_that_agree(tolerance / 100)} if all answers agree"
     excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
     rows.append((f"and a loss below {tolerance:g} (safe)", f"{agreeing}; {excluded}"))

@@ -6,6 +6,7 @@ folder that peft wrote, whose configuration names the model that its weights are
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,6 +23,7 @@ from kvbench.system.files import user_path
 OF_CHECKPOINT = "checkpoint"
 
 ADAPTER = "adapter_config.json"
+ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 REFERENCE_MODELS: Mapping[str, str] = {
     "reference": "Llama architecture, reads by many routes; the default",
     "reference-narrow": "Qwen 3 architecture, reads its context in one layer: the control of claims about routes",
@@ -133,10 +135,20 @@ def local_source(name: str) -> Path | None:
     return None
 
 
+def is_address(name: str) -> bool:
+    """Tells whether a model is named by the address of a server that runs it."""
+    return ADDRESS.match(name.strip()) is not None
+
+
 def model_source(name: str) -> str:
     """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it
     is an adapter, and fetches a natural model on its first use. It raises :class:`KVBenchError` for
-    a name that looks like a path where there is nothing, or like the name of a model of kvbench."""
+    a name that looks like a path where there is nothing, or like the name of a model of kvbench, and
+    for the address of a server, which gives answers and no model."""
+    if is_address(name):
+        raise KVBenchError(
+            "--model is the address of a server, which run and plan take: this needs the model itself"
+        )
     if adapter := adapter_folder(name):
         return model_source(base_model(adapter))
     if name in NATURAL_MODELS:

@@ -1,0 +1,2 @@
+"""Asks a model that runs elsewhere, behind the address of a server: its answers are seen, and its
+cache is not."""
