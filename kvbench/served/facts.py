@@ -7,8 +7,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from kvbench.models.gguf.header import SUFFIX
 from kvbench.publish.places import name_of_place
 from kvbench.served.client import Client
 from kvbench.system.console import printable
@@ -46,7 +48,7 @@ def read_facts(client: Client) -> ServerFacts:
     several models, or none of the name that was given."""
     entry = _choose_model(client.look_up("/models"), client.address.options.name)
     model = str(entry["id"])
-    name = printable(name_of_place(model))[:LONGEST]
+    name = printable(_name_of_model(model))[:LONGEST]
     meta = entry.get("meta")
     details = _scalars(meta if isinstance(meta, Mapping) else {}, OF_MODEL)
     digest = hashlib.sha256(json.dumps([name, details], sort_keys=True).encode()).hexdigest()[:16]
@@ -55,6 +57,16 @@ def read_facts(client: Client) -> ServerFacts:
     for path in DOCUMENTS:
         settings |= _settings_in(client.look_up(path, at_root=True))
     return ServerFacts(model, name, digest, settings)
+
+
+def _name_of_model(model: str) -> str:
+    """Returns the name of a model without the place that a server may list it by: llama.cpp lists
+    the path of its file, as it was given."""
+    if "\\" in model:
+        return PureWindowsPath(model).name
+    if model.endswith(SUFFIX):
+        return PurePosixPath(model).name
+    return name_of_place(model)
 
 
 def _choose_model(listed: Any, name: str | None) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ from leaderboards.boards.safe_ratio import contexts_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IN_WORDS = "a model behind a server, which shows its answers and no cache"
+IN_WORDS = "a model behind a server, whose cache is not seen: full is whatever it holds"
 # Of an identity; they are the defaults of run, which takes no others for a server.
 DEVICE, DTYPE = "auto (of a server)", "auto"
 

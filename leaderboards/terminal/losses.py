@@ -103,7 +103,7 @@ def _view(judged: Sequence[_Judged], tolerance: float) -> ResultTable | Text:
             by_policy.setdefault(of_level.row.policy, []).append(of_level)
     if not by_policy:
         reasons = [of_level.safe.reason for of_level in shown if isinstance(of_level.safe, Blank)]
-        reason = reasons[0] if reasons else "nothing was compressed"
+        reason = reasons[0] if reasons else "no other policy was run"
         return Text(f"No loss against the full cache: {reason}", "italic")
     unmastered = [of_level.row.not_mastered for of_level in shown if of_level.row.not_mastered]
     about = f"safe: its lower end is above −{tolerance:g}"

@@ -78,7 +78,7 @@ def test_answers_are_judged_and_the_cache_stays_blank(folder: Path) -> None:
     board = pd.read_csv(folder / "site" / "before" / "data" / "cells.csv")
     assert board["reason"].str.contains(UNSEEN, regex=False).all()
     assert board["ger"].isna().all()
-    assert "which shows its answers and no cache" in page(folder, "before", "index.html")
+    assert "whose cache is not seen" in page(folder, "before", "index.html")
 
 
 def page(folder: Path, run: str, name: str) -> str:

@@ -182,6 +182,22 @@ def test_what_a_server_tells_is_stored_without_places_and_strange_fields() -> No
 
 
 @pytest.mark.parametrize(
+    ("listed", "shown"),
+    [
+        ("/home/ada/models/a.gguf", "a.gguf"),
+        ("models/a.gguf", "a.gguf"),
+        ("C:\\Users\\ada\\a.gguf", "a.gguf"),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("/srv/Qwen3-8B", "Qwen3-8B"),
+    ],
+)
+def test_a_model_is_shown_without_its_place(listed: str, shown: str) -> None:
+    with running(Stub(model=listed)) as stub, Client(Address.read(stub.url)) as client:
+        facts = read_facts(client)
+    assert (facts.model, facts.name) == (listed, shown)
+
+
+@pytest.mark.parametrize(
     ("options", "words_of_fault"),
     [
         (["--policies", "snapkv"], "its one policy is full"),
