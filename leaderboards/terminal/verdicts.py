@@ -35,6 +35,7 @@ VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 FEW_SHOWN = 5  # answers that changed
+LONGEST_SHOWN = 60  # characters of such an answer
 NOTHING_MASTERED = "no task that the model can do"
 
 
@@ -157,6 +158,11 @@ def beside_table(rows: Sequence[Pooled]) -> ResultTable:
     return ResultTable.from_sheet("beside", means_sheet("beside", rows), shown)
 
 
+def beginning(text: str) -> str:
+    """Returns the beginning of a long answer, as much as tells how it goes wrong."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
 def changed_table(changed: Mapping[str, Sequence[ChangedAnswer]]) -> ResultTable:
     """Lists the answers that became wrong or right, side by side: people see a few lost ones."""
     rows = []
@@ -171,8 +177,8 @@ def changed_table(changed: Mapping[str, Sequence[ChangedAnswer]]) -> ResultTable
         Column("outcome"),
         Column("question", of_sentences=True),
         Column("golds", "right would be", " / ".join, of_sentences=True),
-        Column("before", of_sentences=True),
-        Column("now", of_sentences=True),
+        Column("before", text=beginning, of_sentences=True),
+        Column("now", text=beginning, of_sentences=True),
     )
     lost = sum(row[2] == "lost" for row in rows)
     caption = ""
