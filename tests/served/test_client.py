@@ -36,10 +36,10 @@ def test_busy_servers_and_answers_that_break_off_are_asked_again() -> None:
 
 
 def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
-    with running(Stub({WORDS: "Oslo"})) as stub, client_of(stub, "seconds=0.2") as client:
+    with running(Stub({WORDS: "Oslo"})) as stub, client_of(stub, "seconds=1") as client:
         stub.faults.append("slow")
         client.ask(PATH, BODY)
-    assert client.repeats == {"no answer within 0.2 s": 1}
+    assert set(client.repeats) == {"no answer within 1 s"}
 
 
 def test_a_server_that_stays_busy_ends_the_run_with_what_to_do() -> None:

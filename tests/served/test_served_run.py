@@ -173,7 +173,7 @@ def test_after_a_kill_the_rest_is_asked_and_nothing_twice(
             context = multiprocessing.get_context("fork")
             process = context.Process(target=ask_in_a_process_of_its_own, args=(server, tmp_path))
             process.start()
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + 600  # other work may hold the processor
         while sum(server.questions.values()) < 20 and time.monotonic() < ends:
             time.sleep(0.005)
         os.kill(process.pid or 0, signal.SIGKILL)

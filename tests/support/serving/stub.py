@@ -104,7 +104,7 @@ class Stub:
         if fault == "half":
             return 200, {}, b'{"choices": [{"mess'
         if fault == "slow":
-            time.sleep(0.6)
+            time.sleep(3)
             return _json({"error": "late"}, 500)
         if fault == "swap":
             self.model = "another-model"
