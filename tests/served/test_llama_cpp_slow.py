@@ -20,6 +20,8 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("llama_cpp_server.py")
 NEEDLES = "niah_single_1,niah_single_2,niah_multikey_1"
+# Other commands of tests answer in a few tokens, and a number of seven digits has as many.
+WHOLE = ("--max-new-tokens", 48)
 
 
 def free_port() -> int:
@@ -67,7 +69,7 @@ def test_a_cache_of_16_bits_is_not_distinguished_from_itself(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = ("--tasks", NEEDLES, "--limit", 24, "--context-tokens", 200)
+    options = ("--tasks", NEEDLES, "--limit", 24, "--context-tokens", 200, *WHOLE)
     with served("smollm2", "f16") as address:
         run(cli, address, "before", *options)
         assert "goes on from the beginning" in cli.err
@@ -79,7 +81,7 @@ def test_four_bits_break_the_needles_of_qwen(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = ("--tasks", "niah_single_2", "--limit", 20, "--context-tokens", 1000)
+    options = ("--tasks", "niah_single_2", "--limit", 20, "--context-tokens", 1000, *WHOLE)
     for kind in ("f16", "q4_0"):
         with served("qwen", kind) as address:
             run(cli, f"{address}(tokenizer=qwen,requests=2)", kind, *options)
