@@ -6,9 +6,20 @@
 # Python has loaded when it starts.
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 
 __version__ = "0.2.0"
+
+# The library: each name with its module, which is imported when the name is first used, as torch
+# below some of them takes ten seconds. ``__init__.pyi`` says the same to type checkers.
+_PUBLIC = {
+    "KVBenchError": "kvbench.system.errors",
+    "RunResult": "kvbench.api.results",
+    "load": "kvbench.api.load",
+    "run": "kvbench.api.run",
+}
+__all__ = list(_PUBLIC)
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 _PACKAGES = ("datasets_gen", "leaderboards", "policies")
@@ -44,6 +55,18 @@ def _put_current_folder_last() -> None:
         return
     if is_first:
         sys.path.append(sys.path.pop(0))
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name when it is first used."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'kvbench' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PUBLIC]
 
 
 _check_packages()

@@ -228,6 +228,7 @@ def test_what_is_taken_of_a_module_that_is_imported_later_is_there() -> None:
 IMPORTING_BY_NAME = {
     "policies.declaration.lazy": "the one way to import later",
     "policies.declaration.plug_in": "plug-ins",
+    "kvbench": "the public names of the library",
     "kvbench.cli.program": "commands",
     "kvbench.studies.registry": "parts of studies",
     "leaderboards.studies.declaration": "pages of studies",

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
-from policies.declaration.levels import BITS, BUDGET, LEVEL_KINDS, RATE, RATIO, LevelKind
+from policies.declaration.levels import BITS, BUDGET, RATE, RATIO, LevelKind
 
 Text = str | None
 Count = int | None
@@ -152,16 +152,6 @@ EXECUTOR_HELP = (
 Executor = Annotated[str, Option(metavar="NAME", help=EXECUTOR_HELP)]
 
 
-def given_levels(context: typer.Context) -> dict[str, str]:
-    """Returns the text of each kind's option that was given, such as ``--ratios``, by kind."""
-    texts: dict[str, str] = {}
-    for kind in LEVEL_KINDS.values():
-        text = context.params[kind.plural]
-        if text is not None:
-            texts[kind.name] = text
-    return texts
-
-
 def given_options(context: typer.Context, except_for: Collection[str] = ()) -> list[str]:
     """Returns the names of the parameters that stand on the command line."""
     names = []
@@ -173,12 +163,7 @@ def given_options(context: typer.Context, except_for: Collection[str] = ()) -> l
     return names
 
 
-def changed_options(context: typer.Context) -> list[str]:
-    """Returns the names of the parameters that stand on the command line with another value than
-    their default."""
-    defaults = {parameter.name: parameter.default for parameter in context.command.params}
-    changed = []
-    for name in given_options(context):
-        if context.params[name] != defaults.get(name):
-            changed.append(name)
-    return changed
+def given_values(context: typer.Context) -> dict[str, Any]:
+    """Returns the values of the parameters that stand on the command line: the others are for the
+    function of the library that the command calls."""
+    return {name: context.params[name] for name in given_options(context)}

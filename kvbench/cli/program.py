@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -16,8 +16,14 @@ import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.cli.former import check_spelling
 from kvbench.cli.result import Result
-from kvbench.system.console import SafeConsole, console, is_visible, write_any_character
-from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
+from kvbench.cli.words import check_interpreter, check_words
+from kvbench.system.console import SafeConsole, console, write_any_character
+from kvbench.system.errors import (
+    InterruptedRunError,
+    KVBenchError,
+    as_user_error,
+    unexpected_error,
+)
 from kvbench.system.process import answer_interrupts, leave_to_parent
 
 COMMANDS = {
@@ -66,12 +72,6 @@ OF_EVERY_COMMAND = (
 )
 
 LONGEST_LINE = 2000  # characters of an error
-LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
-# Of a bucket or a server: Path would make a folder of it.
-ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
-OF_CLUSTER = "--executor"  # the option that takes another address than a path
-OF_SERVER, SCHEMES = "--model", ("http", "https")  # likewise, of these kinds
-LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
 def show_overview() -> None:
@@ -110,58 +110,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"kvbench {kvbench.__version__}", flush=True)
         else:
             _call(words[0], words[1:])
-    except KVBenchError as error:
-        return _complain(str(error), error.status)
-    except DatasetError as error:
-        return _complain(str(error), 1)
     except KeyboardInterrupt:
         return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
         # Without it Python complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
     except Exception as error:
-        return _complain(str(unexpected_error(error)), 1)
+        explained = as_user_error(error) or unexpected_error(error)
+        return _complain(str(explained), explained.status)
     return 0
-
-
-def check_words(words: Iterable[str]) -> None:
-    """Raises :class:`KVBenchError` for a word that cannot be shown, an address in place of a path,
-    or a number that cannot be computed with."""
-    former = ""
-    for word in words:
-        option = word.partition("=")[0]
-        may_be_address = OF_CLUSTER in (former, option)
-        may_be_server = OF_SERVER in (former, option)
-        former = word
-        _check_letters(word)
-        address = ADDRESS.search(word)
-        if address and may_be_server:
-            may_be_address = address[1].lower() in SCHEMES
-        if address and not may_be_address:
-            where = "kvbench reads and writes the file system of this machine alone"
-            reason = f"an address of {address[1]}: {where}"
-            raise KVBenchError(f"'{word}' is {reason}; give a path, or copy it there first")
-        try:
-            size = abs(float(word))
-        except ValueError:
-            continue
-        if size > LARGEST or 0 < size < LEAST:
-            advice = f"give 0, or a number from {LEAST:g} to {LARGEST:g}"
-            raise KVBenchError(f"{word} cannot be computed with: {advice}")
-
-
-def _check_letters(word: str) -> None:
-    """Raises :class:`KVBenchError` for a word that is too long, or that cannot be shown."""
-    if len(word) > LONGEST_WORD:
-        length = f"{len(word):,} characters, more than the {LONGEST_WORD:,} that are read"
-        raise KVBenchError(f"'{word}' has {length}")
-    for letter in word:
-        if not is_visible(letter):
-            code = f"U+{ord(letter):04X}"
-            raise KVBenchError(f"'{word}' holds the character {code}, which cannot be shown")
 
 
 def _complain(message: str, status: int) -> int:
@@ -190,14 +148,7 @@ def application(name: str) -> Any:
 def _call(name: str, words: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
-    if sys.flags.optimize:
-        # transformers builds classes from docstrings, and kvpress asserts that a press can do what
-        # it is asked.
-        reason = (
-            "python -O and PYTHONOPTIMIZE take out assertions and docstrings, "
-            "which kvpress and transformers need"
-        )
-        raise KVBenchError(f"{reason}: start python without them")
+    check_interpreter()
     if name in ("site", "figures"):
         # They multiply thousands of small matrices. On busy cores numpy's threads spin for each
         # other: a product takes 10 ms, and 0.3 in one thread. Numpy reads the variable when it is

@@ -94,3 +94,18 @@ class Result:
 def _visible(letter: str) -> str:
     """Writes a letter as JSON may have it where a terminal could take it for a command."""
     return letter if is_visible(letter) else f"\\u{ord(letter):04x}"
+
+
+class UnmasteredError(KVBenchError):
+    """Ends a run before any policy: the model cannot answer its questions. The table of its answers
+    and the remedies come with it."""
+
+    def __init__(self, message: str, table: ResultTable, remedies: Sequence[str]) -> None:
+        super().__init__(message)
+        self.table = table
+        self.remedies = remedies
+
+    @property
+    def shown(self) -> Result:
+        """Returns what a command shows of it."""
+        return Result([self.table], notes=self.remedies, fault=str(self))

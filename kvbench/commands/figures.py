@@ -11,8 +11,10 @@ from rich.progress import track
 from kvbench.cli.parameters import Beside, EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
+from kvbench.publish.parts import study_inputs
 from kvbench.publish.places import name_of_place
-from kvbench.publish.site import other_model, rows_of_run, study_figures, study_inputs
+from kvbench.publish.print_figures import list_figures
+from kvbench.publish.site import other_model, rows_of_run
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
@@ -25,7 +27,6 @@ from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.paper.printing import Paper, save
-from leaderboards.paper.run_figures import figures_of_run
 from leaderboards.studies.modes import content as modes
 from policies import FULL
 
@@ -65,7 +66,7 @@ def command(
     presses = list(arguments_of_records(records).values())
     other = None if beside is None else other_model(beside, [store.identity])[0]
     study_input = study_inputs(store, other)
-    figures = [*figures_of_run(rows, records, presses), *study_figures(study_input)]
+    figures = list_figures(rows, records, study_input)
     if only:
         names = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names]

@@ -2,14 +2,13 @@
 spans marked."""
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pandas import DataFrame
 from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
@@ -23,31 +22,33 @@ from datasets_gen import (
     SpanKind,
     Task,
     is_file_of_questions,
-    unknown_name,
 )
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.arguments import one_task, task_with_options
-from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.options import check_count
-from kvbench.models.names import local_source
 from kvbench.prompts.mode import phrase_tasks
-from kvbench.store.run_file import Identity
+from kvbench.publish.worst_answers import (
+    ANSWER_COLUMNS,
+    WorstAnswer,
+    answer_rows,
+    choose_level,
+    first_method,
+    verdict,
+    worst_answers,
+)
 from kvbench.store.store import Store
-from kvbench.store.tables import RECORDS, Record, StoredAnswer
+from kvbench.store.tables import Record
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.metrics.routing import shares_at
 from leaderboards.rendering.templating import excerpt
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import FULL, LEVEL_KINDS, LazyModule, Level
-from policies.declaration.names import CONTROLS
+from policies import LEVEL_KINDS, LazyModule, Level
 
 models = LazyModule("kvbench.models.load")
 prompts = LazyModule("kvbench.prompts.prompt")
 
-SAME = 1e-9  # ratios that differ only by how they are written
 AROUND = 160  # characters that are shown on either side of what matters in a long context
 LONG = 1500
 # Where spans overlap, the later kind is seen: an answer within a fact.
@@ -222,20 +223,10 @@ def prompt_table(prompts: Sequence[tuple[str, str]]) -> ResultTable:
     return ResultTable("prompts", columns, prompts, view=Group(*texts))
 
 
-@dataclass(frozen=True)
-class WorstAnswer(StoredAnswer):
-    """A stored answer with the spans of its example, whose kinds a store does not tell."""
-
-    full: Record | None  # the same question under the full cache, if it was run
-    spans: tuple[Span, ...]
-    is_generated: bool  # whether the spans are those of the example, generated anew
-
-
 def show_worst_answers(store: Store, policy: str, levels: Sequence[Level], count: int) -> Result:
     """Shows the worst answers: of the first policy that is no control, if none is named."""
     names = [entry.name for entry in store.identity.policies]
-    if not policy:
-        policy = next((name for name in names if name not in CONTROLS), names[-1])
+    policy = policy or first_method(store.identity)
     level = choose_level(store.identity, policy, levels)
     answers, failed = worst_answers(store, policy, level, count)
     others = f"others: --policy, of {', '.join(names)}"
@@ -254,130 +245,10 @@ def show_worst_answers(store: Store, policy: str, levels: Sequence[Level], count
     return Result(tables, notes=notes)
 
 
-def choose_level(identity: Identity, policy: str, chosen: Sequence[Level]) -> Level:
-    """Chooses the level that the options name, or the one that boards show first, among those of
-    the policy; raises :class:`KVBenchError` for a policy or a level that the run does not have."""
-    policies = {entry.name: entry for entry in identity.policies}
-    if policy not in policies:
-        raise KVBenchError(unknown_name("policy", policy, policies))
-    levels = list(dict.fromkeys(point.level for point in policies[policy].points))
-    if not chosen:
-        return min(levels, key=lambda level: abs(level.value - level.declared.typical))
-    if len(chosen) == 1:
-        for level in levels:
-            if level.kind == chosen[0].kind and abs(level.value - chosen[0].value) < SAME:
-                return level
-    names = ", ".join(f"--{level.kind} {level}" for level in levels)
-    where = " and ".join(level.where for level in chosen)
-    raise KVBenchError(f"{policy} was not run at {where}: give one of {names}")
-
-
-def worst_answers(
-    store: Store, policy: str, level: Level, count: int
-) -> tuple[list[WorstAnswer], int]:
-    """Returns the answers in the order of :func:`worst_first`, and counts those that failed; raises
-    :class:`KVBenchError` where there are none."""
-    answers: list[StoredAnswer] = []
-    for answer in _answers(store, policy):
-        if answer.record.point.level == level:
-            answers.append(answer)
-    if not answers:
-        where = f"{policy} at {level.where}"
-        raise KVBenchError(f"{store.folder} holds no answers of {where} yet: start the run again")
-    full: dict[str, Record] = {}
-    for answer in _answers(store, FULL):
-        full[answer.record.question_id] = answer.record
-    answered = [answer for answer in answers if answer.record.output_text is not None]
-    tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
-    worst = []
-    for answer in _worst_first(answered, list(full.values()))[:count]:
-        task = tasks.get(answer.context.task)
-        full_record = full.get(answer.record.question_id)
-        worst.append(_with_spans(answer, full_record, task, store.identity))
-    return worst, len(answers) - len(answered)
-
-
-def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> list[StoredAnswer]:
-    """Returns answers with the worst first, judged beside those of the full cache."""
-    if not answers:
-        return []
-    # Those of the full cache come last, so that a place below their number is one of the answers.
-    records = [*(answer.record for answer in answers), *full]
-    columns = ["policy", "question_id", *JUDGED]
-    table = DataFrame([vars(record) for record in records], columns=columns)
-    # worst_first pairs by mode and example as well; here the name of a question tells it all.
-    places = worst_first(table.assign(mode="", example_id="")).index
-    return [answers[place] for place in places if place < len(answers)]
-
-
-def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
-    """Yields all answers of one policy, in the order of the tasks."""
-    for task in store.identity.tasks:
-        # The file of a policy has the same name in every chunk.
-        name = store.path(RECORDS, task.name, 0, policy).name
-        for path in store.record_files():
-            if (path.parent.parent.name, path.name) == (task.name, name):
-                yield from store.read_answers(path)
-
-
-def _with_spans(
-    answer: StoredAnswer, full: Record | None, task: Task | None, identity: Identity
-) -> WorstAnswer:
-    """Adds the spans of the example, generated anew; those of the store where that is not
-    possible, which knows two kinds of them."""
-    stored = (answer.record, answer.question, answer.context, full)
-    generated = _generated_spans(answer, task, identity)
-    if generated is not None:
-        return WorstAnswer(*stored, generated, True)
-    question = answer.question
-    spans = [
-        *_stored_spans("answer", question.answer_spans),
-        *_stored_spans("fact", question.evidence_spans),
-    ]
-    return WorstAnswer(*stored, tuple(spans), False)
-
-
-def _generated_spans(
-    answer: StoredAnswer, task: Task | None, identity: Identity
-) -> tuple[Span, ...] | None:
-    """Generates the example of an answer anew and returns its spans; None where the task here is
-    another one than in the run."""
-    context = answer.context
-    if task is None or task.full_version != context.task_version:
-        return None
-    example = task.example(identity.seed, context.example_index, held_out=identity.held_out)
-    # Spans are offsets of characters: in another text they would mark other words.
-    if example.context != context.context:
-        return None
-    for question in example.questions:
-        if question.id == answer.question.question_id:
-            return (*example.spans, *question.spans)
-    return None
-
-
-def _stored_spans(kind: SpanKind, flat: Sequence[int]) -> list[Span]:
-    """Reads the spans of a store, which stand one after the other."""
-    return [Span(kind, start, end) for start, end in zip(flat[::2], flat[1::2], strict=True)]
-
-
-RECORD_COLUMNS = (
-    *("question_id", "policy", "output_text", "f1", "em", "ger"),
-    *("slot_coverage", "realised_ratio"),
-)
-ANSWER_COLUMNS = (*RECORD_COLUMNS, "question", "golds", "full_cache_output", "verdict")
-
-
 def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
-    rows = []
-    for answer in answers:
-        from_record = [getattr(answer.record, name) for name in RECORD_COLUMNS]
-        full_output = answer.full.output_text if answer.full else None
-        question = answer.question
-        judged = verdict(answer.record)
-        rows.append((*from_record, question.question, question.golds, full_output, judged))
     columns = [Column(name) for name in ANSWER_COLUMNS]
-    return ResultTable("answers", columns, rows, view=render_answers(answers))
+    return ResultTable("answers", columns, answer_rows(answers), view=render_answers(answers))
 
 
 def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
@@ -462,26 +333,3 @@ def _shares(record: Record) -> str:
 def _output(record: Record) -> str:
     score = "" if record.f1 is None else f"  (F1 {record.f1:.0f})"
     return f"{record.output_text or '(nothing)'}{score}"
-
-
-def verdict(record: Record) -> str:
-    """Says in words what the scores mean."""
-    parts = []
-    if record.right:
-        parts.append("right")
-    elif record.hallucinated:
-        parts.append(f"hallucinated, {record.hallucination_kind}")
-    elif record.abstained:
-        parts.append("abstained")
-    # Neither right nor hallucinated nor an abstention: by the definitions the output is empty.
-    elif record.f1 is not None and record.leakage is None:
-        parts.append("empty")
-    if record.directives_obeyed is not None:
-        parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
-    if record.leakage is not None:
-        if record.leaked_verbatim:
-            how = "leaked word by word"
-        else:
-            how = "not leaked word by word"
-        parts.append(f"{how}, recall {100 * record.leakage:.0f} %")
-    return "; ".join(parts) or "not judged"

@@ -10,13 +10,13 @@ from functools import partial
 from pandas import DataFrame
 
 from datasets_gen import KNOWN_TASKS
+from kvbench.cli.result import UnmasteredError
 from kvbench.experiments.grid import Grid
 from kvbench.prompts.mode import PREFIX_WAYS
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
 from kvbench.system.console import warn
-from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.leading_measures import QUESTIONS, find_lead
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -25,16 +25,6 @@ from policies import FULL
 SHOWN = 8  # answers of a table that people look at
 CONTROL_COLUMNS = ("task", "question", "golds", "output_text", "right")
 PREFIX = "The answer is"
-
-
-class UnmasteredError(KVBenchError):
-    """Ends a run before any policy: the model cannot answer its questions. The table and the
-    remedies come with it."""
-
-    def __init__(self, message: str, table: ResultTable, remedies: Sequence[str]) -> None:
-        super().__init__(message)
-        self.table = table
-        self.remedies = remedies
 
 
 def full_cache_check(job: Job, grid: Grid, every_task: bool) -> Callable[[Store], None] | None:

@@ -5,19 +5,15 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from pandas import DataFrame
 
 from kvbench.execution.report import what_to_do
-from kvbench.models.names import title_of_model
 from kvbench.publish.downloads import (
     FOLDER,
     RECORDS_FILE,
     downloaded_tables,
-    join_study_tables,
     sheet_file,
     table_file,
     write_records,
@@ -26,8 +22,8 @@ from kvbench.publish.downloads import (
 )
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import describe_method
+from kvbench.publish.parts import Part, list_stores, make_parts
 from kvbench.publish.places import distinct_names
-from kvbench.publish.published import published_records, published_rows, published_stores
 from kvbench.publish.site_list import RUN, enlist, find_neighbours, site_folder
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.run_file import Identity, choose_tolerance
@@ -49,16 +45,12 @@ from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
 from leaderboards.pages.uses import use_matrix
-from leaderboards.paper.pictures import PaperFigure
-from leaderboards.paper.run_figures import figures_of_study
 from leaderboards.rendering.templating import Neighbours
 from leaderboards.studies.declaration import (
     Study,
     StudyInput,
     StudySection,
     build_study,
-    list_studies,
-    studies,
 )
 from leaderboards.studies.parts import examples_page
 
@@ -82,6 +74,20 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
         return summarise(records, planned)
     except LeaderboardError as error:
         raise KVBenchError(f"{_where(group.stores)} cannot be summarised: {error}") from error
+
+
+def run_results(
+    stores: Sequence[Store], every_task: bool = False, tolerance: float | None = None
+) -> list[Results]:
+    """Returns what the pages of some runs show, a part for each group that may be compared, and
+    writes nothing. Raises :class:`KVBenchError` where records cannot be aggregated."""
+    groups = group_runs(stores)
+    records = [group.records() for group in groups]
+    rows = []
+    for group, frame in zip(groups, records, strict=True):
+        rows.append(summary_rows(frame, group, every_task))
+    points = choose_tolerance([store.run.job for store in stores], tolerance)
+    return [part.results for part in make_parts(groups, records, rows, points)]
 
 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
@@ -192,21 +198,6 @@ def publish_sites(
     return _write(groups, records, site_folder(folder, stores), every_task, tolerance)[0].pages
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Holds runs that may be compared with their results, from which a board of a site is made."""
-
-    group: RunGroup
-    study_input: StudyInput
-    studies: Sequence[Study]
-    results: Results
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Returns the columns of downloads that tell these results from others of the site."""
-        return {"model": self.group.identity.model, "setting": self.group.setting}
-
-
 @dataclass
 class _Contents:
     """Collects what a site holds while its parts are built."""
@@ -229,15 +220,14 @@ def _write(
     rows: list[list[SummaryRow]] = []
     for group, frame in zip(groups, records, strict=True):
         rows.append(_summarise(group, frame, every_task, is_alone=len(groups) == 1))
-    jobs = [store.run.job for store in _stores(groups)]
+    jobs = [store.run.job for store in list_stores(groups)]
     points = choose_tolerance(jobs, tolerance)  # one for all groups, as a page names it once
     # From here on nothing names a place of this machine.
-    shown = _published_groups(groups)
-    stores = _stores(shown)
+    parts = make_parts(groups, records, rows, points)
+    stores = list_stores([part.group for part in parts])
     names = distinct_names(str(store.folder) for store in stores)
-    records = [published_records(frame) for frame in records]
-    parts = _parts(shown, records, [published_rows(some) for some in rows], names, points)
-    method = describe_method({names[str(store.folder)]: store.run for store in stores}, records)
+    stored = {names[str(store.folder)]: store.run for store in stores}
+    method = describe_method(stored, [part.study_input.records for part in parts])
     neighbours = find_neighbours(folder)
     contents = _build_parts(parts, neighbours)
     renderers = page_renderers(contents.results, method.tasks, neighbours)
@@ -271,31 +261,7 @@ def _write(
     return published
 
 
-def _parts(
-    groups: Sequence[RunGroup],
-    records: Sequence[DataFrame],
-    rows: Sequence[Sequence[SummaryRow]],
-    names: Mapping[str, str],
-    tolerance: float,
-) -> list[_Part]:
-    """Joins each group with its records and rows. ``names``: of the runs, by their folders."""
-    policies: dict[str, None] = {}  # each once, in the order of the front page
-    for rows_of_group in rows:
-        policies |= dict.fromkeys(row.policy for row in rows_of_group)
-    inputs: list[StudyInput] = []
-    for number, (group, frame) in enumerate(zip(groups, records, strict=True), start=1):
-        made_from = _study_input(group, frame, names, number)
-        # Lines of a page go by the places of policies, which are the same on the whole site.
-        inputs.append(replace(made_from, policies=tuple(policies)))
-    parts = []
-    # A second pass: the other modes of a group are among the inputs of all groups.
-    for group, made_from, rows_of_group in zip(groups, inputs, rows, strict=True):
-        with_modes = replace(made_from, modes=_other_modes(made_from, inputs))
-        parts.append(_part(group, with_modes, rows_of_group, names, tolerance))
-    return parts
-
-
-def _build_parts(parts: Sequence[_Part], neighbours: Neighbours) -> _Contents:
+def _build_parts(parts: Sequence[Part], neighbours: Neighbours) -> _Contents:
     """Builds the pages of examples and studies of each board, and its downloads."""
     tasks: set[str] = set()
     for part in parts:
@@ -330,21 +296,12 @@ def _build_parts(parts: Sequence[_Part], neighbours: Neighbours) -> _Contents:
     return contents
 
 
-def _other_models(part: _Part, parts: Sequence[_Part], study: Study) -> list[StudyInput]:
+def _other_models(part: Part, parts: Sequence[Part], study: Study) -> list[StudyInput]:
     """Returns the results of other models on the site that have what a study needs."""
     others = []
     for other in parts:
         if other.study_input.model != part.study_input.model and study in other.studies:
             others.append(other.study_input)
-    return others
-
-
-def _other_modes(study_input: StudyInput, inputs: Sequence[StudyInput]) -> list[StudyInput]:
-    """Returns the results of the same model in other modes."""
-    others = []
-    for other in inputs:
-        if other.model == study_input.model and other.mode != study_input.mode:
-            others.append(other)
     return others
 
 
@@ -357,96 +314,3 @@ def _summarise(
     rows = summary_rows(records, group, every_task)
     _warn(group.stores, rows)
     return rows
-
-
-def _stores(groups: Sequence[RunGroup]) -> list[Store]:
-    """Lists the runs of all groups."""
-    return list(chain.from_iterable(group.stores for group in groups))
-
-
-def _published_groups(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Returns the groups with their runs as they are published: models are told apart over all
-    groups."""
-    published = iter(published_stores(_stores(groups)))
-    shown = []
-    for group in groups:
-        stores = tuple(islice(published, len(group.stores)))
-        shown.append(replace(group, stores=stores))
-    return shown
-
-
-def _run_contents(group: RunGroup, names: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-    """Returns what ``run.json`` of each run holds, by name. ``names``: of runs, by their
-    folders."""
-    contents: dict[str, Mapping[str, Any]] = {}
-    for store in group.stores:
-        contents[names[str(store.folder)]] = store.run.model_dump(mode="json", exclude={"job"})
-    return contents
-
-
-def _part(
-    group: RunGroup,
-    study_input: StudyInput,
-    rows: Sequence[SummaryRow],
-    names: Mapping[str, str],
-    tolerance: float,
-) -> _Part:
-    """Joins all that is shown of a group with the studies that have sections or pages of it."""
-    identity = group.identity
-    chosen = list_studies(study_input)
-    pages = {}
-    for study in chosen:
-        if not study.is_on_front:
-            pages[study.title] = study.file_name(study_input.number)
-    title = title_of_model(identity.model, identity.model_in_words)
-    results = Results.of(
-        study_input.records,
-        rows,
-        _run_contents(group, names),
-        identity.model,
-        tolerance,
-        setting=group.setting,
-        families={policy.name: policy.family for policy in identity.policies},
-        studies=pages,
-        title=title.title,
-        described=title.in_words,
-    )
-    return _Part(group, study_input, chosen, results)
-
-
-def _study_input(
-    group: RunGroup, records: DataFrame, names: Mapping[str, str], number: int
-) -> StudyInput:
-    """Returns what studies read of a group, the ``number``-th of its site. ``names``: of runs, by
-    their folders."""
-    read_by_studies: set[str] = set()
-    for study in studies().values():
-        read_by_studies.update(study.tables)
-    tables = join_study_tables(group.stores, read_by_studies)
-    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
-    runs = list(_run_contents(group, names).values())
-    return StudyInput(group.identity.model, records, runs, frames, number=number)
-
-
-def study_figures(study_input: StudyInput) -> list[PaperFigure]:
-    """Returns the pictures of the studies of a run, as their pages have them. ``study_input``: of
-    :func:`study_inputs`."""
-    figures: list[PaperFigure] = []
-    for study in list_studies(study_input):
-        figures += figures_of_study(study, study.find(study_input))
-    return figures
-
-
-def study_inputs(store: Store, other: Store | None = None) -> StudyInput:
-    """Returns what studies of a run read, with the run beside it among the other models or
-    modes."""
-    stores = [store] if other is None else [store, other]
-    groups = _published_groups([RunGroup((single,)) for single in stores])
-    names = distinct_names(str(published.folder) for published in _stores(groups))
-    inputs = []
-    for number, group in enumerate(groups, start=1):
-        inputs.append(_study_input(group, group.records(), names, number))
-    study_input, *beside = inputs
-    models = [other_input for other_input in beside if other_input.model != study_input.model]
-    modes = _other_modes(study_input, beside)
-    return replace(study_input, beside=models, modes=modes)

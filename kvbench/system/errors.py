@@ -4,6 +4,8 @@ import traceback
 
 from pydantic import ValidationError
 
+from datasets_gen import DatasetError
+
 # Metrics, which know nothing of kvbench, need it too.
 from leaderboards.errors import first_line as first_line
 
@@ -21,6 +23,18 @@ def unexpected_error(error: BaseException) -> KVBenchError:
     places = traceback.extract_tb(error.__traceback__)
     where = f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
     return KVBenchError(f"unexpected {type(error).__name__}: {first_line(error)}{where}")
+
+
+def as_user_error(error: Exception) -> KVBenchError | None:
+    """Returns an error that a user can mend, with its one line; None for a bug. The command line
+    and the library say the same."""
+    if isinstance(error, KVBenchError):
+        return error
+    if isinstance(error, DatasetError):
+        return KVBenchError(str(error))
+    if isinstance(error, OSError):
+        return KVBenchError(f"{error.filename or 'the system'}: {error.strerror or error}")
+    return None
 
 
 def fault_of_fields(error: ValidationError) -> str:

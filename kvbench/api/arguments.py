@@ -1,0 +1,55 @@
+"""Turns the arguments of a call into options as the command line has them: texts, and names for
+what is in memory."""
+
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from kvbench.handed.scope import Handed
+from kvbench.system.errors import KVBenchError
+from policies.declaration.levels import LEVEL_KINDS
+
+LISTS = ("tasks", "policies", "against", "observe", "press")  # options that take several names
+
+
+def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any], Handed]:
+    """Returns the arguments of a call as options, and what of them is in memory. ``given``: the
+    arguments that stand in the call. Raises :class:`KVBenchError` for what no option can be."""
+    texts: dict[str, Any] = dict(values)
+    for option in LISTS:
+        if option in texts:
+            texts[option] = _join_names(option, texts[option])
+    for kind in LEVEL_KINDS.values():
+        if kind.plural in texts:
+            texts[kind.plural] = level_text(kind.option, texts[kind.plural])
+    if isinstance(texts.get("context_tokens"), int):
+        texts["context_tokens"] = str(texts["context_tokens"])
+    return texts, Handed()
+
+
+def _join_names(option: str, value: object) -> str | None:
+    """Joins names as an option takes them."""
+    if value is None or isinstance(value, str):
+        return value
+    names: list[str] = []
+    for entry in value if isinstance(value, Sequence) else [value]:
+        if not isinstance(entry, str | Path):
+            raise KVBenchError(f"--{option} takes names, not a {type(entry).__name__}")
+        names.append(str(entry))
+    return ",".join(names)
+
+
+def level_text(option: str, values: object) -> str | None:
+    """Writes levels as their option takes them: numbers, one number, or a text. Raises
+    :class:`KVBenchError` for what is no number.
+
+    >>> level_text("--ratios", [0.25, 0.5]), level_text("--ratios", "0.1:0.9:0.2")
+    ('0.25,0.5', '0.1:0.9:0.2')
+    """
+    if values is None or isinstance(values, str):
+        return values
+    listed = values if isinstance(values, Sequence) else [values]
+    try:
+        return ",".join(f"{float(value):.12g}" for value in listed)
+    except (TypeError, ValueError) as error:
+        raise KVBenchError(f"{option} takes numbers, not {values!r:.60}") from error

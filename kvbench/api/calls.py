@@ -1,0 +1,83 @@
+"""Makes a function of the library what a command line is: the same checks, the same errors, and
+options that are texts, whatever was handed in."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from kvbench.api.arguments import hand_in
+from kvbench.cli.words import check_interpreter, check_word
+from kvbench.handed.scope import Handed, handed_values, handing_in
+from kvbench.system.errors import as_user_error
+from policies.declaration.levels import LEVEL_KINDS
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+@dataclass(frozen=True)
+class Call:
+    """Holds what a function of the library was called with."""
+
+    # All of its arguments, also those that were not given, as the command line has them.
+    values: Mapping[str, Any]
+    given: frozenset[str]  # the arguments that were given
+    handed: Handed  # what of them is in memory
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Returns the text of each kind of level that was given, such as ``ratios``, by kind."""
+        texts: dict[str, str] = {}
+        for kind in LEVEL_KINDS.values():
+            text = self.values[kind.plural]
+            if text is not None:
+                texts[kind.name] = text
+        return texts
+
+    def path(self, name: str) -> Path | None:
+        """Returns a folder that was given; None where none was."""
+        value = self.values[name]
+        return None if value is None else Path(value)
+
+
+def library_call(
+    function: Callable[Concatenate[Call, Parameters], Returned],
+) -> Callable[Parameters, Returned]:
+    """Makes a public function of one that takes a :class:`Call` before its other arguments. What
+    is in memory has names for as long as it runs, and every error of a user is a
+    :class:`~kvbench.system.errors.KVBenchError`."""
+    _, *others = inspect.signature(function).parameters.values()
+    public = inspect.signature(function).replace(parameters=others)
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
+        bound = public.bind(*arguments, **named)
+        given = frozenset(bound.arguments)
+        bound.apply_defaults()
+        try:
+            check_interpreter()
+            texts, handed = hand_in(bound.arguments, given)
+            for name, value in texts.items():
+                _check(name, value)
+            values = handed_values(texts, handed)
+            with handing_in(handed):
+                return function(Call(values, given, handed), *arguments, **named)
+        except Exception as error:
+            if (explained := as_user_error(error)) is None:
+                raise
+            raise explained from error
+
+    vars(call)["__signature__"] = public
+    return call
+
+
+def _check(name: str, value: object) -> None:
+    """Raises :class:`KVBenchError` for a text or a number that no command would take."""
+    if isinstance(value, str | int | float | Path) and not isinstance(value, bool):
+        check_word(str(value), may_be_address=name == "executor")
