@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from kvbench.handed.scope import Handed
+from kvbench.handed.scope import IN_MEMORY, Handed, HandedModel
+from kvbench.models.names import SHIPPED, reference_folder
 from kvbench.system.errors import KVBenchError
 from policies.declaration.levels import LEVEL_KINDS
 
@@ -24,7 +25,36 @@ def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any],
             texts[kind.plural] = level_text(kind.option, texts[kind.plural])
     if isinstance(texts.get("context_tokens"), int):
         texts["context_tokens"] = str(texts["context_tokens"])
-    return texts, Handed()
+    model = None
+    if "model" in texts:
+        texts["model"], model = _read_model(texts["model"], texts.pop("tokenizer", None), given)
+    return texts, Handed(model)
+
+
+def _read_model(model: Any, tokenizer: Any, given: Set[str]) -> tuple[str, HandedModel | None]:
+    """Returns the name of a model, and the model where it is in memory. Raises
+    :class:`KVBenchError` for options that are for a model which is loaded."""
+    if isinstance(model, tuple) and len(model) == 2:
+        model, tokenizer = model
+    if isinstance(model, str | Path):
+        if tokenizer is not None:
+            raise KVBenchError(f"{model} has its tokenizer in its files: leave tokenizer out")
+        return str(model), None
+    for option in ("device", "dtype"):
+        if option in given:
+            raise KVBenchError(f"the model is in memory, and runs as it is: leave {option} out")
+    handed = HandedModel(_name_model(model), model, tokenizer)
+    return handed.name, handed
+
+
+def _name_model(network: Any) -> str:
+    """Names a model in memory by what it was loaded from, else by its class."""
+    place = str(getattr(getattr(network, "config", None), "_name_or_path", "") or "")
+    for name in SHIPPED:
+        if place and Path(place) == reference_folder(name):
+            return name + IN_MEMORY
+    base = Path(place).name if place else type(network).__name__
+    return base + IN_MEMORY
 
 
 def _join_names(option: str, value: object) -> str | None:

@@ -3,6 +3,7 @@ options that are texts, whatever was handed in."""
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,7 +13,10 @@ from kvbench.api.arguments import hand_in
 from kvbench.cli.words import check_interpreter, check_word
 from kvbench.handed.scope import Handed, handed_values, handing_in
 from kvbench.system.errors import as_user_error
+from policies import LazyModule
 from policies.declaration.levels import LEVEL_KINDS
+
+opening = LazyModule("kvbench.models.opening")  # needs torch
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
@@ -65,9 +69,13 @@ def library_call(
             texts, handed = hand_in(bound.arguments, given)
             for name, value in texts.items():
                 _check(name, value)
-            values = handed_values(texts, handed)
-            with handing_in(handed):
-                return function(Call(values, given, handed), *arguments, **named)
+            with ExitStack() as stack:
+                if handed.model is not None:
+                    stack.enter_context(opening.left_as_it_was(handed.model))
+                stack.enter_context(handing_in(handed))
+                return function(
+                    Call(handed_values(texts, handed), given, handed), *arguments, **named
+                )
         except Exception as error:
             if (explained := as_user_error(error)) is None:
                 raise

@@ -16,10 +16,12 @@ from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import at_found_levels, check_job
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
+from kvbench.handed.scope import Handed
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
@@ -142,6 +144,7 @@ def run(
         plans.append((begun, check_job(begun)))
     site_list.make_site_folder("--site", call.path("site"))  # a fault shows before the run
     check_writable("--out", folder)
+    check_reaches_workers(params["executor"], call.handed)
     where = (params["executor"], params["cluster"])
     done = _run_modes(plans, run_names, folder, *where, every_task)
     (store, policies_of_run), *others = done
@@ -175,6 +178,16 @@ def _run_modes(
             done.append((store, chosen.grid.policies))
             loaded = chosen.model
     return done
+
+
+def check_reaches_workers(executor: str, handed: Handed) -> None:
+    """Raises :class:`KVBenchError` where workers of Ray would need what is in the memory of this
+    process: they load models, presses and tasks by their names."""
+    if executor == "ray" and not handed.is_empty:
+        raise KVBenchError(
+            "ray: its workers load models, presses and tasks by names: write yours into files, or "
+            "leave executor out"
+        )
 
 
 def _with_levels_found(

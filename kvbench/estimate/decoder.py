@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from kvbench.handed.scope import find_handed_model
 from kvbench.models.names import model_source
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -68,6 +69,8 @@ class DecoderShape:
 def read_shape(model: str, dtype: str) -> DecoderShape:
     """Reads the configuration of a reference model, a folder or a hub model, without its weights.
     Raises :class:`KVBenchError` for one that cannot be read, or that nothing here can run."""
+    if handed := find_handed_model(model):
+        return shape_of_network(model, handed.network, dtype)
     source = model_source(model)
     try:
         if not Path(source).exists():

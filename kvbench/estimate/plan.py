@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 execute = LazyModule("kvbench.execution.execute")
 local = LazyModule("kvbench.execution.local")
 models = LazyModule("kvbench.models.load")
+opening = LazyModule("kvbench.models.opening")
 torch = LazyModule("torch")
 
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
@@ -143,7 +144,7 @@ def make_plan(
         raise KVBenchError(f"--context-tokens is 1 or more, not {tokens}")
     if tokens is not None:
         check_takes_length([task for task, _ in grid.tasks])
-    tokenizer = models.load_tokenizer(job.model)
+    tokenizer = opening.open_tokenizer(job.model)
     loads = []
     for task, count in grid.tasks:
         length = count_context_tokens(task, tokens, shape.places)

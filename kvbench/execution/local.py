@@ -21,7 +21,9 @@ from kvbench.experiments.build_grid import leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import asked_dtype
-from kvbench.models.load import LoadedModel, load_model, missing_weights
+from kvbench.handed.scope import find_handed_model
+from kvbench.models.load import LoadedModel, missing_weights
+from kvbench.models.opening import open_model
 from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
@@ -153,10 +155,13 @@ def errors_in_one_line() -> Iterator[None]:
 
 def model_of(job: Job, why: str = "") -> LoadedModel:
     """Loads the model of a job, and says so; ``why``: what it is loaded for beside the run."""
-    console.print(f"loading {job.model}{why}", soft_wrap=True)
+    is_in_memory = find_handed_model(job.model) is not None
+    if not is_in_memory:
+        console.print(f"loading {job.model}{why}", soft_wrap=True)
     dtype = asked_dtype(job.dtype, job.suite)
-    model = load_model(job.model, job.device, dtype, job.device_map, job.date)
-    settle()
+    model = open_model(job.model, job.device, dtype, job.device_map, job.date)
+    if not is_in_memory:  # a caller's process has settled itself
+        settle()
     if model.tokenizer.chat_template is None:
         console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
     return model
@@ -200,6 +205,8 @@ def _prepare_studies(job: Job, grid: Grid) -> None:
 
 def _serves(model: LoadedModel, job: Job) -> bool:
     """Tells whether a model is the one that a job would load."""
+    if find_handed_model(job.model) is not None:
+        return model.name == job.model
     dtype = choose_dtype(asked_dtype(job.dtype, job.suite), model.device, job.model)
     is_same = model.name == job.model and model.network.dtype == dtype
     return is_same and model.date in ("", job.date or model.date)

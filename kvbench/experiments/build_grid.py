@@ -31,7 +31,7 @@ from policies import FULL, POLICIES, LazyModule, Point, Policy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-models = LazyModule("kvbench.models.load")  # likewise
+models = LazyModule("kvbench.models.opening")  # likewise
 # Which imports transformers, and a mistyped option waits for none.
 prompts = LazyModule("kvbench.prompts.prompt")
 

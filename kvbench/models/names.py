@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from datasets_gen import unknown_name
+from kvbench.handed.scope import find_handed_model
 from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS, fetch
 from kvbench.system.errors import KVBenchError
@@ -142,13 +143,11 @@ def is_address(name: str) -> bool:
 
 def model_source(name: str) -> str:
     """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it
-    is an adapter, and fetches a natural model on its first use. It raises :class:`KVBenchError` for
-    a name that looks like a path where there is nothing, or like the name of a model of kvbench, and
-    for the address of a server, which gives answers and no model."""
-    if is_address(name):
-        raise KVBenchError(
-            "--model is the address of a server, which run and plan take: this needs the model itself"
-        )
+    is an adapter, and fetches a natural model on its first use; a model in memory has its name
+    alone. It raises :class:`KVBenchError` for a name that looks like a path where there is nothing,
+    or like the name of a model of kvbench."""
+    if find_handed_model(name) is not None:
+        return name
     if adapter := adapter_folder(name):
         return model_source(base_model(adapter))
     if name in NATURAL_MODELS:

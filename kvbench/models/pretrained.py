@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from transformers import AutoConfig, AutoTokenizer, Gemma3TextConfig, PreTrainedTokenizerBase
 
+from kvbench.handed.scope import find_handed_model
 from kvbench.models.gguf.config import read_gguf_config, read_gguf_tokenizer
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import model_source
@@ -141,6 +142,8 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
 def read_cache_shape(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
     """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which
     loading tells."""
+    if handed := find_handed_model(model):
+        return cache_shape(handed.network.config.get_text_config(), handed.dtype)
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
         return cache_shape(read_config(model_source(model)).get_text_config(), numbers)

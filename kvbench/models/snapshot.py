@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers import PreTrainedModel
 
 from kvbench.system.errors import KVBenchError
@@ -67,19 +68,24 @@ class Snapshot:
     # Of each part its plain values, such as a scale, the modules inside it, and a replaced forward.
     attributes: Mapping[str, Mapping[str, Any]]
     tensors: Mapping[str, TensorState]  # weights and buffers by name
+    # The hooks that were there, by their identities: those of who handed the model in stay.
+    hooks: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, network: PreTrainedModel) -> Self:
         parts = dict(_parts(network))
+        hooks: set[int] = set()
         attributes = {}
         tensors = {}
         for name, part in parts.items():
             attributes[name] = _attributes(part)
+            for kind in HOOKS:
+                hooks.update(map(id, getattr(part, kind, {}).values()))
             for place in (getattr(part, "_parameters", {}), getattr(part, "_buffers", {})):
                 for key, tensor in place.items():
                     if tensor is not None:
                         tensors[f"{name}.{key}"] = TensorState.of(place, key, tensor)
-        return cls(parts, attributes, tensors)
+        return cls(parts, attributes, tensors, frozenset(hooks))
 
     def first_change(self, by_content: bool = True) -> str:
         """Names the first part that has changed; an empty text if none has.
@@ -87,7 +93,7 @@ class Snapshot:
         Without ``by_content`` no weight is read, which is fast; then only a write through ``.data``
         is not seen."""
         for name, part in self.parts.items():
-            if hook := _strange_hook(part):
+            if hook := _strange_hook(part, self.hooks):
                 return f"{name}.{hook}"
             now, was = _attributes(part), self.attributes[name]
             # A forward pass is among them only where it is not the class's own, now or then.
@@ -125,19 +131,32 @@ def _attributes(part: Any) -> dict[str, Any]:
     return values
 
 
-def _strange_hook(part: Any) -> str:
-    """Names the kind of the first hook that is neither kvbench's nor that of transformers for
-    hidden states."""
-    # Hooks of kvpress are gone whenever this is asked: one that is there was left behind.
+def _strange_hook(part: Any, before: frozenset[int]) -> str:
+    """Names the kind of the first hook that was not there before, and is neither kvbench's nor that
+    of transformers for hidden states."""
     expected = ("kvbench.", "transformers.")
     for kind in HOOKS:
         for hook in getattr(part, kind, {}).values():
             module = str(getattr(hook, "__module__", ""))
-            if not module.startswith(expected):
+            if not module.startswith(expected) and id(hook) not in before:
                 return kind
     return ""
 
 
+def inner_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yields the plain tensors that hold a tensor's numbers: of weights that a library keeps in few
+    bits, their codes and their scales; of any other, itself."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from inner_tensors(getattr(tensor, name))
+
+
 def _sum(tensor: torch.Tensor) -> int:
-    # Bits as integers: NaN would hide every other change in a sum of floats.
-    return int(tensor.contiguous().view(WORDS[tensor.element_size()]).sum(dtype=torch.int64))
+    total = 0
+    for part in inner_tensors(tensor):
+        words = part.contiguous().view(WORDS[part.element_size()])
+        total += int(words.sum(dtype=torch.int64))
+    return total

@@ -22,6 +22,7 @@ from datasets_gen import (
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from datasets_gen.writing.prose import in_prose
+from kvbench.handed.scope import find_handed_model
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.names import MODEL_NAMES, adapter_folder, is_mistyped, model_source
@@ -141,6 +142,9 @@ def lengthen_by_tokenizer(
 
 def count_by(tokenizer: str) -> Count:
     """Returns a function that counts tokens as a tokenizer does."""
+    if handed := find_handed_model(tokenizer):
+        in_memory = handed.tokenizer
+        return lambda text: len(in_memory.encode(text, add_special_tokens=False))
     loaded = cache(lambda: _load(tokenizer))
     return lambda text: len(loaded().encode(text, add_special_tokens=False).ids)
 

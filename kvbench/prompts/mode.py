@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
+from kvbench.handed.scope import known_name
 from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 
@@ -32,6 +33,7 @@ def phrase_tasks(tasks: Sequence[Task], model: str, answer_prefix: str | None = 
     if answer_prefix is not None and answer_prefix not in PREFIX_WAYS:
         return _begun_with(answer_prefix, tasks, model)
     as_asked = []
+    model = known_name(model)
     for task in tasks:
         is_taught = model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
         as_it_is = task.role == "text" or (answer_prefix != "on" and is_taught)

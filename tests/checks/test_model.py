@@ -52,7 +52,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, right_at: dict[int, float]) -> di
         return frame.assign(right=right, f1=100.0 * right, example_id=ids, draw_id=ids)
 
     monkeypatch.setattr(mastery, "collect_answers", collect_answers)
-    monkeypatch.setattr(kvbench.execution.local, "load_model", lambda *_: model_of("llama"))
+    monkeypatch.setattr(kvbench.execution.local, "open_model", lambda *_: model_of("llama"))
     return asked
 
 
@@ -97,7 +97,7 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
         loaded.append(name)
         return load_model(name, *options)
 
-    monkeypatch.setattr(kvbench.execution.local, "load_model", counted)
+    monkeypatch.setattr(kvbench.execution.local, "open_model", counted)
     words = [
         *command,
         *cli.places,

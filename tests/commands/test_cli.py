@@ -63,7 +63,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.execution.local, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.execution.local, "open_model", interrupted)
     assert cli("run") == 130
     assert "error: interrupted" in cli.err
 

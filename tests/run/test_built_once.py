@@ -24,7 +24,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return load_model(name, *options)
 
-    monkeypatch.setattr(kvbench.execution.local, "load_model", counted)
+    monkeypatch.setattr(kvbench.execution.local, "open_model", counted)
     return names
 
 
