@@ -2,21 +2,34 @@
 what is in memory."""
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kvbench.api.results import RunResult
 from kvbench.handed.scope import IN_MEMORY, Handed, HandedModel
 from kvbench.models.names import SHIPPED, reference_folder
 from kvbench.system.errors import KVBenchError
+from policies import LazyModule, PolicyError
 from policies.declaration.levels import LEVEL_KINDS
 
-LISTS = ("tasks", "policies", "against", "observe", "press")  # options that take several names
+if TYPE_CHECKING:
+    from policies import Policy
+
+in_memory = LazyModule("policies.declaration.in_memory")  # needs kvpress
+
+LISTS = ("tasks", "observe")  # options that take several names
+OF_PRESSES = ("press", "policies", "against")  # options that take presses
 
 
 def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any], Handed]:
     """Returns the arguments of a call as options, and what of them is in memory. ``given``: the
     arguments that stand in the call. Raises :class:`KVBenchError` for what no option can be."""
     texts: dict[str, Any] = dict(values)
+    presses = PressesInMemory()
+    for option in OF_PRESSES:
+        if option in texts:
+            texts[option] = presses.join_names(option, texts[option])
     for option in LISTS:
         if option in texts:
             texts[option] = _join_names(option, texts[option])
@@ -28,7 +41,7 @@ def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any],
     model = None
     if "model" in texts:
         texts["model"], model = _read_model(texts["model"], texts.pop("tokenizer", None), given)
-    return texts, Handed(model)
+    return texts, Handed(model, presses.policies)
 
 
 def _read_model(model: Any, tokenizer: Any, given: Set[str]) -> tuple[str, HandedModel | None]:
@@ -55,6 +68,36 @@ def _name_model(network: Any) -> str:
             return name + IN_MEMORY
     base = Path(place).name if place else type(network).__name__
     return base + IN_MEMORY
+
+
+@dataclass
+class PressesInMemory:
+    """Collects the presses of a call that are in memory, each under a name."""
+
+    policies: "dict[str, Policy]" = field(default_factory=dict)
+    objects: dict[str, Any] = field(default_factory=dict)  # what each name was made of
+
+    def join_names(self, option: str, value: Any) -> str | None:
+        """Joins the names of presses as an option takes them. Raises :class:`KVBenchError` for what
+        is no press, and for two of one name."""
+        if value is None or isinstance(value, str):
+            return value
+        entries = value if isinstance(value, list | tuple) else [value]
+        return ",".join(self._name(option, entry) for entry in entries)
+
+    def _name(self, option: str, entry: Any) -> str:
+        if isinstance(entry, str | Path):
+            return str(entry)
+        if isinstance(entry, RunResult):
+            return str(entry.folder)
+        try:
+            policy: Policy = in_memory.policy_in_memory(entry)
+        except PolicyError as error:
+            raise KVBenchError(f"{option}: {error}") from error
+        if self.objects.setdefault(policy.name, entry) is not entry:
+            raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
+        self.policies[policy.name] = policy
+        return policy.name
 
 
 def _join_names(option: str, value: object) -> str | None:

@@ -4,6 +4,7 @@ them."""
 from collections.abc import Iterable, Mapping, Sequence
 
 from datasets_gen import Task, nearest, unknown_name
+from kvbench.handed.scope import find_handed_policy
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -341,6 +342,8 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     Formats may be written as engines do (:func:`spell_out`)."""
     if name in POLICIES:
         return POLICIES[name]
+    if (handed := find_handed_policy(name)) is not None:
+        return handed
     try:
         name = spell_out(name, QUANTISATION_NAMES)
     except PolicyError as error:

@@ -37,11 +37,14 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
     """Copies the files of each plug-in among some policies into the folder of a run. It says which
     are left out."""
     for policy in policies:
-        if not policy.code.files:
+        code = policy.code
+        if not (code.files or code.texts):
             continue
         folder = _press_folder(run, policy.name)
-        copied, large = [], []
-        for name, file in policy.code.files.items():
+        copied, large = [*code.texts], []
+        for name, text in code.texts.items():
+            write_text_atomically(folder / name, text)
+        for name, file in code.files.items():
             if file.stat().st_size > MOST_BYTES:
                 large.append(name)
                 continue
@@ -53,7 +56,7 @@ def keep_sources(run: Path, policies: Iterable[Policy]) -> None:
             console.print(line, soft_wrap=True, markup=False)
         kept = KeptFiles(
             policy=policy.name,
-            press=next(iter(policy.code.files)),
+            press=next(iter((*code.texts, *code.files))),
             files=tuple(copied),
             left_out=tuple(large),
         )

@@ -58,7 +58,7 @@ def load_plug_in(text: str) -> Policy:
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
     # Into the same set as above: a factory may read a file only when it is first called.
     with files_read(text):
-        policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
+        policy = make_policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
     return _with_sources(policy, find_sources(module, arguments.values(), read))
 
 
@@ -165,7 +165,7 @@ def _load_entry_point(entry: Any) -> Policy:
         with _foreign_code("it cannot be imported"), files_read(text) as read:
             target = entry.load()
             module = importlib.import_module(entry.module)
-        policy = _policy(entry.name, target, {}, text)
+        policy = make_policy(entry.name, target, {}, text)
         return _with_sources(policy, find_sources(module, read=read))
     except PolicyError as error:
         reason = f"the plug-in {entry.name} ({entry.value}): {error}"
@@ -246,7 +246,7 @@ def _with_sources(policy: Policy, sources: Sources) -> Policy:
     return replace(policy, code=PlugInCode(sources.origin, sources.files))
 
 
-def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:
+def make_policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Policy:
     """Makes a policy of what a plug-in names; raises :class:`PolicyError` where it can be none."""
     if isinstance(target, type) and not issubclass(target, kvpress.BasePress):
         raise BrokenPlugInError(
@@ -292,7 +292,14 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], text: str) -> Pol
         raise BrokenPlugInError(
             f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress"
         )
-    # FINCH turns keys by itself, unless it is told not to.
+    return describe_plug_in(name, press, build, target, text)
+
+
+def describe_plug_in(
+    name: str, press: Press, build: Callable[[Situation], Press], target: Any, text: str
+) -> Policy:
+    """Describes the policy of a press by the press itself. ``target``: what builds it, which says
+    whether it draws at random. ``text``: what it is."""
     rerotates_finch = isinstance(press, kvpress.FinchPress) and press.rerotate_keys
     return Policy(
         name=name,

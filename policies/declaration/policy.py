@@ -176,6 +176,8 @@ class PlugInCode:
     origin: str = ""  # its hash, which is part of a run's identity
     # Its files, by the path under which a run keeps them; the file of the plug-in is the first.
     files: Mapping[str, Path] = field(default_factory=dict, compare=False)
+    # The text of what stands in no file, as in a cell of a notebook, by the same kind of path.
+    texts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 # By a former keyword of :class:`Policy`, how it is written now.
