@@ -33,7 +33,7 @@ from datasets_gen.tasks.knowledge import KNOWLEDGE
 from datasets_gen.tasks.long_context import LONG_CONTEXT
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
-from datasets_gen.tasks.own_questions import own_questions
+from datasets_gen.tasks.own_questions import own_questions, questions_task
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
 from datasets_gen.tasks.ruler.vt import VT
@@ -71,6 +71,7 @@ __all__ = [
     "get_task",
     "is_file_of_questions",
     "nearest",
+    "questions_task",
     "undo",
     "unknown_name",
     "value_kinds",

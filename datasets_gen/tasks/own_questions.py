@@ -10,7 +10,7 @@ composed form."""
 import math
 import random
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations, groupby
@@ -137,14 +137,20 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         stem = path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
-    rows = []
-    for where, entry in read_entries(path, "question", "the file "):
-        rows.append(_read(entry, where, name))
-    if not rows:
+    entries = read_entries(path, "question", "the file ")
+    if not entries:
         raise DatasetError(
             f"{path} has no questions: give a JSON object a line, with context, question and "
             f"answers"
         )
+    return questions_task(name, entries)
+
+
+def questions_task(name: str, entries: Iterable[tuple[str, object]]) -> Task:
+    """Makes the task of rows, each with its place. A wrong row raises :class:`DatasetError`."""
+    rows = [_read(entry, where, name) for where, entry in entries]
+    if not rows:
+        raise DatasetError(f"{name} has no rows: give some with context, question and answers")
     is_system = rows[0].row.system
     for row in rows:
         if row.row.system != is_system:
@@ -169,7 +175,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     task = Task(
         name=name,
         version="2.0.0",
-        description="Questions of one's own, from a file",
+        description="Questions of one's own",
         make=partial(_take, drafts),
         chances=(0.0,),  # nobody knows how often which answer is right
         contexts={"quick": min(QUICK, len(drafts)), "paper": len(drafts)},

@@ -1,11 +1,13 @@
 """Turns the arguments of a call into options as the command line has them: texts, and names for
 what is in memory."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from datasets_gen import KNOWN_TASKS, Task, questions_task
 from kvbench.api.results import RunResult
 from kvbench.handed.scope import IN_MEMORY, Handed, HandedModel
 from kvbench.models.names import SHIPPED, reference_folder
@@ -16,9 +18,10 @@ from policies.declaration.levels import LEVEL_KINDS
 if TYPE_CHECKING:
     from policies import Policy
 
+datasets = LazyModule("datasets")
 in_memory = LazyModule("policies.declaration.in_memory")  # needs kvpress
 
-LISTS = ("tasks", "observe")  # options that take several names
+LISTS = ("observe",)  # options that take several names
 OF_PRESSES = ("press", "policies", "against")  # options that take presses
 
 
@@ -30,6 +33,9 @@ def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any],
     for option in OF_PRESSES:
         if option in texts:
             texts[option] = presses.join_names(option, texts[option])
+    tasks = TasksInMemory()
+    if "tasks" in texts:
+        texts["tasks"] = tasks.join_names(texts["tasks"])
     for option in LISTS:
         if option in texts:
             texts[option] = _join_names(option, texts[option])
@@ -41,7 +47,7 @@ def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any],
     model = None
     if "model" in texts:
         texts["model"], model = _read_model(texts["model"], texts.pop("tokenizer", None), given)
-    return texts, Handed(model, presses.policies)
+    return texts, Handed(model, presses.policies, tasks.tasks)
 
 
 def _read_model(model: Any, tokenizer: Any, given: Set[str]) -> tuple[str, HandedModel | None]:
@@ -98,6 +104,66 @@ class PressesInMemory:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
         self.policies[policy.name] = policy
         return policy.name
+
+
+@dataclass
+class TasksInMemory:
+    """Collects the tasks of a call that are in memory, each under a name."""
+
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+    def join_names(self, value: Any) -> str | None:
+        """Joins the names of tasks as ``--tasks`` takes them. Raises :class:`KVBenchError` for what
+        is no task, and for two of one name."""
+        if value is None or isinstance(value, str):
+            return value
+        is_one = isinstance(value, Path | Task) or _is_rows(value)
+        return ",".join(self._name(entry) for entry in ([value] if is_one else value))
+
+    def _name(self, entry: Any) -> str:
+        if isinstance(entry, str | Path):
+            return str(entry)
+        if _is_rows(entry):
+            name = self._free_name(_name_rows(entry))
+            rows = ((f"{name}, row {number}", row) for number, row in enumerate(entry, 1))
+            entry = questions_task(name, rows)
+        if not isinstance(entry, Task):
+            raise KVBenchError(
+                f"a {type(entry).__name__} is no task: give a name, a file, a Dataset, or a list of "
+                "dicts with context, question and answers"
+            )
+        if entry.name in KNOWN_TASKS or self.tasks.setdefault(entry.name, entry) is not entry:
+            raise KVBenchError(f"two tasks are named '{entry.name}': rename yours")
+        return entry.name
+
+    def _free_name(self, name: str) -> str:
+        """Returns a name that no other task has."""
+        number = 1
+        free = f"my_{name}" if name in KNOWN_TASKS else name
+        while free in self.tasks:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
+
+def _is_rows(value: Any) -> bool:
+    """Tells whether a value is the rows of a task: a Dataset, or a list of dicts."""
+    if _is_of_datasets(value):
+        return isinstance(value, datasets.Dataset)
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(row, Mapping) and not _is_of_datasets(row) for row in value)
+
+
+def _is_of_datasets(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "datasets"
+
+
+def _name_rows(rows: Any) -> str:
+    """Names a task by its data set, where that has a name."""
+    info = getattr(rows, "info", None)
+    name = str(getattr(info, "dataset_name", None) or "questions")
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "questions"
 
 
 def _join_names(option: str, value: object) -> str | None:

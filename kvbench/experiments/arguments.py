@@ -7,10 +7,11 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field
 
-from datasets_gen import Task, get_task, unknown_name
+from datasets_gen import Task, unknown_name
 from kvbench.engine.time_limit import CELL_SECONDS
 from kvbench.experiments.data import with_data
 from kvbench.experiments.task_options import options_by_task
+from kvbench.handed.tasks import find_task
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import EVERY_TASK, Job, TaskOptions
@@ -228,7 +229,7 @@ def task_with_options(text: str, tokenizer: str | None, tokens: int | None) -> T
     """Returns one task with what stands behind it in brackets, and with contexts of so many tokens.
     Raises :class:`KVBenchError` for an option that it does not take."""
     name, options = one_task(text)
-    task = get_task(name)
+    task = find_task(name)
     if options is None:
         options = TaskOptions()
     if options.prefix is not None:

@@ -10,11 +10,10 @@ from datasets_gen import (
     TASKS,
     Task,
     by_name,
-    get_task,
-    is_file_of_questions,
     unknown_name,
 )
 from kvbench.experiments.options import choose
+from kvbench.handed.tasks import find_task, is_of_user
 from kvbench.prompts.mode import Scope
 from kvbench.studies.declaration import Suite
 from kvbench.studies.registry import SUITES
@@ -43,13 +42,13 @@ def find_tasks(suite: str | None, names: str | None, compress: Scope | None = No
 
 def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:
     """Finds the tasks of a comma-separated list of registered names, families, and files with the
-    user's own questions. A task that is asked by default, which a suite may ask in its own way,
+    user's own questions, and tasks in memory. A task that is asked by default, which a suite may ask in its own way,
     comes before the registered one."""
     files: dict[str, Task] = {}
     for text in (names or "").split(","):
         word = text.strip()
-        if is_file_of_questions(word):
-            files[word] = get_task(word)
+        if is_of_user(word):
+            files[word] = find_task(word)
     others = {**KNOWN_TASKS, **files, **by_default}
     chosen = choose("task", names, by_default, others, FAMILIES)
     return list(by_name(chosen).values())

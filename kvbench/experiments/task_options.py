@@ -9,11 +9,10 @@ from datasets_gen import (
     FROM_DATA,
     RULER,
     Task,
-    get_task,
-    is_file_of_questions,
 )
 from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.ruler import niah
+from kvbench.handed.tasks import find_task, is_of_user
 from kvbench.prompts.mode import PREFIX_WAYS
 from kvbench.store.run_file import EVERY_TASK, TaskOptions
 from kvbench.system.errors import KVBenchError
@@ -62,8 +61,8 @@ def _meant_tasks(word: str, tasks: Sequence[Task]) -> list[Task]:
     if word == EVERY_TASK:
         return list(tasks)
     names = FAMILIES.get(word, (word,))
-    if is_file_of_questions(word):
-        names = (get_task(word).name,)
+    if is_of_user(word):
+        names = (find_task(word).name,)
     return [task for task in tasks if task.name in names]
 
 

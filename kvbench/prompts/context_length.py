@@ -16,13 +16,13 @@ from datasets_gen import (
     USUAL,
     Length,
     Task,
-    is_file_of_questions,
     unknown_name,
 )
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from datasets_gen.writing.prose import in_prose
 from kvbench.handed.scope import find_handed_model
+from kvbench.handed.tasks import is_of_user
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.names import MODEL_NAMES, adapter_folder, is_mistyped, model_source
@@ -41,7 +41,7 @@ def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
     """Returns the tokens of a context where none are given: None in a suite, and for texts that are
     not generated."""
     names = [name.strip() for name in (tasks or "").split(",")]
-    is_given_text = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
+    is_given_text = any(name in FROM_DATA or is_of_user(name) for name in names)
     return None if suite or is_given_text else USUAL
 
 
