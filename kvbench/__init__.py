@@ -14,9 +14,15 @@ __version__ = "0.2.0"
 # The library: each name with its module, which is imported when the name is first used, as torch
 # below some of them takes ten seconds. ``__init__.pyi`` says the same to type checkers.
 _PUBLIC = {
+    "ComparisonResult": "kvbench.api.comparison",
+    "DoctorResult": "kvbench.api.examined",
     "KVBenchError": "kvbench.system.errors",
+    "PlanResult": "kvbench.api.examined",
     "RunResult": "kvbench.api.results",
+    "compare": "kvbench.api.compare",
+    "doctor": "kvbench.api.doctor",
     "load": "kvbench.api.load",
+    "plan": "kvbench.api.plan",
     "run": "kvbench.api.run",
 }
 __all__ = list(_PUBLIC)

@@ -1,7 +1,24 @@
+from kvbench.api.compare import compare as compare
+from kvbench.api.comparison import ComparisonResult as ComparisonResult
+from kvbench.api.doctor import doctor as doctor
+from kvbench.api.examined import DoctorResult as DoctorResult
+from kvbench.api.examined import PlanResult as PlanResult
 from kvbench.api.load import load as load
+from kvbench.api.plan import plan as plan
 from kvbench.api.results import RunResult as RunResult
 from kvbench.api.run import run as run
 from kvbench.system.errors import KVBenchError as KVBenchError
 
 __version__: str
-__all__ = ["KVBenchError", "RunResult", "load", "run"]
+__all__ = [
+    "ComparisonResult",
+    "DoctorResult",
+    "KVBenchError",
+    "PlanResult",
+    "RunResult",
+    "compare",
+    "doctor",
+    "load",
+    "plan",
+    "run",
+]

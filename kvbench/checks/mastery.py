@@ -255,6 +255,17 @@ def write_command(model: str, masteries: Sequence[Mastery]) -> str:
     return command
 
 
+def write_call(masteries: Sequence[Mastery]) -> str:
+    """Writes the call that runs what a model in memory masters, at its levels."""
+    names: list[str] = []
+    levels: list[str] = []
+    for mastery in masteries:
+        if not mastery.reason:
+            names.append(mastery.task)
+            levels.append(f"{mastery.task}={mastery.level}")
+    return f"kvbench.run(model, tokenizer, tasks={names}, difficulty={','.join(levels)!r})"
+
+
 def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
     """Returns a line for each task, at the level of which its mastery tells."""
     columns = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kvbench.handed.scope import find_handed_policy
 from kvbench.store.run_file import RUN_FILE, Job, RunFile
 from kvbench.system.errors import KVBenchError
 from policies import FULL, LEVEL_KINDS, POLICIES, Level
@@ -17,7 +18,7 @@ from policies.declaration.plug_in import is_plug_in
 def is_run(text: str) -> bool:
     """Tells whether a side is a folder: it holds a run, or is written as a path and names no
     press."""
-    if text in POLICIES or is_plug_in(text):
+    if text in POLICIES or find_handed_policy(text) is not None or is_plug_in(text):
         return False
     return (Path(text) / RUN_FILE).is_file() or "/" in text or text in (".", "..")
 

@@ -9,6 +9,7 @@ from transformers import MistralConfig, MistralForCausalLM
 
 import kvbench.execution.local
 from datasets_gen import TASKS
+from kvbench.api.doctor import chosen_tasks
 from kvbench.checks import mastery
 from kvbench.checks.mastery import (
     Mastery,
@@ -18,7 +19,6 @@ from kvbench.checks.mastery import (
     write_command,
 )
 from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
-from kvbench.commands.doctor import chosen_tasks
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.run_file import Job, TaskOptions
